@@ -1,0 +1,49 @@
+# Milepost. `make` lists the targets; every path is relative, so that a clone may lie in a folder with spaces.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+# The interpreter that the environments are made of; override with `make env PYTHON=/path/to/python3.12`.
+PYTHON ?= $(shell scripts/find-python)
+VENV := .venv
+PY := $(VENV)/bin/python
+# One seed per run, printed: repeat a run with `make test SEED=…`.
+SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+# What pytest gets, for example `make test ARGS="tests/unit -k fenced"`.
+ARGS ?= tests
+MILEPOST_DAYS ?= 28
+
+.PHONY: help env lint format types check test demo down status clean
+
+help: ## show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: ## build the environments .venv and .venv-s3 (about 2 GB; instant when nothing changed)
+	@$(or $(PYTHON),$(error no Python 3.11 to 3.13 found: install one, or name it with PYTHON=/path/to/python)) scripts/bootstrap.py
+
+lint: env ## ruff and mypy
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+format: env ## let ruff rewrite what it can
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+test: lint ## build what is needed, check, and run every test
+	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
+	@MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) $(ARGS)
+
+demo: env ## S3, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
+	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)
+
+down: ## stop exactly what `make demo` started
+	@if [ -x $(PY) ]; then exec $(PY) -m scripts.stack down; else echo "nothing is running: $(PY) does not exist"; fi
+
+status: ## what of the demo is running, and where
+	@if [ -x $(PY) ]; then exec $(PY) -m scripts.stack status; else echo "nothing is running: $(PY) does not exist"; fi
+
+clean: down ## stop the demo and delete its data and every cache; keeps the environments
+	@rm -rf .milepost .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

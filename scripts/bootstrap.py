@@ -1,0 +1,177 @@
+"""Builds the two environments of a clone; a second run finds them built and does nothing.
+
+Runs on the bare interpreter that `scripts/find-python` found: standard library only.
+An environment is *built* when its stamp equals the hash of its requirements, its Python and its place. The stamp is
+written last: an interrupted build is continued by the next run. pip does the work, so the user's own index settings
+(pip.conf, PIP_INDEX_URL, PIP_CERT, ...) hold here too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUPPORTED = ((3, 11), (3, 13))
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One virtual environment of the clone.
+
+    Attributes:
+        folder: below the clone. requirements: full pins. editable: whether the clone itself is installed into it.
+        disk_bytes: what building it needs at its peak, measured. says: its purpose and size, for the progress line.
+    """
+
+    folder: str
+    requirements: str
+    editable: bool
+    disk_bytes: int
+    says: str
+
+    @property
+    def python(self) -> Path:
+        return ROOT / self.folder / "bin" / "python"
+
+    @property
+    def stamp(self) -> Path:
+        return ROOT / self.folder / ".milepost-stamp"
+
+    def identity(self) -> str:
+        """Hash of all that the environment's content follows from."""
+        parts = [(ROOT / self.requirements).read_bytes(), str(ROOT).encode(), sys.version.encode()]
+        if self.editable:
+            parts.append((ROOT / "pyproject.toml").read_bytes())
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+    def is_built(self) -> bool:
+        if not self.python.exists() or not self.stamp.exists():
+            return False
+        return self.stamp.read_text(encoding="utf-8").strip() == self.identity()
+
+
+ENVIRONMENTS = (
+    Environment(".venv", "requirements.txt", True, 3_500_000_000, "Airflow, Spark and Milepost, 1.6 GB on disk"),
+    Environment(".venv-s3", "requirements-s3.txt", False, 150_000_000, "the embedded S3 server, 50 MB"),
+)
+
+
+def say(text: str) -> None:
+    print(f"[env] {text}", flush=True)
+
+
+def stop(text: str) -> None:
+    print(f"[env] {text}", file=sys.stderr, flush=True)
+    sys.exit(8)
+
+
+def clean_environ() -> dict[str, str]:
+    """The caller's environment without what would redirect Python or pip into another place."""
+    unwanted = (
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PIP_TARGET",
+        "PIP_PREFIX",
+        "PIP_USER",
+        "VIRTUAL_ENV",
+        "__PYVENV_LAUNCHER__",
+    )
+    environ = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+
+
+def run(*command: object) -> None:
+    """Run a step with its output shown as it comes; a failure ends the build with what to do."""
+    words = [str(part) for part in command]
+    with subprocess.Popen(
+        words, env=clean_environ(), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stdout or ():
+            if not line.startswith("Requirement already satisfied"):
+                print(line, end="", flush=True)
+    if process.returncode != 0:
+        stop(
+            f"`{' '.join(words[1:6])} ...` failed with exit code {process.returncode}; its output is above. What was "
+            "built stays: `make env` continues. Behind a mirror, set pip's own settings (PIP_INDEX_URL, pip.conf)."
+        )
+
+
+def works(python: Path, code: str) -> bool:
+    """Whether an interpreter exists and runs `code` without error."""
+    if not python.exists():
+        return False
+    quiet = subprocess.run(
+        [str(python), "-c", code], check=False, env=clean_environ(), capture_output=True, stdin=subprocess.DEVNULL
+    )
+    return quiet.returncode == 0
+
+
+def make_venv(environment: Environment) -> None:
+    """Create the environment with a pip in it, also where the system's Python has no ensurepip (Debian)."""
+    folder = ROOT / environment.folder
+    same_python = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]!r})"
+    if not works(environment.python, same_python):
+        if folder.exists():
+            say(f"{environment.folder} was made by another Python: making it anew")
+            shutil.rmtree(folder)
+        if works(Path(sys.executable), "import venv, ensurepip"):
+            run(sys.executable, "-m", "venv", folder)
+        else:
+            run(sys.executable, "-m", "venv", "--without-pip", folder)
+    if works(environment.python, "import pip"):
+        return
+    if works(environment.python, "import ensurepip"):
+        run(environment.python, "-m", "ensurepip", "--upgrade", "--default-pip")
+    elif works(Path(sys.executable), "import pip"):
+        run(sys.executable, "-m", "pip", "--python", environment.python, "install", "pip")
+    else:
+        stop(
+            f"{sys.executable} has neither ensurepip nor pip, so it cannot fill an environment. Nothing was installed. "
+            "Install them (Debian, Ubuntu: apt install python3-venv), or name another Python: make env PYTHON=..."
+        )
+
+
+def check_disk(missing: list[Environment]) -> None:
+    """Stop before the first download when the disk cannot hold the result."""
+    needed = sum(environment.disk_bytes for environment in missing)
+    free = shutil.disk_usage(ROOT).free
+    say(f"building needs {needed / 1e9:.1f} GB of disk at its peak, {free / 1e9:.1f} GB are free")
+    if free < needed:
+        stop(f"{ROOT} has {free / 1e9:.1f} GB free, {needed / 1e9:.1f} GB are needed. Nothing was installed.")
+
+
+def build(environment: Environment) -> None:
+    say(f"{environment.folder}: {environment.says}; a few minutes the first time")
+    make_venv(environment)
+    pip = (environment.python, "-m", "pip", "--no-input")
+    run(*pip, "install", "--progress-bar", "off", "-r", environment.requirements)
+    if environment.editable:
+        run(*pip, "install", "--progress-bar", "off", "--quiet", "--no-deps", "--editable", ".")
+    run(*pip, "check")
+    environment.stamp.write_text(environment.identity() + "\n", encoding="utf-8")
+    say(f"{environment.folder} is built")
+
+
+def main() -> None:
+    first, last = SUPPORTED
+    if not first <= sys.version_info[:2] <= last:
+        stop(f"Python {sys.version.split()[0]} is not supported; 3.11 to 3.13 are.")
+    missing = [environment for environment in ENVIRONMENTS if not environment.is_built()]
+    if not missing:
+        return
+    check_disk(missing)
+    for environment in missing:
+        build(environment)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,54 @@
+"""What every test gets: a clean environment, this run's seed. Machinery lives in tests/harness, one purpose a file."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+SEED = int(os.environ.get("MILEPOST_SEED") or random.SystemRandom().randrange(1 << 24))
+"""The run's seed: printed in the header, so that any run can be repeated."""
+
+HOSTILE_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_", "AWS_", "MILEPOST_")
+HOSTILE = ("PYTHONPATH", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+LOOPBACK = "127.0.0.1,localhost,::1"
+
+AIRFLOW_HOME = tempfile.mkdtemp(prefix="milepost-airflow-")
+"""Importing Airflow writes to its home: not to the developer's."""
+
+
+def pytest_configure() -> None:
+    """Tests must not read the developer's own Airflow, Spark, AWS or proxy settings."""
+    for name in list(os.environ):
+        if name.startswith(HOSTILE_PREFIXES) or name in HOSTILE:
+            del os.environ[name]
+    os.environ.update(
+        {
+            "TZ": "UTC",
+            "NO_PROXY": LOOPBACK,
+            "no_proxy": LOOPBACK,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_HOSTNAME": "localhost",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "AIRFLOW_HOME": AIRFLOW_HOME,
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        }
+    )
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED} (PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}); repeat: make test SEED={SEED}"
+
+
+@pytest.fixture
+def seed() -> int:
+    """This run's seed; a test that draws at random starts from it and says so when it fails."""
+    return SEED
