@@ -1,0 +1,1 @@
+"""The checkpoint protocol: pure rules, standard library only. See PROTOCOL.md beside this file."""

@@ -1,0 +1,79 @@
+"""What the coordinator answers, and the few steps that all its transitions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from pipeline.protocol.events import Event
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.records import CompletedCheckpoint, Garbage, ManifestState, PendingCheckpoint, Timeline
+from pipeline.protocol.transitions import job_status_after
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One new manifest version: what happened, and the state after it."""
+
+    event: Event
+    state: ManifestState
+
+    @property
+    def token(self) -> FencingToken:
+        """The fencing token that a trigger or a rebind grants: the version it is written as (I3)."""
+        return FencingToken(self.state.version)
+
+
+class Outcome(Enum):
+    """Why a request needs no transition."""
+
+    ALREADY_CREATED = "already_created"
+    ALREADY_TRIGGERED = "already_triggered"
+    COVERED = "covered"
+    ALREADY_COMPLETED = "already_completed"
+    NOT_PENDING = "nothing_pending"
+    ALREADY_CONFIRMED = "already_confirmed"
+    NOTHING_TO_SUBSUME = "nothing_to_subsume"
+    NOTHING_TO_FORGET = "nothing_to_forget"
+    NOT_LEADER = "not_leader"
+    ALREADY_RUNNING = "already_running"
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyDone:
+    """The request changes nothing, and that is no error.
+
+    Attributes:
+        message: for the log, one line.
+        checkpoint_id: which checkpoint it is about; None for none.
+        pending: set with ALREADY_TRIGGERED. completed: with ALREADY_COMPLETED, unless it is subsumed by now.
+    """
+
+    outcome: Outcome
+    message: str
+    checkpoint_id: CheckpointId | None = None
+    pending: PendingCheckpoint | None = None
+    completed: CompletedCheckpoint | None = None
+
+
+Answer = Transition | AlreadyDone
+
+
+def advance(state: ManifestState, event: Event, **changes: Any) -> Transition:
+    """Return the next version: the event, the status it leads to, and the changed fields. Raises ProtocolViolation."""
+    status = job_status_after(state.status, event)
+    return Transition(event, replace(state, version=state.version + 1, status=status, **changes))
+
+
+def with_timeline(state: ManifestState, changed: Timeline) -> tuple[Timeline, ...]:
+    """Return the timelines with one of them replaced."""
+    return tuple(changed if kept.timeline_id == changed.timeline_id else kept for kept in state.timelines)
+
+
+def with_garbage(state: ManifestState, prefixes: Iterable[str], now_ms: int) -> tuple[Garbage, ...]:
+    """Return the garbage list with further entries, each once, as of the next version."""
+    listed = {entry.prefix for entry in state.garbage}
+    fresh = sorted(set(prefixes) - listed)
+    return (*state.garbage, *(Garbage(prefix, state.version + 1, now_ms) for prefix in fresh))

@@ -1,0 +1,280 @@
+"""The manifest as canonical JSON, and back: strict in both directions.
+
+Canonical: keys sorted, no spaces, UTF-8, no NaN. One value has one encoding, so equal bytes mean equal records.
+Strict: an unknown or missing key, a value of another type, an unknown format or an unsafe object key is StateCorrupt,
+and nothing is guessed. A change of any record here is a new format: it adds a golden file and keeps this decoder.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.events import EVENT_TYPES, Event
+from pipeline.protocol.invariants import faults
+from pipeline.protocol.layout import key_fault
+from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle
+
+FORMAT = 1
+"""What this module writes; `decode_entry` reads every format that was ever written."""
+
+Record = TypeVar("Record")
+
+_TAG = "type"
+_EVENT_NAMES: dict[str, type[Event]] = {event.__name__: event for event in EVENT_TYPES}
+_KEY_FIELDS: dict[type, str] = {ObjectHandle: "key", Garbage: "prefix"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One manifest version.
+
+    Attributes:
+        version: equals `state.version`.
+        write_id: unique to one attempt to write: after a lost reply its writer knows its own entry by it (I1).
+    """
+
+    version: int
+    write_id: str
+    event: Event
+    state: ManifestState
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What compaction leaves of an old entry: the key stays taken, the history stays readable, the state goes (I6)."""
+
+    version: int
+    write_id: str
+    event: Event
+
+
+class _Mismatch(Exception):
+    """A value that does not fit; the path and the expectation are for the StateCorrupt that it becomes."""
+
+
+def encode(record: object) -> bytes:
+    """Return the canonical JSON of a dataclass made of records, tuples, enums and JSON values."""
+    return _dumps(to_json(record))
+
+
+def decode(kind: type[Record], body: bytes, what: str) -> Record:
+    """Return the record that `encode` had written.
+
+    Args:
+        kind: the dataclass. body: its JSON. what: names the object in errors, usually its key.
+    Raises:
+        StateCorrupt: it is not that record.
+    """
+    return from_json(kind, _loads(body, what), what)
+
+
+def to_json(record: object) -> Any:
+    """Return the JSON value of a record: dicts, lists, strings, numbers, booleans and None only.
+
+    Raises:
+        TypeError: it holds something that JSON does not have.
+    """
+    if is_dataclass(record) and not isinstance(record, type):
+        value = {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
+        if type(record).__name__ in _EVENT_NAMES:
+            value[_TAG] = type(record).__name__
+        return value
+    if isinstance(record, Enum):
+        return record.value
+    if isinstance(record, list | tuple):
+        return [to_json(item) for item in record]
+    if isinstance(record, dict) and all(isinstance(key, str) for key in record):
+        return {key: to_json(item) for key, item in record.items()}
+    if record is None or isinstance(record, bool | int | float | str):
+        return record
+    raise TypeError(f"{type(record).__name__} has no JSON form")
+
+
+def from_json(kind: type[Record], value: object, what: str) -> Record:
+    """Return the record of a JSON value. Raises StateCorrupt, naming `what` and the place."""
+    try:
+        record: Record = _parse(kind, value, "")
+    except _Mismatch as mismatch:
+        raise StateCorrupt(
+            f"{what}: {mismatch}. Nothing was changed. Restore this object, or roll back to an older checkpoint."
+        ) from mismatch
+    return record
+
+
+def encode_state(state: ManifestState) -> bytes:
+    """Return the canonical JSON of a state."""
+    return encode(state)
+
+
+def decode_state(body: bytes, what: str = "manifest state") -> ManifestState:
+    """Return a state whose invariants hold. Raises StateCorrupt."""
+    return _sound(decode(ManifestState, body, what), what)
+
+
+def encode_entry(entry: LogEntry) -> bytes:
+    """Return the body of one manifest object: ``{event, format, state, version, write_id}``."""
+    return _dumps({"format": FORMAT, **to_json(entry)})
+
+
+def encode_tombstone(tombstone: Tombstone) -> bytes:
+    """Return the body that replaces a compacted entry: ``{event, format, tombstone, version, write_id}``."""
+    return _dumps({"format": FORMAT, "tombstone": True, **to_json(tombstone)})
+
+
+def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombstone:
+    """Return what one manifest object says, whatever format wrote it.
+
+    Args:
+        body: of the object. what: its key, for errors.
+    Raises:
+        StateCorrupt: not an entry, of an unknown format, or of a state that this protocol cannot have written.
+    """
+    value = _loads(body, what)
+    if not isinstance(value, dict) or "format" not in value:
+        raise StateCorrupt(f"{what}: expected a manifest entry with a `format`. Nothing was changed.")
+    number = value.pop("format")
+    decoder = _DECODERS.get(number) if type(number) is int else None
+    if decoder is None:
+        raise StateCorrupt(
+            f"{what}: format {number!r} is unknown, expected one of {sorted(_DECODERS)}. Nothing was changed.",
+            hint="It was written by a newer version of Milepost: use that version.",
+        )
+    return decoder(value, what)
+
+
+def _decode_format_1(value: dict[str, object], what: str) -> LogEntry | Tombstone:
+    if "tombstone" in value:
+        if value.pop("tombstone") is not True:
+            raise StateCorrupt(f"{what}: tombstone: expected true. Nothing was changed.")
+        return from_json(Tombstone, value, what)
+    entry = from_json(LogEntry, value, what)
+    if entry.version != entry.state.version:
+        raise StateCorrupt(
+            f"{what}: entry of version {entry.version} carries the state of version {entry.state.version}."
+            " Nothing was changed."
+        )
+    _sound(entry.state, what)
+    return entry
+
+
+_DECODERS: dict[int, Callable[[dict[str, object], str], LogEntry | Tombstone]] = {1: _decode_format_1}
+
+
+def _sound(state: ManifestState, what: str) -> ManifestState:
+    found = faults(state)
+    if found:
+        raise StateCorrupt(f"{what}: {found[0]}. Nothing was changed.", faults=found)
+    return state
+
+
+def _dumps(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _loads(body: bytes, what: str) -> object:
+    try:
+        value: object = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError, _Mismatch) as error:
+        raise StateCorrupt(f"{what}: expected JSON, got {len(body)} bytes: {error}. Nothing was changed.") from error
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _Mismatch("a key appears twice")
+    return value
+
+
+def _refuse_constant(text: str) -> object:
+    raise _Mismatch(f"{text} is not JSON")
+
+
+@cache
+def _field_types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _parse(kind: Any, value: object, path: str) -> Any:
+    """Return `value` as `kind`, or raise _Mismatch with the path of what does not fit."""
+    if isinstance(kind, NewType):
+        return _parse(kind.__supertype__, value, path)
+    if kind is object:
+        return value
+    if kind in (int, str, bool, float):
+        return _scalar(kind, value, path)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _union(arguments, value, path)
+    if origin is tuple:
+        return _tuple(arguments, value, path)
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise _expected("an object", value, path)
+        return {key: _parse(arguments[1], item, f"{path}.{key}") for key, item in value.items()}
+    if issubclass(kind, Enum):
+        return _enum(kind, value, path)
+    return _record(kind, value, path)
+
+
+def _scalar(kind: type, value: object, path: str) -> object:
+    if type(value) is not kind:
+        raise _expected({int: "an integer", str: "text", bool: "true or false", float: "a float"}[kind], value, path)
+    return value
+
+
+def _union(options: tuple[Any, ...], value: object, path: str) -> object:
+    """An optional value, or one of the events, told apart by their tag."""
+    if types.NoneType in options:
+        (option,) = (option for option in options if option is not types.NoneType)
+        return None if value is None else _parse(option, value, path)
+    if not isinstance(value, dict) or not isinstance(value.get(_TAG), str) or value[_TAG] not in _EVENT_NAMES:
+        got = value.get(_TAG) if isinstance(value, dict) else value
+        raise _expected(f"one of {sorted(_EVENT_NAMES)} as its `{_TAG}`", got, path)
+    return _record(_EVENT_NAMES[value[_TAG]], {key: item for key, item in value.items() if key != _TAG}, path)
+
+
+def _tuple(arguments: tuple[Any, ...], value: object, path: str) -> tuple[object, ...]:
+    if not isinstance(value, list):
+        raise _expected("an array", value, path)
+    if arguments[-1] is Ellipsis:
+        return tuple(_parse(arguments[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+    if len(value) != len(arguments):
+        raise _expected(f"an array of {len(arguments)}", value, path)
+    pairs = enumerate(zip(arguments, value, strict=True))
+    return tuple(_parse(argument, item, f"{path}[{index}]") for index, (argument, item) in pairs)
+
+
+def _enum(kind: type[Enum], value: object, path: str) -> Enum:
+    for member in kind:
+        if type(value) is str and member.value == value:
+            return member
+    raise _expected(f"one of {[member.value for member in kind]}", value, path)
+
+
+def _record(kind: type, value: object, path: str) -> object:
+    if not isinstance(value, dict):
+        raise _expected(f"an object ({kind.__name__})", value, path)
+    known = _field_types(kind)
+    unknown, missing = sorted(value.keys() - known.keys()), sorted(known.keys() - value.keys())
+    if unknown or missing:
+        raise _Mismatch(f"{path or 'it'}: {kind.__name__} has unknown keys {unknown} and lacks {missing}")
+    record = kind(**{name: _parse(hint, value[name], f"{path}.{name}") for name, hint in known.items()})
+    if kind in _KEY_FIELDS:
+        key = getattr(record, _KEY_FIELDS[kind])
+        fault = key_fault(key)
+        if fault is not None:
+            raise _Mismatch(f"{path}.{_KEY_FIELDS[kind]}: {key!r} must stay below the job's prefix: {fault}")
+    return record
+
+
+def _expected(expectation: str, value: object, path: str) -> _Mismatch:
+    text = repr(value)
+    return _Mismatch(f"{path or 'it'}: expected {expectation}, got {text if len(text) <= 80 else text[:77] + '...'}")

@@ -1,0 +1,150 @@
+"""What happened: one frozen record per manifest version. The log of them is the history (I6).
+
+An event holds all that `list`, `history` and the UI show of it, so that nobody needs the state it led to.
+`at_ms` is the store's clock when the transition was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, SessionId, TimelineId
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import CompletedCheckpoint, Holder, Leader, PendingCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class JobCreated:
+    """Version 1 of every manifest."""
+
+    at_ms: int
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTriggered:
+    """A session claimed the timeline and opened the next epoch on it."""
+
+    at_ms: int
+    timeline: TimelineId
+    leader: Leader
+    pending: PendingCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRebound:
+    """A try of `run_epoch` took a new token for the session's pending checkpoint (I3)."""
+
+    at_ms: int
+    timeline: TimelineId
+    checkpoint_id: CheckpointId
+    epoch: Epoch
+    session_id: SessionId
+    holder: Holder
+    token: FencingToken
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCompleted:
+    """The commit point: the checkpoint is the head.
+
+    Attributes:
+        adopted_by: the session that found it finished and completed it for its own session; None otherwise.
+    """
+
+    at_ms: int
+    checkpoint: CompletedCheckpoint
+    adopted_by: SessionId | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAborted:
+    """The checkpoint was given up; nothing of it will ever be visible.
+
+    Attributes:
+        leader: the session that had triggered it, with its last token.
+        pending: the checkpoint as it was.
+        aborted_by: the session that said so: the same, or the one that swept it.
+        counted: whether it counted as a failure. consecutive_failures: in a row, this one included.
+        tolerated: False when this failure made the job FAILED.
+    """
+
+    at_ms: int
+    timeline: TimelineId
+    leader: Leader
+    pending: PendingCheckpoint
+    reason: CheckpointFailureReason
+    detail: str
+    aborted_by: SessionId
+    counted: bool
+    consecutive_failures: int
+    tolerated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SinkConfirmed:
+    """One sink has committed one checkpoint."""
+
+    at_ms: int
+    checkpoint_id: CheckpointId
+    sink: str
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsSubsumed:
+    """Checkpoints left the retained set.
+
+    Attributes:
+        garbage: keys that lost their last reference.
+    """
+
+    at_ms: int
+    checkpoint_ids: tuple[CheckpointId, ...]
+    garbage: tuple[str, ...]
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageDeleted:
+    """Entries of the garbage list are deleted in the store."""
+
+    at_ms: int
+    prefixes: tuple[str, ...]
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class JobResumed:
+    """A person cleared FAILED; `cleared_reason` and `cleared_detail` are what had caused it."""
+
+    at_ms: int
+    cleared_reason: str | None
+    cleared_detail: str | None
+    session_id: SessionId
+
+
+Event = (
+    JobCreated
+    | CheckpointTriggered
+    | CheckpointRebound
+    | CheckpointCompleted
+    | CheckpointAborted
+    | SinkConfirmed
+    | CheckpointsSubsumed
+    | GarbageDeleted
+    | JobResumed
+)
+
+EVENT_TYPES: tuple[type[Event], ...] = (
+    JobCreated,
+    CheckpointTriggered,
+    CheckpointRebound,
+    CheckpointCompleted,
+    CheckpointAborted,
+    SinkConfirmed,
+    CheckpointsSubsumed,
+    GarbageDeleted,
+    JobResumed,
+)

@@ -1,0 +1,31 @@
+"""The identities of the protocol, each its own type so that no border takes a bare int for another."""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+CheckpointId = NewType("CheckpointId", int)
+"""Rises strictly, across timelines, and is never reused (I5). The first is 1; 0 is the empty state."""
+
+NO_CHECKPOINT = CheckpointId(0)
+"""The empty state, which every timeline starts from."""
+
+Epoch = NewType("Epoch", int)
+"""One micro-batch on its timeline, counted from 1."""
+
+FencingToken = NewType("FencingToken", int)
+"""The manifest version of the transition that granted it (I3). A lower one is refused."""
+
+TimelineId = NewType("TimelineId", str)
+"""A lineage of checkpoints. The first is ``main``."""
+
+SessionId = NewType("SessionId", str)
+"""One Airflow DAG run (``airflow:<dag_id>/<run_id>``) or one CLI run (``cli:<uuid>``)."""
+
+OperatorUid = NewType("OperatorUid", str)
+"""The identity of an operator, and of its state, across versions of a job."""
+
+MAIN_TIMELINE = TimelineId("main")
+
+JOB_NAME_PATTERN = re.compile(r"[a-z](?:[a-z0-9-]|_(?!_)){0,62}")

@@ -1,0 +1,74 @@
+"""What is true of every manifest value. One that is read and breaks it was not written by this protocol."""
+
+from __future__ import annotations
+
+from pipeline.protocol.layout import checkpoint_of_key, metadata_key, token_prefix
+from pipeline.protocol.records import ManifestState, Timeline
+
+
+def faults(state: ManifestState) -> list[str]:
+    """Return, for people, every invariant that a state breaks; empty for a sound one."""
+    found = [fault for timeline in state.timelines for fault in _timeline_faults(state, timeline)]
+    names = [timeline.timeline_id for timeline in state.timelines]
+    if len(set(names)) != len(names) or state.live not in names:
+        found.append(f"timelines {names} must differ and contain the live one, {state.live}")
+    ids = [checkpoint.checkpoint_id for checkpoint in state.checkpoints]
+    if ids != sorted(set(ids)):
+        found.append(f"I5: checkpoint ids {ids} must rise strictly")
+    if ids and not 0 < ids[0] <= ids[-1] < state.next_checkpoint_id:
+        found.append(f"I5: checkpoint ids {ids} must lie between 1 and the next one, {state.next_checkpoint_id}")
+    found += [
+        f"checkpoint {checkpoint.checkpoint_id}: unconfirmed {checkpoint.unconfirmed} must be sinks of it"
+        for checkpoint in state.checkpoints
+        if not set(checkpoint.unconfirmed) <= set(checkpoint.sinks)
+    ]
+    return found + _garbage_faults(state)
+
+
+def _timeline_faults(state: ManifestState, timeline: Timeline) -> list[str]:
+    found = []
+    name = f"timeline {timeline.timeline_id}"
+    if timeline.head != 0 and state.checkpoint(timeline.head) is None:
+        found.append(f"I8: {name}: its head, checkpoint {timeline.head}, must be retained")
+    if timeline.leader is not None and timeline.leader.token > state.version:
+        found.append(f"I3: {name}: token {timeline.leader.token} must not be above version {state.version}")
+    pending = timeline.pending
+    if pending is None:
+        return found
+    if timeline.leader is None or timeline.leader.token != pending.token:
+        found.append(f"I3: {name}: the leader must hold the pending checkpoint's token, {pending.token}")
+    if not timeline.head < pending.checkpoint_id < state.next_checkpoint_id:
+        found.append(f"I5: {name}: pending {pending.checkpoint_id} must lie between its head and the next id")
+    if pending.base != timeline.head:
+        found.append(f"{name}: pending {pending.checkpoint_id} must continue the head, {timeline.head}")
+    if not pending.prefixes or list(pending.prefixes) != sorted(set(pending.prefixes)):
+        found.append(f"I3: {name}: tokens {pending.prefixes} must rise strictly")
+    elif pending.prefixes[-1] != pending.token:
+        found.append(f"I3: {name}: the newest of tokens {pending.prefixes} must be in force, not {pending.token}")
+    return found
+
+
+def _garbage_faults(state: ManifestState) -> list[str]:
+    """I8: no entry covers what a retained or a pending checkpoint needs."""
+    live = [metadata_key(checkpoint.checkpoint_id, checkpoint.token) for checkpoint in state.checkpoints]
+    live += [checkpoint.metadata.key for checkpoint in state.checkpoints]
+    live += [
+        token_prefix(timeline.pending.checkpoint_id, timeline.pending.token)
+        for timeline in state.timelines
+        if timeline.pending is not None
+    ]
+    found = [
+        f"I8: garbage {entry.prefix} covers {key}, which is live"
+        for entry in state.garbage
+        for key in live
+        if key.startswith(entry.prefix)
+    ]
+    found += [
+        f"I8: garbage {entry.prefix} must lie below a checkpoint"
+        for entry in state.garbage
+        if checkpoint_of_key(entry.prefix) is None
+    ]
+    listed = [entry.prefix for entry in state.garbage]
+    if len(set(listed)) != len(listed):
+        found.append("I8: each garbage entry must be listed once")
+    return found

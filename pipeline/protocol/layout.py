@@ -1,0 +1,80 @@
+"""The keys of a job's control objects, relative to `<storage>/<job>/`. Ids are 20 digits, so byte order is id order."""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.ids import CheckpointId, FencingToken
+
+MANIFEST_PREFIX = "manifest/"
+CHECKPOINTS_PREFIX = "chk-"
+METADATA_NAME = "_metadata"
+
+_VERSION_CEILING = 10**19
+_DIGITS = 20
+_CHECKPOINT_KEY = re.compile(r"chk-(\d{20})/(?:t(\d{20})/)?")
+_MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
+
+
+def manifest_key(version: int) -> str:
+    """Return the key of one manifest version; the head has the smallest key, so one LIST of one key finds it.
+
+    Raises:
+        InvalidRequest: version is not in 1..10**19 - 1.
+    """
+    if not 1 <= version < _VERSION_CEILING:
+        raise InvalidRequest(f"manifest version {version} refused: expected 1..{_VERSION_CEILING - 1}.")
+    return f"{MANIFEST_PREFIX}{_VERSION_CEILING - version:0{_DIGITS}d}.json"
+
+
+def manifest_version(key: str) -> int:
+    """Return the version that a manifest key names. Raises InvalidRequest for any other key."""
+    match = _MANIFEST_KEY.fullmatch(key)
+    version = 0 if match is None else _VERSION_CEILING - int(match[1])
+    if version < 1:
+        raise InvalidRequest(f"{key!r} is not the key of a manifest version: expected manifest/<20 digits>.json.")
+    return version
+
+
+def checkpoint_prefix(checkpoint_id: CheckpointId) -> str:
+    """Return ``chk-<id>/``: everything that any attempt wrote for one checkpoint."""
+    return f"{CHECKPOINTS_PREFIX}{checkpoint_id:0{_DIGITS}d}/"
+
+
+def token_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return ``chk-<id>/t<token>/``: the only place where the holder of that token writes (I3)."""
+    return f"{checkpoint_prefix(checkpoint_id)}t{token:0{_DIGITS}d}/"
+
+
+def metadata_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key under which the holder of that token writes the checkpoint's metadata."""
+    return token_prefix(checkpoint_id, token) + METADATA_NAME
+
+
+def heartbeat_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key that the driver of `run_epoch` rewrites while it works (I10)."""
+    return token_prefix(checkpoint_id, token) + "_heartbeat"
+
+
+def checkpoint_of_key(key: str) -> CheckpointId | None:
+    """Return the checkpoint below whose prefix a key lies; None for a key outside of all of them."""
+    match = _CHECKPOINT_KEY.match(key)
+    return None if match is None else CheckpointId(int(match[1]))
+
+
+def key_fault(key: str) -> str | None:
+    """Say why a stored reference must not be followed, or None: it has to stay below the job's own prefix.
+
+    A stored key is not trusted (DESIGN section 9): it may come from an object that this job's token did not write.
+    """
+    if not key:
+        return "it is empty"
+    if key.startswith("/"):
+        return "it is absolute"
+    if any(ord(character) < 32 or character == "\x7f" or character == "\\" for character in key):
+        return "it has a control character or a backslash"
+    parts = key.removesuffix("/").split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "it has an empty, `.` or `..` part"
+    return None

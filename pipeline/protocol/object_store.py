@@ -1,0 +1,84 @@
+"""The contract of an object store, as far as the protocol needs one.
+
+A contract only: it lives here so that state, sources and sinks can name it without importing a store.
+Two stores exist in `storage/`: a local directory (`local.py`) and S3 (`s3.py`). One conformance class
+(`tests/conformance/object_store.py`) tests both. Keys are relative to the store's root, use `/`, and are
+validated: no empty part, no `.` or `..`, no control character, no leading `/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStat:
+    """What a listing says of one object.
+
+    Attributes:
+        key: relative to the store's root.
+        size: bytes.
+        etag: the expected version. S3: the ETag without quotes; local: ``<size>-<mtime_ns>``.
+        last_modified_ms: milliseconds since the epoch, UTC.
+    """
+
+    key: str
+    size: int
+    etag: str
+    last_modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """How to reach a store; picklable, holds no secret (credentials: the standard AWS chain).
+
+    Attributes:
+        url: ``file:///abs/dir`` or ``s3://bucket/prefix``: the store's root.
+        endpoint_url: an S3 endpoint other than AWS, or None.
+        region: S3 region.
+    """
+
+    url: str
+    endpoint_url: str | None = None
+    region: str = "us-east-1"
+
+
+class ObjectStore(Protocol):
+    """Objects by key, with one atomic primitive: create only if absent.
+
+    Every method raises `StoreUnavailable` (nothing known to have changed), `EnvironmentUnusable` (missing bucket,
+    wrong credentials, full or read-only disk: retrying is useless) or, for a missing object, `NotFound`.
+    """
+
+    config: StoreConfig
+
+    def get(self, key: str) -> bytes:
+        """Return the whole body. Raises NotFound."""
+
+    def get_if_match(self, key: str, etag: str) -> bytes:
+        """Return the body of exactly this version. Raises NotFound, or CommitConflict when the etag differs."""
+
+    def stat(self, key: str) -> ObjectStat:
+        """Raises NotFound."""
+
+    def put(self, key: str, body: bytes) -> ObjectStat:
+        """Write unconditionally and durably; a reader sees the old body or the new one, never a part."""
+
+    def create(self, key: str, body: bytes) -> ObjectStat:
+        """Write only if the key is absent, in a single attempt (no client retries).
+
+        Raises:
+            CommitConflict: the key exists (412, 409): *possibly by our own lost attempt*; read back.
+            CommitOutcomeUnknown: no answer, or an answer that does not say: read back.
+        """
+
+    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
+        """Objects whose key starts with prefix, in ascending byte order of keys, strongly consistent."""
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete; absent keys are fine."""
+
+    def clock_ms(self) -> int:
+        """The store's own clock (S3: the Date of its replies), milliseconds since the epoch."""

@@ -1,0 +1,228 @@
+"""The preconditions of the coordinator's transitions: each returns what it looked up, or raises its typed error."""
+
+from __future__ import annotations
+
+from pipeline.protocol.answers import AlreadyDone, Outcome
+from pipeline.protocol.errors import (
+    Busy,
+    CommitConflict,
+    Fenced,
+    InvalidRequest,
+    JobNotRunnable,
+    ProtocolViolation,
+    QualityGateFailed,
+    SubtaskDeclined,
+)
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.layout import checkpoint_of_key, key_fault, token_prefix
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import (
+    CompletedCheckpoint,
+    JobStatus,
+    Leader,
+    ManifestState,
+    PendingCheckpoint,
+    Timeline,
+)
+from pipeline.protocol.requests import CompleteRequest, TriggerRequest
+from pipeline.protocol.retention import MAX_UNCONFIRMED, lowest_pending
+from pipeline.protocol.runs import instant
+
+
+def leads(state: ManifestState, session_id: SessionId) -> bool:
+    """Say whether the session leads the live timeline."""
+    leader = state.timeline().leader
+    return leader is not None and leader.session_id == session_id
+
+
+def find_pending(
+    state: ManifestState, checkpoint_id: CheckpointId
+) -> tuple[Timeline, PendingCheckpoint, Leader] | None:
+    """Return a pending checkpoint by its id, with its timeline and leader; None when it is not pending."""
+    for timeline in state.timelines:
+        pending, leader = timeline.pending, timeline.leader
+        if pending is not None and leader is not None and pending.checkpoint_id == checkpoint_id:
+            return timeline, pending, leader
+    return None
+
+
+def own_pending(
+    state: ManifestState, session_id: SessionId | None, checkpoint_id: CheckpointId, what: str
+) -> tuple[Timeline, PendingCheckpoint, Leader]:
+    """Return the pending checkpoint if it is the session's; `session_id` None: whoever's it is (a sweep)."""
+    found = find_pending(state, checkpoint_id)
+    if found is None:
+        if not 0 < checkpoint_id < state.next_checkpoint_id:
+            raise ProtocolViolation(
+                f"checkpoint {checkpoint_id}: {what} refused: it was never triggered, the next id is"
+                f" {state.next_checkpoint_id}. Nothing was written."
+            )
+        raise Fenced(
+            f"checkpoint {checkpoint_id}: {what} refused: it is not pending any more. Nothing was written."
+            " Do not retry: trigger a new run.",
+            checkpoint_id=checkpoint_id,
+        )
+    if session_id is not None and found[2].session_id != session_id:
+        raise Fenced(
+            f"checkpoint {checkpoint_id}: {what} by session {session_id} refused: it belongs to session"
+            f" {found[2].session_id}. Nothing was written. Do not retry: trigger a new run.",
+            checkpoint_id=checkpoint_id,
+        )
+    return found
+
+
+def completed_by(state: ManifestState, session_id: SessionId | None, checkpoint_id: CheckpointId) -> AlreadyDone | None:
+    """Answer for a checkpoint that this session (None: anybody) has completed, also when it is subsumed by now."""
+    completed = state.checkpoint(checkpoint_id)
+    known = completed is not None and session_id in (None, completed.session_id)
+    if not known:
+        known = any(
+            done == checkpoint_id and session_id in (None, session) for session, done in state.completed_sessions
+        )
+    if not known:
+        return None
+    message = f"checkpoint {checkpoint_id} is already completed"
+    return AlreadyDone(Outcome.ALREADY_COMPLETED, message, checkpoint_id, None, completed)
+
+
+def check_token(pending: PendingCheckpoint, token: FencingToken, what: str, swept: bool) -> None:
+    """I3: the token is the one in force. Raises Fenced, ProtocolViolation, or CommitConflict for a sweep."""
+    if token == pending.token:
+        return
+    where = f"checkpoint {pending.checkpoint_id}: {what} refused: fencing token {token}, current {pending.token}."
+    if token > pending.token:
+        raise ProtocolViolation(f"{where} Such a token was never granted. Nothing was written.")
+    if swept:
+        raise CommitConflict(f"{where} Its holder came back. Nothing was written. Judge its lease again.")
+    raise Fenced(
+        f"{where} Nothing was written. Do not retry: a newer try of this run owns the checkpoint.",
+        checkpoint_id=pending.checkpoint_id,
+        token=token,
+        current=pending.token,
+    )
+
+
+def check_finished(pending: PendingCheckpoint, request: CompleteRequest) -> None:
+    """I7: the metadata is the token's own, every expected subtask acknowledged, and the gate passed."""
+    checkpoint_id = pending.checkpoint_id
+    prefix = token_prefix(checkpoint_id, pending.token)
+    if not request.metadata.key.startswith(prefix) or key_fault(request.metadata.key) is not None:
+        raise ProtocolViolation(
+            f"checkpoint {checkpoint_id}: complete refused: expected metadata below {prefix}, got"
+            f" {request.metadata.key!r}. Nothing was written."
+        )
+    if len(set(request.sinks)) != len(request.sinks):
+        raise ProtocolViolation(
+            f"checkpoint {checkpoint_id}: complete refused: a sink is named twice: {request.sinks}."
+        )
+    missing = set(pending.expected) - set(request.acknowledged)
+    if missing:
+        names = sorted((key.level, key.subtask) for key in missing)
+        raise SubtaskDeclined(
+            f"checkpoint {checkpoint_id}: complete refused: {len(missing)} of {len(pending.expected)} expected subtasks"
+            f" did not acknowledge: (level, subtask) {names[:8]}. Nothing was published.",
+            reason=CheckpointFailureReason.ACKNOWLEDGEMENT_MISSING.value,
+            checkpoint_id=checkpoint_id,
+        )
+    if not request.gate_passed:
+        raise QualityGateFailed(
+            f"checkpoint {checkpoint_id}: complete refused: the quality gate did not pass. Nothing was published.",
+            reason=CheckpointFailureReason.QUALITY_GATE_FAILED.value,
+            checkpoint_id=checkpoint_id,
+        )
+
+
+def check_request(request: TriggerRequest) -> None:
+    """The values of a trigger are within bounds. Raises InvalidRequest."""
+    if request.timeout_ms <= 0 or request.min_pause_ms < 0:
+        raise InvalidRequest(
+            f"trigger refused: expected a timeout above 0 ms and a pause of at least 0 ms, got {request.timeout_ms} and"
+            f" {request.min_pause_ms}."
+        )
+    if not request.expected or len(set(request.expected)) != len(request.expected):
+        raise InvalidRequest(
+            f"trigger refused: expected at least one subtask, each once, got {len(request.expected)},"
+            f" {len(set(request.expected))} of them different."
+        )
+    fault = key_fault(request.plan.key)
+    if fault is not None:
+        raise InvalidRequest(f"trigger refused: plan key {request.plan.key!r}: {fault}.")
+    if request.run.logical_date is not None:
+        instant(request.run.logical_date)
+
+
+def check_runnable(state: ManifestState) -> None:
+    """I4: the incarnation has neither failed nor ended. Raises JobNotRunnable."""
+    if state.status is JobStatus.FAILED:
+        failures = state.failures
+        raise JobNotRunnable(
+            f"job {state.job} is FAILED since checkpoint {failures.last_checkpoint}: {failures.last_reason}:"
+            f" {failures.last_detail}. Nothing was written.",
+            hint=f"Fix the cause, then: milepost resume {state.job}",
+            reason=failures.last_reason,
+        )
+    if state.status is not JobStatus.RUNNING:
+        raise ended(state)
+
+
+def ended(state: ManifestState) -> JobNotRunnable:
+    """Return the error of a job that has ended."""
+    return JobNotRunnable(
+        f"job {state.job} is {state.status.name}: incarnation {state.incarnation} has ended and is never run again."
+        " Nothing was written.",
+        status=state.status.value,
+    )
+
+
+def check_not_aborted(state: ManifestState, session_id: SessionId) -> None:
+    """A new checkpoint id comes only from a new run (DESIGN section 4). Raises Fenced."""
+    for aborted_session, checkpoint_id in reversed(state.aborted_sessions):
+        if aborted_session == session_id:
+            raise Fenced(
+                f"job {state.job}: trigger refused: checkpoint {checkpoint_id} of this run was aborted, and a run has"
+                " one checkpoint. Nothing was written. Do not retry: trigger a new run.",
+                checkpoint_id=checkpoint_id,
+            )
+
+
+def check_sinks(state: ManifestState) -> None:
+    """I8: not too many completed checkpoints wait for a sink. Raises JobNotRunnable."""
+    waiting = state.unconfirmed()
+    if len(waiting) > MAX_UNCONFIRMED:
+        sinks = sorted({sink for checkpoint in waiting for sink in checkpoint.unconfirmed})
+        raise JobNotRunnable(
+            f"job {state.job}: trigger refused: {len(waiting)} completed checkpoints wait for sinks {sinks}, at most"
+            f" {MAX_UNCONFIRMED} may. Nothing is lost: they are published once the sinks answer.",
+            hint="Bring the sinks back, then run again.",
+            unconfirmed=[checkpoint.checkpoint_id for checkpoint in waiting],
+            sinks=sinks,
+        )
+
+
+def check_pause(state: ManifestState, min_pause_ms: int, now_ms: int) -> None:
+    """`min_pause` is over. Raises Busy."""
+    head = state.head()
+    if head is None:
+        return
+    # A clock behind the completion says nothing about the pause: it must not stop the job until it has caught up.
+    since_ms = now_ms - head.completed_time_ms
+    if 0 <= since_ms < min_pause_ms:
+        raise Busy(
+            f"job {state.job}: trigger refused: {since_ms} ms since checkpoint {head.checkpoint_id} completed, the"
+            f" minimum pause is {min_pause_ms} ms. Nothing was written.",
+            reason=CheckpointFailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS.value,
+        )
+
+
+def check_garbage(state: ManifestState, kept: tuple[CompletedCheckpoint, ...], garbage: tuple[str, ...]) -> None:
+    """I8: what is listed lies below a checkpoint older than every pending one, and nothing retained names it."""
+    lowest = lowest_pending(state)
+    named = {handle.key for checkpoint in kept for handle in (checkpoint.metadata, checkpoint.plan)}
+    for key in garbage:
+        checkpoint_id = checkpoint_of_key(key)
+        live = key in named or (lowest is not None and checkpoint_id is not None and checkpoint_id >= lowest)
+        if checkpoint_id is None or live or key.endswith("/") or key_fault(key) is not None:
+            raise ProtocolViolation(
+                f"job {state.job}: garbage {key!r} refused: expected the key of one object below a checkpoint that is"
+                " neither pending nor newer than a pending one, and that nothing retained names. Nothing was written."
+            )

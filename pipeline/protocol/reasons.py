@@ -1,0 +1,157 @@
+"""Why a checkpoint was given up: one closed vocabulary for manifest, CLI and UI.
+
+The first 24 names are Flink's `CheckpointFailureReason`; the others are ours. A reason *counts* when it says that the
+epoch itself failed, and not that somebody stopped it: only counted ones move a job towards FAILED (`failures.py`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class CheckpointFailureReason(Enum):
+    """Why a checkpoint was not triggered, was declined or was aborted. The value is what the manifest stores."""
+
+    # Flink's, before there is a checkpoint id.
+    PERIODIC_SCHEDULER_SHUTDOWN = "PERIODIC_SCHEDULER_SHUTDOWN"
+    TOO_MANY_CHECKPOINT_REQUESTS = "TOO_MANY_CHECKPOINT_REQUESTS"
+    MINIMUM_TIME_BETWEEN_CHECKPOINTS = "MINIMUM_TIME_BETWEEN_CHECKPOINTS"
+    NOT_ALL_REQUIRED_TASKS_RUNNING = "NOT_ALL_REQUIRED_TASKS_RUNNING"
+    IO_EXCEPTION = "IO_EXCEPTION"
+    BLOCKING_OUTPUT_EXIST = "BLOCKING_OUTPUT_EXIST"
+    # Flink's, of a pending checkpoint.
+    CHECKPOINT_ASYNC_EXCEPTION = "CHECKPOINT_ASYNC_EXCEPTION"
+    CHANNEL_STATE_SHARED_STREAM_EXCEPTION = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION"
+    CHECKPOINT_EXPIRED = "CHECKPOINT_EXPIRED"
+    CHECKPOINT_SUBSUMED = "CHECKPOINT_SUBSUMED"
+    CHECKPOINT_DECLINED = "CHECKPOINT_DECLINED"
+    CHECKPOINT_DECLINED_TASK_NOT_READY = "CHECKPOINT_DECLINED_TASK_NOT_READY"
+    CHECKPOINT_DECLINED_TASK_CLOSING = "CHECKPOINT_DECLINED_TASK_CLOSING"
+    CHECKPOINT_DECLINED_SUBSUMED = "CHECKPOINT_DECLINED_SUBSUMED"
+    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
+    CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
+    CHECKPOINT_COORDINATOR_SHUTDOWN = "CHECKPOINT_COORDINATOR_SHUTDOWN"
+    CHECKPOINT_COORDINATOR_SUSPEND = "CHECKPOINT_COORDINATOR_SUSPEND"
+    JOB_FAILOVER_REGION = "JOB_FAILOVER_REGION"
+    TASK_FAILURE = "TASK_FAILURE"
+    TASK_CHECKPOINT_FAILURE = "TASK_CHECKPOINT_FAILURE"
+    UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = "UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE"
+    FINALIZE_CHECKPOINT_FAILURE = "FINALIZE_CHECKPOINT_FAILURE"
+    TRIGGER_CHECKPOINT_FAILURE = "TRIGGER_CHECKPOINT_FAILURE"
+    # Ours, counted: the epoch itself failed.
+    QUALITY_GATE_FAILED = "QUALITY_GATE_FAILED"
+    QUALITY_GATE_ERROR = "QUALITY_GATE_ERROR"
+    SOURCE_OBJECT_CHANGED = "SOURCE_OBJECT_CHANGED"
+    SOURCE_OBJECT_MISSING = "SOURCE_OBJECT_MISSING"
+    BAD_RECORD = "BAD_RECORD"
+    SQL_ERROR = "SQL_ERROR"
+    OPERATOR_ERROR = "OPERATOR_ERROR"
+    SINK_PREPARE_FAILED = "SINK_PREPARE_FAILED"
+    CODE_MISMATCH = "CODE_MISMATCH"
+    CHANNEL_INCOMPLETE = "CHANNEL_INCOMPLETE"
+    CHANNEL_DIGEST_MISMATCH = "CHANNEL_DIGEST_MISMATCH"
+    ATTEMPTS_MIXED = "ATTEMPTS_MIXED"
+    ACKNOWLEDGEMENT_MISSING = "ACKNOWLEDGEMENT_MISSING"
+    STATE_CORRUPT = "STATE_CORRUPT"
+    # Ours, not counted: somebody or something stopped an epoch that had not failed.
+    LEADER_LOST = "LEADER_LOST"
+    LEADER_TAKEN_OVER = "LEADER_TAKEN_OVER"
+    ABORTED_BY_USER = "ABORTED_BY_USER"
+    INTERRUPTED = "INTERRUPTED"
+    ENVIRONMENT_UNUSABLE = "ENVIRONMENT_UNUSABLE"
+
+    @property
+    def counted(self) -> bool:
+        """Whether an abort for this reason counts against `tolerable_failures`."""
+        return self in COUNTED
+
+    @property
+    def meaning(self) -> str:
+        """One line for people: what happened."""
+        return MEANINGS[self]
+
+
+_R = CheckpointFailureReason
+
+COUNTED_BY_FLINK: frozenset[CheckpointFailureReason] = frozenset(
+    {
+        _R.IO_EXCEPTION,
+        _R.CHECKPOINT_ASYNC_EXCEPTION,
+        _R.CHECKPOINT_EXPIRED,
+        _R.CHECKPOINT_DECLINED,
+        _R.FINALIZE_CHECKPOINT_FAILURE,
+    }
+)
+"""The only five of Flink's 24 that its failure manager counts."""
+
+COUNTED: frozenset[CheckpointFailureReason] = COUNTED_BY_FLINK | {
+    _R.QUALITY_GATE_FAILED,
+    _R.QUALITY_GATE_ERROR,
+    _R.SOURCE_OBJECT_CHANGED,
+    _R.SOURCE_OBJECT_MISSING,
+    _R.BAD_RECORD,
+    _R.SQL_ERROR,
+    _R.OPERATOR_ERROR,
+    _R.SINK_PREPARE_FAILED,
+    _R.CODE_MISMATCH,
+    _R.CHANNEL_INCOMPLETE,
+    _R.CHANNEL_DIGEST_MISMATCH,
+    _R.ATTEMPTS_MIXED,
+    _R.ACKNOWLEDGEMENT_MISSING,
+    _R.STATE_CORRUPT,
+}
+"""Flink's five and ours of the same nature: a subtask declined, or the checkpoint could not be finalized."""
+
+MEANINGS: dict[CheckpointFailureReason, str] = {
+    _R.PERIODIC_SCHEDULER_SHUTDOWN: "the schedule was switched off",
+    _R.TOO_MANY_CHECKPOINT_REQUESTS: "too many checkpoints were asked for",
+    _R.MINIMUM_TIME_BETWEEN_CHECKPOINTS: "`min_pause` since the last completed checkpoint is not over",
+    _R.NOT_ALL_REQUIRED_TASKS_RUNNING: "a subtask that must acknowledge does not run",
+    _R.IO_EXCEPTION: "the store did not answer while the epoch ran",
+    _R.BLOCKING_OUTPUT_EXIST: "an output that blocks does not allow checkpoints",
+    _R.CHECKPOINT_ASYNC_EXCEPTION: "uploading a subtask's state failed",
+    _R.CHANNEL_STATE_SHARED_STREAM_EXCEPTION: "another subtask broke the file of channel state both were writing",
+    _R.CHECKPOINT_EXPIRED: "the epoch was still running at its deadline",
+    _R.CHECKPOINT_SUBSUMED: "a newer checkpoint completed first",
+    _R.CHECKPOINT_DECLINED: "a subtask declined",
+    _R.CHECKPOINT_DECLINED_TASK_NOT_READY: "a subtask was not ready",
+    _R.CHECKPOINT_DECLINED_TASK_CLOSING: "a subtask was closing",
+    _R.CHECKPOINT_DECLINED_SUBSUMED: "a subtask saw the barrier of a newer checkpoint",
+    _R.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER: "a subtask received a cancel marker",
+    _R.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM: "an input of a subtask ended before its barrier",
+    _R.CHECKPOINT_COORDINATOR_SHUTDOWN: "the job ended",
+    _R.CHECKPOINT_COORDINATOR_SUSPEND: "the job was suspended",
+    _R.JOB_FAILOVER_REGION: "a part of the job was restarted",
+    _R.TASK_FAILURE: "the Spark job of the epoch failed",
+    _R.TASK_CHECKPOINT_FAILURE: "a subtask failed while it took its snapshot",
+    _R.UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE: "a subtask that is not expected was notified",
+    _R.FINALIZE_CHECKPOINT_FAILURE: "`_metadata` could not be written",
+    _R.TRIGGER_CHECKPOINT_FAILURE: "the trigger failed",
+    _R.QUALITY_GATE_FAILED: "a critical expectation failed on the rows about to be published",
+    _R.QUALITY_GATE_ERROR: "an expectation raised instead of answering",
+    _R.SOURCE_OBJECT_CHANGED: "a planned object no longer has the planned version",
+    _R.SOURCE_OBJECT_MISSING: "a planned object is gone",
+    _R.BAD_RECORD: "a source object holds a record that cannot be read by the schema",
+    _R.SQL_ERROR: "an SQL operator failed on a row",
+    _R.OPERATOR_ERROR: "an operator raised on the rows it was given",
+    _R.SINK_PREPARE_FAILED: "a sink refused the staged output before the commit point",
+    _R.CODE_MISMATCH: "a subtask ran other code than the recorded one",
+    _R.CHANNEL_INCOMPLETE: "a channel ended with fewer buffers than its barrier states, or without its barrier",
+    _R.CHANNEL_DIGEST_MISMATCH: "the buffers of a channel do not have the digest its barrier states",
+    _R.ATTEMPTS_MIXED: "two attempts of one subtask were consumed in one epoch",
+    _R.ACKNOWLEDGEMENT_MISSING: "an expected subtask did not acknowledge",
+    _R.STATE_CORRUPT: "a stored object is missing or does not have its recorded checksum",
+    _R.LEADER_LOST: "the process that ran the epoch is gone",
+    _R.LEADER_TAKEN_OVER: "another session took over while the lease was alive",
+    _R.ABORTED_BY_USER: "a person gave up the epoch",
+    _R.INTERRUPTED: "the run was interrupted",
+    _R.ENVIRONMENT_UNUSABLE: "the machine or a service cannot be used as configured",
+}
+
+
+def reason_of(name: str) -> CheckpointFailureReason:
+    """Return the reason of that name; CHECKPOINT_DECLINED for a name that is none, as a subtask's own words may be.
+
+    A reason must never keep a checkpoint from being aborted, so this does not raise.
+    """
+    return CheckpointFailureReason.__members__.get(name, CheckpointFailureReason.CHECKPOINT_DECLINED)

@@ -1,0 +1,249 @@
+"""The durable records of a job: the manifest value, and what it refers to.
+
+All control state of a job is one small value, `ManifestState` (I2). These records say what *is*; `coordinator.py`
+says how one becomes the next; `codec.py` turns them into canonical JSON and back.
+Times are integer milliseconds of the store's clock, UTC. Keys are relative to `<storage>/<job>/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
+
+
+class JobStatus(Enum):
+    """RUNNING may trigger; FAILED needs `resume`; FINISHED and CANCELED are terminal for the incarnation (I4)."""
+
+    RUNNING = "running"
+    FAILED = "failed"
+    FINISHED = "finished"
+    CANCELED = "canceled"
+
+
+class CheckpointStatus(Enum):
+    """Pending until exactly one of complete and abort wins (I9); a completed one may be subsumed later."""
+
+    PENDING = "pending"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+    SUBSUMED = "subsumed"
+
+
+class CheckpointKind(Enum):
+    """Whose it is: a CHECKPOINT belongs to the job and is subsumed, a SAVEPOINT to a person and never is."""
+
+    CHECKPOINT = "checkpoint"
+    SAVEPOINT = "savepoint"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHandle:
+    """Reference to one immutable stored object: nobody finds it by name, and a reader checks it (I7).
+
+    Attributes:
+        key: relative to the job's root.
+        size: bytes.
+        sha256: lower-case hex of the content.
+    """
+
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lease, as far as another machine can judge it (I10).
+
+    Attributes:
+        kind: ``cli`` or ``airflow``.
+        host: host name.
+        pid, create_time_ms: the process; only a CLI run's are ever used to prove it dead, and only on its own host.
+    """
+
+    kind: str
+    host: str
+    pid: int
+    create_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The session that triggered last on a timeline, and the token that fences all others (I3)."""
+
+    session_id: SessionId
+    token: FencingToken
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The Airflow run that an epoch belongs to; None fields for a CLI run."""
+
+    dag_id: str | None = None
+    run_id: str | None = None
+    run_type: str | None = None
+    logical_date: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskKey:
+    """One expected subtask: level of the job graph and index in it."""
+
+    level: int
+    subtask: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCheckpoint:
+    """A triggered checkpoint: the lease of its session until the deadline (I10).
+
+    Attributes:
+        checkpoint_id, epoch: its identity; epoch is head's epoch + 1.
+        token: fencing token in force: of the trigger, then of the last rebind.
+        base: checkpoint it starts from; 0 is the empty state.
+        plan: the input record: object versions per source, and caps (``inputs/<sha256>.json``).
+        expected: subtasks that must acknowledge.
+        trigger_time_ms, deadline_ms: the store's clock; each rebind renews the deadline.
+        prefixes: tokens whose directories ``chk-<id>/t<token>/`` may hold files, ascending.
+    """
+
+    checkpoint_id: CheckpointId
+    epoch: Epoch
+    token: FencingToken
+    base: CheckpointId
+    plan: ObjectHandle
+    expected: tuple[SubtaskKey, ...]
+    trigger_time_ms: int
+    deadline_ms: int
+    run: Run
+    code_hash: str
+    spec_hash: str
+    prefixes: tuple[FencingToken, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """A retained checkpoint; all else about it is in the object `metadata` refers to.
+
+    Attributes:
+        parent: checkpoint it continued; 0 for the first.
+        token: the winning one: of `metadata`, and of the prefix that holds the checkpoint's own files.
+        session_id, holder: of the session that triggered it, also when another one adopted it (I10).
+        sinks: every sink of the checkpoint.
+        unconfirmed: those that have not yet confirmed its commit; such a checkpoint is never subsumed (I8).
+        summary: what `list` shows without opening `_metadata`: rows_in, rows_out, late_rows, checkpointed_bytes, ….
+    """
+
+    checkpoint_id: CheckpointId
+    epoch: Epoch
+    timeline: TimelineId
+    parent: CheckpointId
+    token: FencingToken
+    session_id: SessionId
+    holder: Holder
+    metadata: ObjectHandle
+    plan: ObjectHandle
+    trigger_time_ms: int
+    completed_time_ms: int
+    run: Run
+    code_hash: str
+    spec_hash: str
+    sinks: tuple[str, ...]
+    unconfirmed: tuple[str, ...]
+    kind: CheckpointKind = CheckpointKind.CHECKPOINT
+    summary: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One lineage of checkpoints, with its own leader, pending checkpoint and head (I2)."""
+
+    timeline_id: TimelineId
+    parent: tuple[TimelineId, CheckpointId] | None
+    leader: Leader | None
+    pending: PendingCheckpoint | None
+    head: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """A key (or a whole prefix, ending in ``/``) that lost its last reference in manifest version `since_version`."""
+
+    prefix: str
+    since_version: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Failed epochs in a row: each checkpoint id counts once, a success resets (Flink's CheckpointFailureManager).
+
+    Attributes:
+        consecutive: counted failures since the last success or `resume`.
+        counted: ids already counted since then, ascending, at most the newest 256.
+        last_success: newest completed checkpoint; failures of ids up to it are ignored.
+        last_reason, last_detail: of the newest failure, counted or not; None after a success.
+        last_checkpoint: the checkpoint it belongs to; 0 when there is none.
+    """
+
+    consecutive: int = 0
+    counted: tuple[CheckpointId, ...] = ()
+    last_success: CheckpointId = NO_CHECKPOINT
+    last_reason: str | None = None
+    last_detail: str | None = None
+    last_checkpoint: CheckpointId = NO_CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestState:
+    """The whole control state of one job at one manifest version.
+
+    Attributes:
+        version: of the manifest entry that carries this state; the first is 1.
+        next_checkpoint_id: the id that the next trigger takes (I5).
+        live: the timeline that the schedule continues.
+        checkpoints: retained ones, ascending by id.
+        last_scheduled_logical_date: ISO 8601 with offset: greatest one of a completed run of type `scheduled`.
+        completed_sessions: newest 256 sessions that completed a checkpoint, oldest first, also of subsumed ones.
+        aborted_sessions: newest 256 sessions whose checkpoint was aborted, oldest first.
+    """
+
+    job: str
+    version: int
+    next_checkpoint_id: CheckpointId
+    incarnation: int
+    status: JobStatus
+    live: TimelineId
+    timelines: tuple[Timeline, ...]
+    checkpoints: tuple[CompletedCheckpoint, ...]
+    failures: Failures
+    garbage: tuple[Garbage, ...]
+    last_scheduled_logical_date: str | None = None
+    completed_sessions: tuple[tuple[SessionId, CheckpointId], ...] = ()
+    aborted_sessions: tuple[tuple[SessionId, CheckpointId], ...] = ()
+
+    def timeline(self, timeline_id: TimelineId | None = None) -> Timeline:
+        """Return the timeline of that name, or the live one. Raises KeyError when there is none."""
+        wanted = self.live if timeline_id is None else timeline_id
+        for timeline in self.timelines:
+            if timeline.timeline_id == wanted:
+                return timeline
+        raise KeyError(wanted)
+
+    def checkpoint(self, checkpoint_id: CheckpointId) -> CompletedCheckpoint | None:
+        """Return the retained checkpoint of that id; None when it is not retained."""
+        for checkpoint in self.checkpoints:
+            if checkpoint.checkpoint_id == checkpoint_id:
+                return checkpoint
+        return None
+
+    def head(self) -> CompletedCheckpoint | None:
+        """Return the newest completed checkpoint of the live timeline; None for the empty state."""
+        return self.checkpoint(self.timeline().head)
+
+    def unconfirmed(self) -> tuple[CompletedCheckpoint, ...]:
+        """Return the retained checkpoints that some sink has not confirmed, in the order of their commits (I8, I14)."""
+        return tuple(checkpoint for checkpoint in self.checkpoints if checkpoint.unconfirmed)

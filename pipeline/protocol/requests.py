@@ -1,0 +1,142 @@
+"""What a session may ask of the coordinator: one frozen record per transition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import Holder, ObjectHandle, Run, SubtaskKey
+from pipeline.protocol.retention import RetentionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRequest:
+    """Open the manifest of a job that has none."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerRequest:
+    """Claim leadership of the live timeline and begin its next checkpoint.
+
+    Attributes:
+        base: the head that `plan` was made from; another head by now means the plan is stale.
+        plan: the input record, already durable.
+        expected: every subtask that must acknowledge, at least one.
+        timeout_ms: length of the lease.
+        min_pause_ms: time that must pass between a completion and the next trigger.
+    """
+
+    session_id: SessionId
+    holder: Holder
+    run: Run
+    base: CheckpointId
+    plan: ObjectHandle
+    expected: tuple[SubtaskKey, ...]
+    timeout_ms: int
+    code_hash: str
+    spec_hash: str
+    min_pause_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RebindRequest:
+    """Start one try of `run_epoch`: take a new token for the session's own pending checkpoint, renew its lease.
+
+    Attributes:
+        holder: the process of this try.
+        timeout_ms: length of the renewed lease.
+    """
+
+    session_id: SessionId
+    holder: Holder
+    checkpoint_id: CheckpointId
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteRequest:
+    """Make a checkpoint the head: the commit point (I7).
+
+    Attributes:
+        token: the one inside `_metadata`; it must be the pending one's.
+        metadata: of `_metadata`, below that token's prefix.
+        acknowledged: every subtask whose acknowledgement is in `_metadata`, as `acknowledgements.verify` returned it.
+        gate_passed: the verdict inside `_metadata`.
+        sinks: all sinks of the checkpoint; each must confirm.
+        summary: JSON-compatible: what `list` shows without opening `_metadata`.
+        swept: another session adopts it after `sweep_decision` said so.
+    """
+
+    session_id: SessionId
+    checkpoint_id: CheckpointId
+    token: FencingToken
+    metadata: ObjectHandle
+    acknowledged: tuple[SubtaskKey, ...]
+    gate_passed: bool
+    sinks: tuple[str, ...]
+    summary: dict[str, object] = field(default_factory=dict)
+    swept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AbortRequest:
+    """Give up a pending checkpoint.
+
+    Attributes:
+        detail: for people: what happened, without row data or secrets.
+        tolerable_failures: of the spec: that many counted failures in a row leave the job RUNNING.
+        token: None: whatever token the session's checkpoint has now (the Airflow abort task). Otherwise only if it is
+            still in force (a driver that may have been replaced by a later try).
+        swept: another session, or a person, ends it; then `token` is the one that was judged, and must be given.
+    """
+
+    session_id: SessionId
+    checkpoint_id: CheckpointId
+    reason: CheckpointFailureReason
+    detail: str
+    tolerable_failures: int
+    token: FencingToken | None = None
+    swept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmSinkRequest:
+    """State the fact that one sink has committed one checkpoint (I11)."""
+
+    session_id: SessionId
+    checkpoint_id: CheckpointId
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubsumeRequest:
+    """Drop checkpoints that the retention policy no longer keeps.
+
+    Attributes:
+        checkpoint_ids: what `retention.subsumable` answered.
+        garbage: keys that only those refer to: what `retention.unreferenced_keys` answered.
+    """
+
+    session_id: SessionId
+    policy: RetentionPolicy
+    checkpoint_ids: tuple[CheckpointId, ...]
+    garbage: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageDeletedRequest:
+    """State that these entries of `retention.deletable` are deleted, so that the list forgets them."""
+
+    session_id: SessionId
+    prefixes: tuple[str, ...]
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequest:
+    """A person says that the cause of FAILED is fixed."""
+
+    session_id: SessionId

@@ -1,0 +1,120 @@
+"""What is kept, what is garbage, and when garbage may be deleted (I8).
+
+Deletion is by reachability, in two phases: a transition moves keys to the garbage list; only a later leader, after a
+grace period longer than any timeout, deletes what its fresh head still lists. Unknown means keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.ids import CheckpointId, SessionId
+from pipeline.protocol.layout import checkpoint_of_key
+from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, Garbage, ManifestState
+
+MAX_UNCONFIRMED = 3
+"""With more completed checkpoints than this waiting for a sink, no new epoch is triggered."""
+
+_GRACE_MARGIN_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """How many checkpoints stay.
+
+    Attributes:
+        last: the newest so many, at least 1.
+    """
+
+    last: int
+
+    def __post_init__(self) -> None:
+        if self.last < 1:
+            raise InvalidRequest(
+                f"retained: {{last: {self.last}}} refused: expected at least 1. The newest checkpoint is always kept."
+            )
+
+
+def plan_retention(
+    checkpoints: Collection[CompletedCheckpoint], policy: RetentionPolicy, roots: Collection[CheckpointId]
+) -> tuple[CheckpointId, ...]:
+    """Return the checkpoints that nothing keeps, ascending.
+
+    Kept are: what each rule of the policy selects, savepoints, checkpoints that a sink has not confirmed, and the
+    roots. A further rule of the policy only adds to the kept ones.
+
+    Args:
+        checkpoints: the retained ones, in any order.
+        policy: of the spec.
+        roots: ids that must stay whatever the policy says.
+    """
+    ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
+    kept = set(roots)
+    kept.update(checkpoint.checkpoint_id for checkpoint in ordered[-policy.last :])
+    kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.unconfirmed)
+    kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.kind is CheckpointKind.SAVEPOINT)
+    return tuple(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.checkpoint_id not in kept)
+
+
+def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
+    """Return the checkpoints that every timeline stands on: its head and the base of its pending checkpoint."""
+    roots = {timeline.head for timeline in state.timelines}
+    roots.update(timeline.pending.base for timeline in state.timelines if timeline.pending is not None)
+    return frozenset(roots)
+
+
+def subsumable(state: ManifestState, policy: RetentionPolicy) -> tuple[CheckpointId, ...]:
+    """Return the checkpoints that may be subsumed now, ascending."""
+    return plan_retention(state.checkpoints, policy, retention_roots(state))
+
+
+def unreferenced_keys(kept: Iterable[Iterable[str]], dropped: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Return the keys that only dropped checkpoints refer to, sorted.
+
+    State runs are carried by reference from checkpoint to checkpoint, so a subsumed one's files are garbage one by one.
+
+    Args:
+        kept: for each checkpoint that stays, all keys it refers to.
+        dropped: for each checkpoint that goes, all keys it refers to, its metadata included.
+    """
+    referenced = {key for keys in kept for key in keys}
+    return tuple(sorted({key for keys in dropped for key in keys} - referenced))
+
+
+def lowest_pending(state: ManifestState) -> CheckpointId | None:
+    """Return the smallest pending checkpoint id over all timelines: everything from ``chk-<it>/`` on is live."""
+    return min(
+        (timeline.pending.checkpoint_id for timeline in state.timelines if timeline.pending is not None), default=None
+    )
+
+
+def minimum_grace_ms(timeout_ms: int) -> int:
+    """Return a grace period longer than any timeout of a job whose `checkpointing.timeout` is that long."""
+    return 2 * timeout_ms + _GRACE_MARGIN_MS
+
+
+def deletable(state: ManifestState, session_id: SessionId, now_ms: int, grace_ms: int) -> tuple[Garbage, ...]:
+    """Return the garbage that this session may delete in the store now.
+
+    An entry qualifies when the session leads with a token granted after the entry was listed, the grace period is
+    over, and the entry lies below no checkpoint that is pending or newer than a pending one.
+
+    Args:
+        state: a freshly read head.
+        session_id: who wants to delete; nobody but the leader of the live timeline may.
+        now_ms: the store's clock. grace_ms: of `minimum_grace_ms`.
+    """
+    leader = state.timeline().leader
+    if leader is None or leader.session_id != session_id:
+        return ()
+    lowest = lowest_pending(state)
+    ready = []
+    for entry in state.garbage:
+        checkpoint_id = checkpoint_of_key(entry.prefix)
+        if checkpoint_id is None or (lowest is not None and checkpoint_id >= lowest):
+            continue
+        if entry.since_version < leader.token and now_ms - entry.since_ms >= grace_ms:
+            ready.append(entry)
+    return tuple(ready)

@@ -1,0 +1,237 @@
+"""Confirmations, subsumption and two-phase deletion (I8, I11)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
+from pipeline.protocol.errors import InvalidRequest, ProtocolViolation
+from pipeline.protocol.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
+from pipeline.protocol.ids import CheckpointId, TimelineId
+from pipeline.protocol.layout import metadata_key, token_prefix
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import CheckpointKind, Garbage, Timeline
+from pipeline.protocol.retention import (
+    RetentionPolicy,
+    deletable,
+    minimum_grace_ms,
+    plan_retention,
+    subsumable,
+    unreferenced_keys,
+)
+from tests.harness.job_log import TIMEOUT_MS, A, B, JobLog, refused
+
+GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
+
+
+def epochs(count: int) -> JobLog:
+    log = JobLog()
+    for _ in range(count):
+        log.epoch(A)
+    return log
+
+
+def run_key(checkpoint_id: int, token: int, name: str = "state/carriers/run.parquet") -> str:
+    return f"chk-{checkpoint_id:020d}/t{token:020d}/{name}"
+
+
+def outcome(answer: object) -> Outcome:
+    assert isinstance(answer, AlreadyDone)
+    return answer.outcome
+
+
+def test_a_confirmation_is_accepted_once_from_anybody_and_stays() -> None:
+    """I11: a fact, from any session and token; monotone; repeated ones change nothing."""
+    log = JobLog()
+    log.trigger(A)
+    log.complete(A, sinks=("lake", "late"))
+    answer = log.confirm(B, 1, "late")
+    assert isinstance(answer, Transition)
+    assert answer.event == SinkConfirmed(log.now_ms, CheckpointId(1), "late", B)  # type: ignore[arg-type]
+    assert log.state.unconfirmed()[0].unconfirmed == ("lake",)
+    assert outcome(log.confirm(A, 1, "late")) is Outcome.ALREADY_CONFIRMED
+    log.confirm(A, 1, "lake")
+    assert log.state.unconfirmed() == ()
+
+
+def test_a_confirmation_of_a_subsumed_checkpoint_is_already_done() -> None:
+    log = epochs(2)
+    log.subsume(A, (1,))
+    assert outcome(log.confirm(B, 1)) is Outcome.ALREADY_CONFIRMED
+
+
+def test_a_confirmation_before_the_commit_point_is_a_violation() -> None:
+    """Publish before complete would be visible without being committed."""
+    log = JobLog()
+    log.trigger(A)
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1), "got a pending one")
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 2), "never triggered")
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 0), "never triggered")
+
+
+def test_a_confirmation_of_a_sink_the_checkpoint_does_not_have_is_a_violation() -> None:
+    log = epochs(1)
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"), "expected one of")
+
+
+def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
+    """I8: roots are kept whatever the policy says."""
+    log = JobLog()
+    for number in range(6):
+        log.epoch(A, confirm=number != 1)
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 3, 4)
+    assert plan_retention(log.state.checkpoints, RetentionPolicy(2), {CheckpointId(3)}) == (1, 4)
+    assert plan_retention(log.state.checkpoints[::-1], RetentionPolicy(99), ()) == ()
+
+
+def test_retention_keeps_savepoints() -> None:
+    """A savepoint is owned by a person and never subsumed."""
+    log = epochs(3)
+    first, *others = log.state.checkpoints
+    kept = (replace(first, kind=CheckpointKind.SAVEPOINT), *others)
+    assert plan_retention(kept, RetentionPolicy(1), ()) == (2,)
+
+
+def test_retention_keeps_what_other_timelines_stand_on() -> None:
+    """I8: every timeline's head, and the base of its pending checkpoint."""
+    log = epochs(4)
+    log.trigger(A)
+    other = Timeline(TimelineId("backfill-1"), (log.state.live, CheckpointId(2)), None, None, CheckpointId(2))
+    forked = replace(log.state, timelines=(*log.state.timelines, other))
+    assert subsumable(forked, RetentionPolicy(1)) == (1, 3)
+
+
+@pytest.mark.parametrize("last", [0, -1])
+def test_a_policy_that_would_drop_the_newest_is_refused(last: int) -> None:
+    with pytest.raises(InvalidRequest, match="at least 1"):
+        RetentionPolicy(last)
+
+
+def test_a_key_is_garbage_only_when_no_kept_checkpoint_refers_to_it() -> None:
+    """I8: runs are carried by reference, so reachability decides, not the prefix."""
+    shared, old, new = run_key(1, 3, "shared"), run_key(1, 3, "old"), run_key(2, 7, "new")
+    assert unreferenced_keys([[shared, new]], [[old, shared], [old]]) == (old,)
+    assert unreferenced_keys([], []) == ()
+
+
+def test_subsuming_lists_the_unreferenced_keys_as_garbage() -> None:
+    log = epochs(3)
+    keys = (run_key(1, 3), metadata_key(CheckpointId(1), log.state.checkpoints[0].token))
+    answer = log.subsume(A, (1, 2), keys)
+    assert isinstance(answer, Transition)
+    assert answer.event == CheckpointsSubsumed(log.now_ms, (CheckpointId(1), CheckpointId(2)), keys, A)  # type: ignore[arg-type]
+    assert [checkpoint.checkpoint_id for checkpoint in log.state.checkpoints] == [3]
+    assert set(keys) <= {entry.prefix for entry in log.state.garbage}
+
+
+def test_a_repeated_subsumption_finds_nothing() -> None:
+    log = epochs(2)
+    log.subsume(A, (1,))
+    assert outcome(log.subsume(A, (1,))) is Outcome.NOTHING_TO_SUBSUME
+
+
+def test_subsumption_is_left_to_the_session_that_leads() -> None:
+    """An outdated session may carry an outdated policy."""
+    log = epochs(2)
+    log.trigger(B)
+    assert outcome(log.subsume(A, (1,))) is Outcome.NOT_LEADER
+
+
+def test_what_the_policy_or_a_root_keeps_cannot_be_subsumed() -> None:
+    log = epochs(2)
+    log.epoch(A, confirm=False)
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (3,)), r"checkpoints \[3\] refused")
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2), last=2), r"checkpoints \[2\] refused")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "inputs/" + "a" * 64 + ".json",
+        "manifest/09999999999999999999.json",
+        run_key(1, 3, "../../chk-1/x"),
+        token_prefix(CheckpointId(1), 3),  # type: ignore[arg-type]
+        run_key(4, 99),
+    ],
+)
+def test_a_garbage_key_that_could_be_live_is_a_violation(key: str) -> None:
+    """I8: only single objects below a checkpoint older than every pending one; an input record is never subsumed."""
+    log = epochs(3)
+    log.trigger(A)
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), (key,)), "refused: expected the key of one object")
+
+
+def test_the_metadata_of_a_kept_checkpoint_cannot_become_garbage() -> None:
+    log = epochs(2)
+    head = log.state.head()
+    assert head is not None
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), (head.metadata.key,)), "nothing retained names")
+
+
+def aborted_then_led_by(session: str) -> JobLog:
+    """A job with the garbage of an aborted checkpoint 1, and a later leader whose epoch is over."""
+    log = JobLog()
+    log.trigger(A)
+    log.abort(A, reason=CheckpointFailureReason.LEADER_LOST)
+    log.now_ms += 1
+    log.epoch(session)
+    return log
+
+
+def test_garbage_is_deleted_by_a_later_leader_after_the_grace_period() -> None:
+    """I8: two phases."""
+    log = aborted_then_led_by(B)
+    old = log.state.garbage[0]
+    listed_at_ms = old.since_ms
+    assert deletable(log.state, B, listed_at_ms + GRACE_MS - 1, GRACE_MS) == ()  # type: ignore[arg-type]
+    assert deletable(log.state, A, listed_at_ms + GRACE_MS, GRACE_MS) == ()  # type: ignore[arg-type]
+    log.now_ms = listed_at_ms + GRACE_MS
+    assert deletable(log.state, B, log.now_ms, GRACE_MS) == (old,)  # type: ignore[arg-type]
+    answer = log.forget(B, (old.prefix,), GRACE_MS)
+    assert isinstance(answer, Transition)
+    assert answer.event == GarbageDeleted(log.now_ms, (old.prefix,), B)  # type: ignore[arg-type]
+    assert old not in log.state.garbage
+    assert outcome(log.forget(B, (old.prefix,), GRACE_MS)) is Outcome.NOTHING_TO_FORGET
+
+
+def test_garbage_of_the_present_leader_waits_for_a_later_one() -> None:
+    """I8: its own readers and Spark job may still look at it."""
+    log = aborted_then_led_by(B)
+    own = [entry for entry in log.state.garbage if entry.since_version > log.state.garbage[0].since_version]
+    log.now_ms += 2 * GRACE_MS
+    assert own
+    assert not set(own) & set(deletable(log.state, B, log.now_ms, GRACE_MS))  # type: ignore[arg-type]
+    refused(log, ProtocolViolation, lambda: log.forget(B, (own[0].prefix,), GRACE_MS), "earlier leader")
+
+
+def test_garbage_beside_a_pending_checkpoint_of_another_timeline_is_live() -> None:
+    """I8: everything from the lowest pending id on is live, across timelines."""
+    log = aborted_then_led_by(B)
+    log.trigger(B)
+    log.now_ms += 2 * GRACE_MS
+    old = log.state.garbage[0]
+    assert old in deletable(log.state, B, log.now_ms, GRACE_MS)  # type: ignore[arg-type]
+    lowest = replace(log.pending, checkpoint_id=CheckpointId(1))
+    live = replace(log.state.timeline(), pending=lowest)
+    assert deletable(replace(log.state, timelines=(live,)), B, log.now_ms, GRACE_MS) == ()  # type: ignore[arg-type]
+
+
+def test_an_entry_outside_of_every_checkpoint_is_never_deleted() -> None:
+    """Unknown means keep."""
+    log = aborted_then_led_by(B)
+    odd = Garbage("manifest/09999999999999999999.json", 1, 0)
+    log.state = replace(log.state, garbage=(odd,))
+    assert deletable(log.state, B, log.now_ms + 2 * GRACE_MS, GRACE_MS) == ()  # type: ignore[arg-type]
+
+
+def test_a_job_without_a_leader_deletes_nothing_and_subsumes_nothing() -> None:
+    log = JobLog()
+    assert deletable(log.state, A, log.now_ms, 0) == ()  # type: ignore[arg-type]
+    assert outcome(log.subsume(A, ())) is Outcome.NOT_LEADER
+    assert outcome(log.forget(A, (), 0)) is Outcome.NOT_LEADER
+
+
+def test_the_grace_period_is_longer_than_any_timeout() -> None:
+    assert minimum_grace_ms(TIMEOUT_MS) > 2 * TIMEOUT_MS

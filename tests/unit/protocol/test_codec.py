@@ -1,0 +1,237 @@
+"""The manifest's bytes: canonical, strict, and readable for ever (I1, I6, DESIGN section 9)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.protocol.codec import (
+    LogEntry,
+    Tombstone,
+    decode,
+    decode_entry,
+    decode_state,
+    encode,
+    encode_entry,
+    encode_state,
+    encode_tombstone,
+    from_json,
+    to_json,
+)
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.events import EVENT_TYPES
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey
+from tests.harness.job_log import A, AIR_1, B, JobLog, airflow_run
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def eventful() -> list[LogEntry]:
+    """One entry of every event type, with every field of the state in use."""
+    log = JobLog()
+    entries: list[LogEntry] = []
+
+    def keep() -> None:
+        entries.append(LogEntry(log.state.version, f"write-{log.state.version:04d}", log.events[-1], log.state))
+
+    keep()
+    for session, run in ((AIR_1, airflow_run("scheduled__1", "scheduled", "2013-01-01T00:00:00+00:00")), (A, airflow_run("m"))):
+        for step in (lambda: log.trigger(session, run), lambda: log.rebind(session), lambda: log.complete(session)):
+            log.now_ms += 1_000
+            step()
+            keep()
+    log.confirm(A, 1)
+    keep()
+    log.subsume(A, (1,), ("chk-00000000000000000001/t00000000000000000003/state/carriers/run.parquet",))
+    keep()
+    log.trigger(B)
+    keep()
+    log.abort(B, reason=CheckpointFailureReason.SQL_ERROR, detail="Überlauf in Zeile 7: 1/0 → ANSI", tolerable=0)
+    keep()
+    log.resume(B)
+    keep()
+    log.now_ms += 10_000
+    log.forget(B, (log.state.garbage[0].prefix,), 0)
+    keep()
+    return entries
+
+
+ENTRIES = eventful()
+
+
+def document(entry: LogEntry = ENTRIES[-3]) -> dict[str, Any]:
+    value = json.loads(encode_entry(entry))
+    assert isinstance(value, dict)
+    return value
+
+
+def dumped(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_every_kind_of_event_is_read_back_as_it_was_written() -> None:
+    assert {type(entry.event) for entry in ENTRIES} == set(EVENT_TYPES)
+    for entry in ENTRIES:
+        assert decode_entry(encode_entry(entry)) == entry
+        assert decode_state(encode_state(entry.state)) == entry.state
+
+
+def test_one_value_has_one_encoding() -> None:
+    """Canonical: keys sorted, no spaces, UTF-8; equal bytes mean equal records."""
+    for entry in ENTRIES:
+        body = encode_entry(entry)
+        value = json.loads(body)
+        assert value["format"] == 1
+        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert body == canonical.encode()
+    assert "Überlauf".encode() in encode_entry(ENTRIES[-3])
+
+
+def test_entries_of_format_1_are_read_for_ever() -> None:
+    """A change of the format adds a golden file and keeps this one: its bytes must never change."""
+    lines = (GOLDEN / "entries_format_1.jsonl").read_bytes().splitlines()
+    assert lines == [encode_entry(entry) for entry in ENTRIES]
+    assert [decode_entry(line) for line in lines] == ENTRIES
+
+
+def test_a_tombstone_keeps_the_write_id_and_the_event() -> None:
+    """I6: a key is never freed, and the history stays readable."""
+    for entry in ENTRIES:
+        tombstone = Tombstone(entry.version, entry.write_id, entry.event)
+        body = encode_tombstone(tombstone)
+        assert json.loads(body).keys() == {"format", "tombstone", "version", "write_id", "event"}
+        assert decode_entry(body) == tombstone
+
+
+@pytest.mark.parametrize("number", [0, 2, "1", None, True, 1.0, [1]])
+def test_an_unknown_format_is_refused(number: object) -> None:
+    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: format .* is unknown, expected one of \[1\]"):
+        decode_entry(dumped(document() | {"format": number}), "manifest/7.json")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"null", b'"text"', b"{}", b"\xff\xfe", b'{"format":1,"format":1}', b'{"format":NaN}', b"[" * 100_000],
+)
+def test_bytes_that_are_no_entry_are_corrupt(body: bytes) -> None:
+    """A torn or foreign object must never be taken for a manifest."""
+    with pytest.raises(StateCorrupt):
+        decode_entry(body)
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """The sample entry with the value at a dotted path replaced (`!` removes it)."""
+    root = document()
+    target: Any = root
+    *parents, last = path.split(".")
+    for part in parents:
+        target = target[int(part)] if part.isdigit() else target[part]
+    if value == "!":
+        del target[last]
+    else:
+        target[int(last) if last.isdigit() else last] = value
+    return root
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "match"),
+    [
+        ("write_id", "!", r"lacks \['write_id'\]"),
+        ("extra", 1, r"unknown keys \['extra'\]"),
+        ("state.extra", 1, r"\.state: ManifestState has unknown keys \['extra'\]"),
+        ("state.failures.counted", "!", r"\.state\.failures: Failures has unknown keys \[\] and lacks \['counted'\]"),
+        ("version", "12", r"\.version: expected an integer, got '12'"),
+        ("version", True, r"\.version: expected an integer, got True"),
+        ("version", 1.0, r"\.version: expected an integer, got 1\.0"),
+        ("state.job", None, r"\.state\.job: expected text, got None"),
+        ("state.status", "sleeping", r"\.state\.status: expected one of \['running'"),
+        ("state.status", 1, r"\.state\.status: expected one of"),
+        ("state.timelines", {}, r"\.state\.timelines: expected an array"),
+        ("state.timelines.0", [], r"\.state\.timelines\[0\]: expected an object \(Timeline\), got \[\]"),
+        ("state.timelines.0.parent", ["main"], r"parent: expected an array of 2"),
+        ("state.checkpoints.0.summary", [], r"summary: expected an object"),
+        ("event.type", "SomethingElse", r"\.event: expected one of .*CheckpointAborted.* as its `type`, got 'SomethingElse'"),
+        ("event.type", 7, r"\.event: expected one of"),
+        ("event", [], r"\.event: expected one of .* got \[\]"),
+        ("event.tolerated", 0, r"\.event\.tolerated: expected true or false, got 0"),
+        ("event.detail", "!", r"\.event: CheckpointAborted has unknown keys \[\] and lacks \['detail'\]"),
+        ("event.leader", "x" * 200, r"expected an object \(Leader\), got 'x{76}\.\.\."),
+        ("state.garbage.0.prefix", "../other-job/", r"garbage\[0\]\.prefix: '\.\./other-job/' must stay below"),
+        ("state.checkpoints.0.metadata.key", "/etc/passwd", r"metadata\.key: .* it is absolute"),
+        ("state.version", 3, r"carries the state of version 3"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_place(path: str, value: object, match: str) -> None:
+    """Strict: nothing is guessed, and the message says where and what was expected."""
+    with pytest.raises(StateCorrupt, match=match):
+        decode_entry(dumped(changed(path, value)))
+
+
+def test_a_tombstone_that_says_false_is_corrupt() -> None:
+    with pytest.raises(StateCorrupt, match="tombstone: expected true"):
+        decode_entry(dumped(document() | {"tombstone": False}))
+
+
+def test_a_state_that_breaks_an_invariant_is_corrupt() -> None:
+    """Somebody else wrote it: acting on it could delete what is live."""
+    state = replace(ENTRIES[-1].state, next_checkpoint_id=1)  # type: ignore[arg-type]
+    with pytest.raises(StateCorrupt, match="I5") as caught:
+        decode_state(encode_state(state))
+    assert caught.value.details["faults"]
+    with pytest.raises(StateCorrupt, match="I5"):
+        decode_entry(encode_entry(replace(ENTRIES[-1], state=state)))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_json_does_not_have_are_not_written(value: float) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        encode({"ratio": value})
+
+
+@pytest.mark.parametrize("value", [{1: "a"}, {"a": {1, 2}}, [b"bytes"], SubtaskKey, object()])
+def test_values_that_json_does_not_have_are_not_written(value: object) -> None:
+    with pytest.raises(TypeError, match="no JSON form"):
+        to_json(value)
+
+
+def test_an_opaque_value_passes_through_unread() -> None:
+    """`summary` may hold any JSON, floats, nulls and nested arrays included."""
+    summary = {"rows_in": 10, "ratio": 0.1, "worst": None, "by": [{"carrier": "ÖS"}]}
+    head = ENTRIES[-1].state.checkpoints[0]
+    changed_head = replace(head, summary=summary)
+    assert decode(type(head), encode(changed_head), "head") == changed_head
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    ratio: float
+    labels: dict[str, str]
+
+
+def test_other_records_use_the_same_codec() -> None:
+    handle = ObjectHandle("inputs/a.json", 1, "ab")
+    assert from_json(ObjectHandle, to_json(handle), "handle") == handle
+    assert decode(Measured, encode(Measured(0.5, {"a": "b"})), "m") == Measured(0.5, {"a": "b"})
+    with pytest.raises(StateCorrupt, match=r"m: \.ratio: expected a float, got 1"):
+        decode(Measured, b'{"ratio":1,"labels":{}}', "m")
+    with pytest.raises(StateCorrupt, match=r"m: it: expected an object \(Measured\)"):
+        decode(Measured, b"[]", "m")
+
+
+@pytest.mark.parametrize("key", ["", "/a", "a//b", "a/./b", "../a", "a/..", "a\nb", "a\\b", "a\x7f"])
+def test_no_stored_key_leads_out_of_the_jobs_prefix(key: str) -> None:
+    """DESIGN section 9: references are validated when read."""
+    with pytest.raises(StateCorrupt, match="must stay below the job's prefix"):
+        from_json(Garbage, {"prefix": key, "since_version": 1, "since_ms": 1}, "entry")
+
+
+def test_a_manifest_stays_small() -> None:
+    """I2: one small value; every retained checkpoint adds about a kilobyte."""
+    per_checkpoint = len(encode(ENTRIES[-1].state.checkpoints[0]))
+    assert per_checkpoint < 1_500
+    assert isinstance(ENTRIES[-1].state, ManifestState)

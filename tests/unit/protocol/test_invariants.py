@@ -1,0 +1,80 @@
+"""Each invariant of the manifest value is noticed when it is broken."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
+from pipeline.protocol.invariants import faults
+from pipeline.protocol.records import Garbage, ManifestState, PendingCheckpoint, Timeline
+from tests.harness.job_log import A, JobLog
+
+
+def running() -> tuple[ManifestState, Timeline, PendingCheckpoint]:
+    log = JobLog()
+    log.epoch(A)
+    log.epoch(A)
+    log.trigger(A)
+    log.rebind(A)
+    return log.state, log.state.timeline(), log.pending
+
+
+STATE, TIMELINE, PENDING = running()
+
+
+def with_timeline(**changes: object) -> ManifestState:
+    return replace(STATE, timelines=(replace(TIMELINE, **changes),))  # type: ignore[arg-type]
+
+
+def with_pending(**changes: object) -> ManifestState:
+    return with_timeline(pending=replace(PENDING, **changes))  # type: ignore[arg-type]
+
+
+def with_garbage(*prefixes: str) -> ManifestState:
+    return replace(STATE, garbage=tuple(Garbage(prefix, 1, 1) for prefix in prefixes))
+
+
+FIRST = STATE.checkpoints[0]
+LEADER = TIMELINE.leader
+assert LEADER is not None
+
+
+def test_a_state_of_the_coordinator_is_sound() -> None:
+    assert faults(STATE) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "match"),
+    [
+        (replace(STATE, live=TimelineId("gone")), "contain the live one"),
+        (replace(STATE, timelines=(TIMELINE, TIMELINE)), "must differ"),
+        (replace(STATE, checkpoints=STATE.checkpoints[::-1]), "I5: checkpoint ids"),
+        (replace(STATE, checkpoints=(FIRST, FIRST, STATE.checkpoints[1])), "I5: checkpoint ids"),
+        (replace(STATE, next_checkpoint_id=CheckpointId(2)), "between 1 and the next"),
+        (replace(STATE, checkpoints=(replace(FIRST, unconfirmed=("x",)), STATE.checkpoints[1])), "must be sinks of it"),
+        (replace(STATE, checkpoints=(FIRST,)), "its head, checkpoint 2, must be retained"),
+        (replace(STATE, version=5), "must not be above version"),
+        (with_timeline(leader=None), "the leader must hold"),
+        (with_timeline(leader=replace(LEADER, token=FencingToken(1))), "the leader must hold"),
+        (with_pending(checkpoint_id=CheckpointId(2)), "between its head and the next id"),
+        (with_pending(checkpoint_id=CheckpointId(9)), "between its head and the next id"),
+        (with_pending(base=CheckpointId(1)), "must continue the head"),
+        (with_pending(prefixes=()), "must rise strictly"),
+        (with_pending(prefixes=PENDING.prefixes[::-1]), "must rise strictly"),
+        (with_pending(prefixes=PENDING.prefixes[:1]), "must be in force"),
+        (with_garbage(FIRST.metadata.key.removesuffix("_metadata")), "covers chk-.*which is live"),
+        (with_garbage("chk-00000000000000000003/"), "I8: garbage chk-00000000000000000003/ covers"),
+        (with_garbage("inputs/a.json"), "must lie below a checkpoint"),
+        (with_garbage("chk-00000000000000000001/t1", "chk-00000000000000000001/t1"), "listed once"),
+    ],
+)
+def test_a_broken_invariant_is_named(state: ManifestState, match: str) -> None:
+    found = faults(state)
+    assert any(re.search(match, fault) for fault in found), found
+
+
+def test_a_leader_without_a_pending_checkpoint_may_be_of_any_earlier_version() -> None:
+    assert faults(with_timeline(pending=None)) == []
