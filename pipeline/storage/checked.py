@@ -1,0 +1,70 @@
+"""Immutable objects by handle: what is read is what was written, or StateCorrupt (I7)."""
+
+from __future__ import annotations
+
+import hashlib
+
+from pipeline.protocol.errors import NotFound, StateCorrupt
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.protocol.records import ObjectHandle
+from pipeline.storage.keys import validate_key
+
+
+def write_content_addressed(store: ObjectStore, prefix: str, suffix: str, body: bytes) -> ObjectHandle:
+    """Write a body under its own hash: writing it twice is writing it once.
+
+    Args:
+        prefix: ends in ``/``. suffix: e.g. ``.parquet``.
+    Returns:
+        The handle of ``<prefix><sha256><suffix>``.
+    """
+    digest = hashlib.sha256(body).hexdigest()
+    key = f"{prefix}{digest}{suffix}"
+    store.put(key, body)
+    return ObjectHandle(key=key, size=len(body), sha256=digest)
+
+
+def write_named(store: ObjectStore, key: str, body: bytes) -> ObjectHandle:
+    """Write a body under a fixed key, which only the holder of one token writes (``_metadata``)."""
+    store.put(validate_key(key), body)
+    return ObjectHandle(key=key, size=len(body), sha256=hashlib.sha256(body).hexdigest())
+
+
+def read_handle(store: ObjectStore, handle: ObjectHandle) -> bytes:
+    """Return the body that a handle refers to.
+
+    Raises:
+        StateCorrupt: the object is missing, or its size or SHA-256 differs.
+    """
+    try:
+        body = store.get(handle.key)
+    except NotFound as error:
+        raise _corrupt(store, handle, "the object is missing") from error
+    if len(body) != handle.size:
+        raise _corrupt(store, handle, f"expected {handle.size} bytes, got {len(body)}")
+    digest = hashlib.sha256(body).hexdigest()
+    if digest != handle.sha256:
+        raise _corrupt(store, handle, f"expected SHA-256 {handle.sha256}, got {digest}")
+    return body
+
+
+def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:
+    """Check that a handle's object exists with its size, without reading it.
+
+    Raises:
+        StateCorrupt: it is missing or has another size.
+    """
+    try:
+        size = store.stat(handle.key).size
+    except NotFound as error:
+        raise _corrupt(store, handle, "the object is missing") from error
+    if size != handle.size:
+        raise _corrupt(store, handle, f"expected {handle.size} bytes, got {size}")
+
+
+def _corrupt(store: ObjectStore, handle: ObjectHandle, fault: str) -> StateCorrupt:
+    return StateCorrupt(
+        f"object {handle.key!r} of {store.config.url} does not match the checkpoint that refers to it: {fault}. "
+        "Nothing was changed.",
+        key=handle.key,
+    )

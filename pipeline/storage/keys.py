@@ -1,0 +1,169 @@
+"""Which texts are keys and URLs of a store, for every store alike."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pipeline.protocol.errors import InvalidRequest
+
+MAX_KEY_BYTES = 1024
+"""S3's own limit for a whole key, root prefix included."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRoot:
+    """A directory, absolute, not resolved."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class S3Root:
+    """A bucket and the prefix below it, without a slash at either end; "" is the whole bucket."""
+
+    bucket: str
+    prefix: str
+
+
+def validate_key(key: str) -> str:
+    """Return the key unchanged if every store can hold it.
+
+    Raises:
+        InvalidRequest: empty, a leading or trailing ``/``, an empty part, ``.`` or ``..``, a control character,
+            text that is not UTF-8, or more than 1,024 bytes.
+    """
+    reason = _key_fault(key)
+    if reason is not None:
+        raise InvalidRequest(f"object key {key!r} is refused: {reason}. Nothing was read or written.", key=key)
+    return key
+
+
+def validate_prefix(prefix: str) -> str:
+    """Return a listing prefix unchanged: a key, the beginning of one, or "" for everything.
+
+    Raises:
+        InvalidRequest: no key could ever start with it.
+    """
+    reason = None if prefix == "" else _key_fault(prefix.removesuffix("/") if prefix != "/" else prefix)
+    # The last part of a prefix may be the beginning of a longer name, so "a/." can still lead to "a/.hidden".
+    if reason is not None and not (prefix.rsplit("/", 1)[-1] in (".", "..") and _key_fault(prefix + "x") is None):
+        raise InvalidRequest(f"listing prefix {prefix!r} is refused: {reason}. Nothing was read.", prefix=prefix)
+    return prefix
+
+
+def _key_fault(key: str) -> str | None:
+    if _CONTROL.search(key):
+        return "it contains a control character"
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        return "it is not valid Unicode text"
+    if size > MAX_KEY_BYTES:
+        return f"it has {size} bytes, at most {MAX_KEY_BYTES} are allowed"
+    parts = key.split("/")
+    if "" in parts:
+        return "it has an empty part (a leading, trailing or double '/')"
+    if "." in parts or ".." in parts:
+        return "it has a part '.' or '..'"
+    return None
+
+
+def parse_root(url: str) -> LocalRoot | S3Root:
+    """Split a store's root URL into what its store needs.
+
+    Args:
+        url: ``file:///abs/dir`` (percent escapes are decoded, other characters stand for themselves) or
+            ``s3://bucket/prefix``.
+    Raises:
+        InvalidRequest: another scheme (named), a relative ``file:`` path, or a bad bucket name.
+    """
+    match = _SCHEME.fullmatch(url)
+    if match is None:
+        raise InvalidRequest(f"store URL {url!r} has no scheme; expected file:///abs/dir or s3://bucket/prefix.")
+    scheme, rest = match.group(1).lower(), match.group(2)
+    if scheme == "file":
+        return LocalRoot(_absolute_path(url, rest))
+    if scheme == "s3":
+        bucket, _, prefix = rest.partition("/")
+        prefix = prefix.strip("/")
+        if not _BUCKET.fullmatch(bucket):
+            raise InvalidRequest(f"{url!r}: {bucket!r} is not a bucket name; expected s3://bucket/prefix.")
+        if prefix:
+            validate_key(prefix)
+        return S3Root(bucket, prefix)
+    raise InvalidRequest(
+        f"{url!r}: scheme `{scheme}` is not available in this version.",
+        hint="use file:///abs/dir, s3://bucket/prefix, or a path relative to the spec",
+    )
+
+
+def _absolute_path(url: str, rest: str) -> Path:
+    path = unquote(rest)
+    if not path.startswith("/"):
+        raise InvalidRequest(f"{url!r}: expected an absolute path, file:///abs/dir (three slashes).")
+    if _CONTROL.search(path):
+        raise InvalidRequest(f"{url!r}: the path contains a control character.")
+    return Path(os.path.normpath(path))
+
+
+def file_url(path: Path) -> str:
+    """Return the URL of an absolute path: spaces and Unicode stand for themselves, only ``%`` is escaped."""
+    return "file://" + os.path.normpath(path).replace("%", "%25")
+
+
+def resolve_url(text: str, relative_to: Path) -> str:
+    """Return the absolute, canonical root URL that a spec's text means.
+
+    Args:
+        text: ``file:///abs/dir``, ``s3://bucket/prefix``, an absolute path, or a path relative to `relative_to`.
+        relative_to: the directory of the spec.
+    Raises:
+        InvalidRequest: empty text, ``~``, or a scheme other than ``file`` and ``s3`` (named).
+    """
+    if not text.strip():
+        raise InvalidRequest("the storage location is empty; expected file:///abs/dir, s3://bucket/prefix or a path.")
+    if _SCHEME.fullmatch(text) is None:
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
+            raise InvalidRequest(
+                f"{text!r} is neither a path nor a URL; expected file:///abs/dir or s3://bucket/prefix."
+            )
+        if text.startswith("~"):
+            raise InvalidRequest(f"{text!r}: '~' is not expanded; write the absolute path.")
+        return file_url(relative_to.absolute() / text)
+    root = parse_root(text)
+    if isinstance(root, LocalRoot):
+        return file_url(root.path)
+    return f"s3://{root.bucket}" + (f"/{root.prefix}" if root.prefix else "")
+
+
+def join_url(url: str, name: str) -> str:
+    """Return the URL of `name` below a root URL, e.g. a job's root below the storage root.
+
+    Args:
+        name: one or more key parts, plain text (not percent-escaped).
+    """
+    validate_key(name)
+    root = parse_root(url)
+    if isinstance(root, LocalRoot):
+        return file_url(root.path / name)
+    return f"s3://{root.bucket}/" + (f"{root.prefix}/{name}" if root.prefix else name)
+
+
+def is_loopback(endpoint_url: str) -> bool:
+    """Whether an endpoint is this machine itself, which no proxy can reach for us."""
+    host = urlsplit(endpoint_url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,144 @@
+"""Every key of a job, relative to ``<storage>/<job>/``: the control objects' (`protocol.layout`) and the data's.
+
+    manifest/<20 digits of 10^19 - version>.json        the log; inverted, so that a LIST of one key finds the head
+    inputs/<sha256>.json                                what an epoch planned to read
+    chk-<id>/t<token>/state/<uid>/<sha256>.parquet      state runs
+    chk-<id>/t<token>/channel/<uid>/<sha256>.arrow      in-flight buffers
+    chk-<id>/t<token>/acks/<level>-<subtask>.json       acks, one per subtask
+    chk-<id>/t<token>/_heartbeat, _verdict, _metadata   the epoch's own marks
+
+Ids are padded to 20 digits, so that LIST order is numeric. A writer writes only below its own token (I3).
+"""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.protocol.errors import InvalidRequest, StateCorrupt
+from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
+from pipeline.protocol.layout import (
+    MANIFEST_PREFIX,
+    checkpoint_of_key,
+    checkpoint_prefix,
+    heartbeat_key,
+    key_fault,
+    manifest_key,
+    metadata_key,
+    token_prefix,
+)
+from pipeline.protocol.layout import manifest_version as _protocol_manifest_version
+
+__all__ = [
+    "INPUTS_PREFIX",
+    "MANIFEST_PREFIX",
+    "PROBE_PREFIX",
+    "ack_key",
+    "channel_prefix",
+    "checkpoint_of_key",
+    "checkpoint_prefix",
+    "heartbeat_key",
+    "manifest_key",
+    "manifest_version",
+    "metadata_key",
+    "require_own_key",
+    "require_own_prefix",
+    "state_prefix",
+    "token_of_key",
+    "token_prefix",
+    "verdict_key",
+]
+
+INPUTS_PREFIX = "inputs/"
+"""Where plans lie, content-addressed."""
+
+PROBE_PREFIX = "_probe/"
+"""Where the start-up probe writes, and removes, its objects."""
+
+_TOKEN_KEY = re.compile(r"chk-([0-9]{20})/t([0-9]{20})/")
+_OWN_KEY = re.compile(r"(?:inputs/|chk-[0-9]{20}/t[0-9]{20}/).+", re.DOTALL)
+_OWN_PREFIX = re.compile(r"chk-[0-9]{20}/(?:t[0-9]{20}/)?")
+_UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+
+def manifest_version(key: str) -> int:
+    """Return the version that a listed manifest key stands for.
+
+    Raises:
+        StateCorrupt: something foreign lies in ``manifest/``.
+    """
+    try:
+        return _protocol_manifest_version(key)
+    except InvalidRequest as error:
+        raise StateCorrupt(
+            f"object {key!r} in the manifest log is not a manifest entry. Nothing was changed.",
+            hint="something else wrote there: move the object away, then run again",
+            key=key,
+        ) from error
+
+
+def state_prefix(checkpoint_id: CheckpointId, token: FencingToken, uid: OperatorUid) -> str:
+    """Where an operator's state runs of this checkpoint lie."""
+    return f"{token_prefix(checkpoint_id, token)}state/{_uid(uid)}/"
+
+
+def channel_prefix(checkpoint_id: CheckpointId, token: FencingToken, uid: OperatorUid) -> str:
+    """Where an operator's in-flight buffers of this checkpoint lie."""
+    return f"{token_prefix(checkpoint_id, token)}channel/{_uid(uid)}/"
+
+
+def ack_key(checkpoint_id: CheckpointId, token: FencingToken, level: int, subtask: int) -> str:
+    """Return the key of one subtask's ack."""
+    return f"{token_prefix(checkpoint_id, token)}acks/{level:05d}-{subtask:05d}.json"
+
+
+def verdict_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key of the quality gate's verdict."""
+    return f"{token_prefix(checkpoint_id, token)}_verdict"
+
+
+def token_of_key(key: str) -> tuple[CheckpointId, FencingToken] | None:
+    """Return checkpoint and token that a listed key belongs to, or None for a key outside ``chk-<id>/t<token>/``."""
+    match = _TOKEN_KEY.match(key)
+    return (CheckpointId(int(match.group(1))), FencingToken(int(match.group(2)))) if match else None
+
+
+def require_own_key(key: str, *, within: str = "") -> str:
+    """Return a key read back from stored metadata, if it can be one of this job's.
+
+    Args:
+        within: a prefix it must lie in, e.g. `token_prefix` of the metadata it was read from; "" = anywhere in
+            ``inputs/`` or ``chk-<id>/t<token>/``.
+    Raises:
+        StateCorrupt: it leads out of the job, into the manifest, or out of `within`. It may neither be read
+            nor deleted.
+    """
+    if key_fault(key) is not None or not _OWN_KEY.fullmatch(key) or not key.startswith(within) or key.endswith("/"):
+        raise StateCorrupt(
+            f"stored metadata names object {key!r}, which is not below {within or 'inputs/ or chk-<id>/t<token>/'!r} "
+            "of this job. It was neither read nor deleted.",
+            key=key,
+        )
+    return key
+
+
+def require_own_prefix(prefix: str) -> str:
+    """Return a garbage entry read back from the manifest, if it is one object or a checkpoint's or token's directory.
+
+    Raises:
+        StateCorrupt: any other prefix: deleting by it could take what is still live (I8).
+    """
+    if not prefix.endswith("/"):
+        return require_own_key(prefix)
+    if not _OWN_PREFIX.fullmatch(prefix):
+        raise StateCorrupt(
+            f"the manifest's garbage list names prefix {prefix!r}; expected chk-<id>/ or chk-<id>/t<token>/. "
+            "Nothing was deleted.",
+            prefix=prefix,
+        )
+    return prefix
+
+
+def _uid(uid: OperatorUid) -> str:
+    if not _UID.fullmatch(uid):
+        raise InvalidRequest(f"operator uid {uid!r} cannot be part of a key; expected letters, digits, '_', '-', '.'.")
+    return uid

@@ -1,0 +1,39 @@
+"""The S3 store on ministack, which checks no signatures: so a proxy may drop a signed header and be believed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pipeline.protocol.errors import EnvironmentUnusable
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.storage.open import open_store
+from pipeline.storage.probe import probe_store, require_preconditions
+from tests.conformance.s3_store import S3StoreTests
+from tests.harness.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.s3_servers import Ministack
+
+
+class TestMinistackStore(S3StoreTests):
+    @pytest.fixture
+    def server(self, ministack: Ministack) -> Ministack:
+        return ministack
+
+    def test_an_endpoint_that_ignores_if_none_match_is_refused_by_name(self, server, config) -> None:
+        with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
+            store = open_store(StoreConfig(config.url, proxy.endpoint_url))
+            expected = f"endpoint {re.escape(proxy.endpoint_url)} .* ignored If-None-Match on PutObject: a create over"
+            with pytest.raises(EnvironmentUnusable, match=expected):
+                require_preconditions(store)
+            broken = [check.check for check in probe_store(store) if not check.ok]
+        assert len(broken) == 3
+        assert all(check.startswith("If-None-Match on PutObject") for check in broken)
+        assert list(open_store(config).list("")) == []
+
+    def test_an_endpoint_that_ignores_if_match_is_refused_by_name(self, server, config) -> None:
+        with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
+            store = open_store(StoreConfig(config.url, proxy.endpoint_url))
+            with pytest.raises(EnvironmentUnusable, match="ignored If-Match on GetObject") as raised:
+                require_preconditions(store)
+        assert raised.value.details["failed"] == ["If-Match on GetObject"]

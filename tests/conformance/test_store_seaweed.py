@@ -1,0 +1,33 @@
+"""The S3 store on SeaweedFS, which checks signatures."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.protocol.errors import EnvironmentUnusable
+from pipeline.storage.open import open_store
+from tests.conformance.s3_store import S3StoreTests, every_call
+from tests.harness.s3_servers import Seaweed
+
+
+class TestSeaweedStore(S3StoreTests):
+    racers = 3  # it answers a lost race after some 200 ms
+
+    @pytest.fixture
+    def server(self, seaweed: Seaweed) -> Seaweed:
+        return seaweed
+
+    @pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+    def test_wrong_credentials_are_refused_with_bucket_and_endpoint_and_without_the_secret(
+        self, server: Seaweed, config, monkeypatch, wrong
+    ) -> None:
+        monkeypatch.setenv(wrong, "not-what-the-server-knows")
+        store = open_store(config)
+        for call in every_call(store):
+            with pytest.raises(EnvironmentUnusable, match=r"no valid credentials|denied access") as raised:
+                call()
+            told = f"{raised.value.message} {raised.value.hint} {raised.value.details}"
+            assert server.endpoint_url in told
+            assert config.url.split("/")[2] in told
+            assert not any(secret in told for secret in ("not-what", server.access_key, server.secret_key))
+            assert "\n" not in told

@@ -1,0 +1,184 @@
+"""A job whose manifest lives in memory: the real coordinator, folded over requests with short defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pipeline.protocol import coordinator
+from pipeline.protocol.coordinator import AlreadyDone, Transition
+from pipeline.protocol.errors import CheckpointError
+from pipeline.protocol.events import Event
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.invariants import faults
+from pipeline.protocol.layout import metadata_key
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import Holder, ManifestState, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
+from pipeline.protocol.requests import (
+    AbortRequest,
+    CompleteRequest,
+    ConfirmSinkRequest,
+    CreateRequest,
+    GarbageDeletedRequest,
+    RebindRequest,
+    ResumeRequest,
+    SubsumeRequest,
+    TriggerRequest,
+)
+from pipeline.protocol.retention import RetentionPolicy
+
+MINUTE_MS = 60_000
+TIMEOUT_MS = 10 * MINUTE_MS
+EXPECTED = (SubtaskKey(0, 0), SubtaskKey(0, 1), SubtaskKey(1, 0))
+PLAN = ObjectHandle("inputs/" + "a" * 64 + ".json", 120, "a" * 64)
+CLI_RUN = Run()
+
+A, B = "cli:a", "cli:b"
+"""Two CLI sessions."""
+
+Answer = Transition | AlreadyDone
+
+
+def holder(session: str) -> Holder:
+    return Holder(session.partition(":")[0], "host-1", 4242, 1_000)
+
+
+def airflow_run(run_id: str, run_type: str = "manual", logical_date: str | None = None) -> Run:
+    return Run("flights__epoch", run_id, run_type, logical_date)
+
+
+AIR_1, RUN_1 = "airflow:flights__epoch/manual__1", airflow_run("manual__1")
+AIR_2, RUN_2 = "airflow:flights__epoch/manual__2", airflow_run("manual__2")
+
+
+@dataclass
+class JobLog:
+    """The log of one job; each method is one request of one session at the present time.
+
+    Attributes:
+        state: at the head. events: since version 1. now_ms: the store's clock; tests move it.
+    """
+
+    now_ms: int = 1_000_000
+    state: ManifestState = field(init=False)
+    events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        created = coordinator.create(None, CreateRequest("flights"), self.now_ms)
+        assert isinstance(created, Transition)
+        self.state = created.state
+        self.events.append(created.event)
+
+    def ask(self, decide: Callable[[ManifestState, Any, int], Answer], request: object) -> Answer:
+        """Apply one coordinator function to the head; a transition becomes the head."""
+        answer = decide(self.state, request, self.now_ms)
+        if isinstance(answer, Transition):
+            assert answer.state.version == self.state.version + 1
+            assert faults(answer.state) == []
+            self.state = answer.state
+            self.events.append(answer.event)
+        return answer
+
+    @property
+    def pending(self) -> PendingCheckpoint:
+        pending = self.state.timeline().pending
+        assert pending is not None
+        return pending
+
+    def trigger_request(self, session: str, run: Run = CLI_RUN, **changes: Any) -> TriggerRequest:
+        values: dict[str, Any] = {
+            "session_id": SessionId(session),
+            "holder": holder(session),
+            "run": run,
+            "base": self.state.timeline().head,
+            "plan": PLAN,
+            "expected": EXPECTED,
+            "timeout_ms": TIMEOUT_MS,
+            "code_hash": "c0de",
+            "spec_hash": "5bec",
+        }
+        return TriggerRequest(**(values | changes))
+
+    def trigger(self, session: str, run: Run = CLI_RUN, **changes: Any) -> Answer:
+        return self.ask(coordinator.trigger, self.trigger_request(session, run, **changes))
+
+    def rebind(self, session: str, checkpoint_id: int | None = None, timeout_ms: int = TIMEOUT_MS) -> Answer:
+        wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
+        return self.ask(
+            coordinator.rebind, RebindRequest(SessionId(session), holder(session), wanted, timeout_ms)
+        )
+
+    def complete_request(self, session: str, pending: PendingCheckpoint, **changes: Any) -> CompleteRequest:
+        values: dict[str, Any] = {
+            "session_id": SessionId(session),
+            "checkpoint_id": pending.checkpoint_id,
+            "token": pending.token,
+            "metadata": ObjectHandle(metadata_key(pending.checkpoint_id, pending.token), 300, "b" * 64),
+            "acknowledged": pending.expected,
+            "gate_passed": True,
+            "sinks": ("lake",),
+            "summary": {"rows_in": 10},
+        }
+        return CompleteRequest(**(values | changes))
+
+    def complete(self, session: str, pending: PendingCheckpoint | None = None, **changes: Any) -> Answer:
+        return self.ask(
+            coordinator.complete, self.complete_request(session, self.pending if pending is None else pending, **changes)
+        )
+
+    def abort(
+        self,
+        session: str,
+        checkpoint_id: int | None = None,
+        reason: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
+        *,
+        tolerable: int = 0,
+        token: int | None = None,
+        swept: bool = False,
+        detail: str = "it failed",
+    ) -> Answer:
+        wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
+        judged = None if token is None else FencingToken(token)
+        return self.ask(
+            coordinator.abort,
+            AbortRequest(SessionId(session), wanted, reason, detail, tolerable, token=judged, swept=swept),
+        )
+
+    def confirm(self, session: str, checkpoint_id: int, sink: str = "lake") -> Answer:
+        return self.ask(
+            coordinator.confirm_sink, ConfirmSinkRequest(SessionId(session), CheckpointId(checkpoint_id), sink)
+        )
+
+    def subsume(self, session: str, ids: tuple[int, ...], garbage: tuple[str, ...] = (), last: int = 1) -> Answer:
+        checkpoint_ids = tuple(CheckpointId(checkpoint_id) for checkpoint_id in ids)
+        return self.ask(
+            coordinator.subsume, SubsumeRequest(SessionId(session), RetentionPolicy(last), checkpoint_ids, garbage)
+        )
+
+    def forget(self, session: str, prefixes: tuple[str, ...], grace_ms: int) -> Answer:
+        return self.ask(coordinator.garbage_deleted, GarbageDeletedRequest(SessionId(session), prefixes, grace_ms))
+
+    def resume(self, session: str) -> Answer:
+        return self.ask(coordinator.resume, ResumeRequest(SessionId(session)))
+
+    def epoch(self, session: str, run: Run = CLI_RUN, *, confirm: bool = True) -> int:
+        """Run one whole epoch of a session and return its checkpoint id."""
+        self.trigger(session, run)
+        self.rebind(session)
+        checkpoint_id = int(self.pending.checkpoint_id)
+        self.complete(session)
+        if confirm:
+            self.confirm(session, checkpoint_id)
+        return checkpoint_id
+
+
+def refused(log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str = "") -> CheckpointError:
+    """Assert that a call raises, and that neither state nor log changed."""
+    before, events = log.state, list(log.events)
+    with pytest.raises(error, match=match) as caught:
+        call()
+    assert (log.state, log.events) == (before, events)
+    return caught.value

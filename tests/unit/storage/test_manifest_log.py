@@ -1,0 +1,320 @@
+"""The manifest log resolves every ending of a put (I1) and refuses a log that lost an entry (I6)."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pipeline.protocol.codec import Tombstone, encode_tombstone
+from pipeline.protocol.coordinator import AlreadyDone
+from pipeline.protocol.errors import (
+    Busy,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    NotFound,
+    ProtocolViolation,
+    StateCorrupt,
+    StoreUnavailable,
+)
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.storage.keys import file_url
+from pipeline.storage.layout import manifest_key
+from pipeline.storage.open import open_store
+from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.manifest_logs import create_job, new_log, trigger_checkpoint
+from tests.harness.processes import run_python
+
+MANIFEST_PUT = at("create", "manifest/")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(StoreConfig(file_url(tmp_path / "job")))
+
+
+def versions(store: ObjectStore) -> list[int]:
+    return [entry.version for entry in new_log(store).entries()]
+
+
+def test_a_job_without_a_manifest_has_no_head(store) -> None:
+    log = new_log(store)
+    assert log.head() is None
+    assert list(log.entries()) == []
+    with pytest.raises(NotFound):
+        log.entry(1)
+
+
+def test_each_transition_is_one_object_and_the_newest_is_found_by_one_list_and_one_get(store) -> None:
+    log = new_log(store)
+    created = log.transact(create_job("flights"))
+    triggered = log.transact(trigger_checkpoint("cli:1"))
+    assert (created.landed_version, triggered.landed_version) == (1, 2)
+    assert triggered.head.state == triggered.outcome.state
+    assert triggered.head.state.version == 2
+    assert [stat.key for stat in store.list("")] == [manifest_key(2), manifest_key(1)]
+    calls: list[str] = []
+    counting = FaultyStore(store, [Fault(lambda operation, key: bool(calls.append(operation)), Effect.UNAVAILABLE)])
+    assert new_log(counting).head() == triggered.head
+    assert calls == ["list", "get"]
+
+
+def test_what_is_already_done_writes_nothing(store) -> None:
+    log = new_log(store)
+    log.transact(create_job("flights"))
+    again = log.transact(create_job("flights"))
+    assert again.landed_version is None
+    assert isinstance(again.outcome, AlreadyDone)
+    assert again.head.version == 1
+    assert versions(store) == [1]
+
+
+def test_a_refused_transition_writes_nothing(store) -> None:
+    with pytest.raises(ProtocolViolation):
+        new_log(store).transact(trigger_checkpoint("cli:1"))
+    assert versions(store) == []
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_lost_reply_is_found_to_have_landed(store, times) -> None:
+    """I1: the second put answers 'exists' for our own success; the write id tells."""
+    lost = Fault(MANIFEST_PUT, Effect.LOST_REPLY, times=times)
+    done = new_log(FaultyStore(store, [lost])).transact(create_job("flights"))
+    assert done.landed_version == 1
+    assert versions(store) == [1]
+
+
+def test_a_conflict_with_our_own_lost_put_is_a_success(store) -> None:
+    """A client, or a proxy, that repeats the request answers 412 for what it had written."""
+    own = Fault(MANIFEST_PUT, Effect.LOST_REPLY, error=CommitConflict("412"))
+    done = new_log(FaultyStore(store, [own])).transact(create_job("flights"))
+    assert done.landed_version == 1
+    assert versions(store) == [1]
+
+
+@pytest.mark.parametrize("effect", [Effect.LOST_REQUEST, Effect.UNAVAILABLE])
+def test_a_request_that_never_arrived_is_sent_again_under_the_same_write_id(store, effect) -> None:
+    ids = iter(["only-one"])
+    log = new_log(FaultyStore(store, [Fault(MANIFEST_PUT, effect)]))
+    log._new_write_id = lambda: next(ids)
+    assert log.transact(create_job("flights")).head.write_id == "only-one"
+    assert versions(store) == [1]
+
+
+def test_a_put_that_lands_late_lands_once(store) -> None:
+    """The delayed copy and the repeated one have the same bytes and version: whichever wins, it is ours."""
+    late = Fault(MANIFEST_PUT, Effect.LATE)
+    faulty = FaultyStore(store, [late])
+    done = new_log(faulty).transact(create_job("flights"))
+    assert done.landed_version == 1
+    late.release.set()
+    for thread in faulty.late:
+        thread.join(60)
+    assert versions(store) == [1]
+    assert new_log(store).head().write_id == done.head.write_id
+
+
+def test_what_nobody_can_find_out_is_unknown_and_deletes_nothing(store) -> None:
+    silent = [Fault(MANIFEST_PUT, Effect.LOST_REPLY), Fault(at("get", "manifest/"), Effect.UNAVAILABLE, times=99)]
+    faulty = FaultyStore(store, silent)
+    with pytest.raises(CommitOutcomeUnknown, match=r"manifest version 1 .* landed"):
+        new_log(faulty).transact(create_job("flights"))
+    assert faulty.writes == [("create", manifest_key(1))]
+    assert versions(store) == [1]
+    assert isinstance(new_log(store).transact(create_job("flights")).outcome, AlreadyDone)
+
+
+def test_puts_that_are_never_confirmed_end_as_unknown(store) -> None:
+    never = Fault(MANIFEST_PUT, Effect.LOST_REQUEST, times=99)
+    with pytest.raises(CommitOutcomeUnknown):
+        new_log(FaultyStore(store, [never])).transact(create_job("flights"))
+    assert versions(store) == []
+
+
+def test_a_put_that_is_refused_for_good_is_that_error_and_nothing_landed(store) -> None:
+    full = Fault(MANIFEST_PUT, Effect.UNAVAILABLE, error=EnvironmentUnusable("disk full"))
+    with pytest.raises(EnvironmentUnusable, match="disk full"):
+        new_log(FaultyStore(store, [full])).transact(create_job("flights"))
+    assert versions(store) == []
+
+
+def test_a_refusal_after_a_lost_request_is_unknown_for_that_one_may_still_land(store) -> None:
+    late = Fault(MANIFEST_PUT, Effect.LATE)
+    full = Fault(MANIFEST_PUT, Effect.UNAVAILABLE, error=EnvironmentUnusable("denied"))
+    faulty = FaultyStore(store, [late, full])
+    with pytest.raises(CommitOutcomeUnknown, match="denied"):
+        new_log(faulty).transact(create_job("flights"))
+    late.release.set()
+    faulty.late[0].join(60)
+    assert versions(store) == [1]
+
+
+def test_an_outage_before_the_put_is_an_outage(store) -> None:
+    with pytest.raises(StoreUnavailable):
+        new_log(FaultyStore(store, [Fault(at("list"), Effect.UNAVAILABLE)])).transact(create_job("flights"))
+
+
+def test_a_short_outage_after_the_put_is_waited_out(store) -> None:
+    outage = Fault(at("list", "manifest/"), Effect.UNAVAILABLE, skip=1, times=2)
+    assert new_log(FaultyStore(store, [outage])).transact(create_job("flights")).landed_version == 1
+
+
+def test_a_lost_race_is_decided_again_on_the_new_head(store) -> None:
+    """I1: the loser re-reads; here it learns that the timeline is taken."""
+    new_log(store).transact(create_job("flights"))
+    held = Fault(MANIFEST_PUT, Effect.HOLD)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(new_log(FaultyStore(store, [held])).transact, trigger_checkpoint("cli:slow"))
+        assert held.reached.wait(60)
+        fast = new_log(store).transact(trigger_checkpoint("cli:fast"))
+        held.release.set()
+        with pytest.raises(Busy):
+            slow.result(60)
+    head = new_log(store).head()
+    assert (head.version, head.write_id) == (2, fast.head.write_id)
+
+
+def test_the_head_after_a_transition_may_already_be_anothers(store) -> None:
+    """I1: a 200 is not authority."""
+    held = Fault(at("list", "manifest/"), Effect.HOLD, skip=1)
+    with ThreadPoolExecutor(1) as pool:
+        ours = pool.submit(new_log(FaultyStore(store, [held])).transact, create_job("flights"))
+        assert held.reached.wait(60)
+        new_log(store).transact(trigger_checkpoint("cli:fast"))
+        held.release.set()
+        done = ours.result(60)
+    assert (done.landed_version, done.outcome.state.version, done.head.version) == (1, 1, 2)
+
+
+def test_a_race_that_is_always_lost_ends_as_a_conflict(store) -> None:
+    """Bounded: rivals that write a version between our read and our put, each time."""
+    log, rival = new_log(store), new_log(store)
+    rival.transact(create_job("flights"))
+    sessions = iter(range(1_000))
+
+    def always_late(state, now_ms):
+        answer = trigger_checkpoint("cli:us")(state, now_ms)
+        store.create(manifest_key(state.version + 1), _entry_without_pending(state, next(sessions)))
+        return answer
+
+    with pytest.raises(CommitConflict, match="moved on under each of"):
+        log.transact(always_late)
+
+
+def _entry_without_pending(state, number: int) -> bytes:
+    from dataclasses import replace
+
+    from pipeline.protocol.codec import LogEntry, encode_entry
+    from pipeline.protocol.events import JobResumed
+    from pipeline.protocol.ids import SessionId
+
+    event = JobResumed(at_ms=1, cleared_reason=None, cleared_detail=None, session_id=SessionId(f"cli:{number}"))
+    return encode_entry(LogEntry(state.version + 1, f"rival-{number}", event, replace(state, version=state.version + 1)))
+
+
+def test_of_sessions_that_trigger_at_once_exactly_one_holds_the_timeline(store) -> None:
+    """I3, I4: storage fences."""
+    new_log(store).transact(create_job("flights"))
+    gate = threading.Barrier(6)
+
+    def contend(number: int) -> str:
+        gate.wait(60)
+        try:
+            done = new_log(store).transact(trigger_checkpoint(f"cli:{number}"))
+        except Busy:
+            return "busy"
+        return "won" if done.landed_version else "done"
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(contend, range(6)))
+    assert sorted(answers) == ["busy"] * 5 + ["won"]
+    assert versions(store) == [2, 1]
+
+
+@pytest.mark.parametrize(("effect", "left"), [("KILL_BEFORE", []), ("KILL_AFTER", [1])])
+def test_a_session_killed_at_the_put_left_the_transition_whole_or_not_at_all(store, effect, left) -> None:
+    code = f"""
+import sys
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.storage.open import open_store
+from tests.harness.faulty_store import *
+from tests.harness.manifest_logs import *
+store = FaultyStore(open_store(StoreConfig(sys.argv[1])), [Fault(at("create", "manifest/"), Effect.{effect})])
+new_log(store).transact(create_job("flights"))
+"""
+    assert run_python(code, store.config.url).returncode == -9
+    assert versions(store) == left
+    new_log(store).transact(create_job("flights"))
+    assert versions(store) == [1]
+
+
+# -- a log that is not what was written --------------------------------------------------------------------------
+
+
+def three_versions(store: ObjectStore) -> None:
+    new_log(store).transact(create_job("flights"))
+    new_log(store).transact(trigger_checkpoint("cli:1"))
+    head = new_log(store).head()
+    store.create(manifest_key(3), _entry_without_pending(head.state, 0))
+
+
+def test_entries_come_newest_first_and_no_more_than_asked_for(store) -> None:
+    three_versions(store)
+    assert versions(store) == [3, 2, 1]
+    assert [entry.version for entry in new_log(store).entries(2)] == [3, 2]
+    assert [type(entry.event).__name__ for entry in new_log(store).entries()] == [
+        "JobResumed",
+        "CheckpointTriggered",
+        "JobCreated",
+    ]
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_version_that_is_missing_is_corruption_not_history(store, missing) -> None:
+    """I6: a key is never freed."""
+    three_versions(store)
+    store.delete([manifest_key(missing)])
+    with pytest.raises(StateCorrupt, match=f"manifest version {missing} .* is missing"):
+        versions(store)
+
+
+@pytest.mark.parametrize("body", [b"", b'{"format":1,"vers', b"[]", b"\xff\xfe"], ids=["empty", "torn", "other", "binary"])
+def test_a_torn_head_is_corruption(store, body) -> None:
+    three_versions(store)
+    store.put(manifest_key(3), body)
+    with pytest.raises(StateCorrupt):
+        new_log(store).head()
+    with pytest.raises(StateCorrupt):
+        new_log(store).transact(trigger_checkpoint("cli:2"))
+    assert [stat.key for stat in store.list("manifest/")] == [manifest_key(3), manifest_key(2), manifest_key(1)]
+
+
+def test_an_entry_under_another_versions_key_is_corruption(store) -> None:
+    three_versions(store)
+    store.put(manifest_key(3), store.get(manifest_key(2)))
+    with pytest.raises(StateCorrupt, match="says version 2, expected 3"):
+        new_log(store).head()
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.json.tmp", "README", f"{10**19:020d}.json", "0/x"])
+def test_a_foreign_object_among_the_entries_is_named(store, name) -> None:
+    three_versions(store)
+    store.put(f"manifest/{name}", b"")
+    with pytest.raises(StateCorrupt, match="is not a manifest entry"):
+        versions(store)
+
+
+def test_a_tombstone_keeps_its_place_in_the_history_but_cannot_be_the_head(store) -> None:
+    three_versions(store)
+    log = new_log(store)
+    for version in (2, 3):
+        entry = log.entry(version)
+        store.put(manifest_key(version), encode_tombstone(Tombstone(version, entry.write_id, entry.event)))
+        if version == 2:
+            assert log.head().version == 3
+    assert versions(store) == [3, 2, 1]
+    with pytest.raises(StateCorrupt, match="only a tombstone"):
+        log.head()
