@@ -1,0 +1,81 @@
+"""Commands that change a job: run, resume."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.cli.options import Job, Json, Verbose
+from pipeline.cli.output import Output, show_count
+from pipeline.protocol.errors import InvalidRequest
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    app.command()(run)
+    app.command()(resume)
+
+
+def run(
+    ctx: typer.Context,
+    job: Job,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, metavar="N", help="How many; default 1.")] = None,
+    until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="Until there is nothing new.")] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Abort another session's epoch and go on.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", hidden=True)] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run epochs here and now, without Airflow. Those before a failure stay published."""
+    if drain:
+        raise InvalidRequest("`--drain` is not available in this version. Nothing was run.")
+    if epochs is not None and until_caught_up:
+        raise InvalidRequest("--epochs and --until-caught-up exclude each other. Nothing was run.")
+
+    from pipeline.cli.progress import EpochProgress
+    from pipeline.config.load import load_job
+    from pipeline.jobmaster import JobMaster, Session
+    from pipeline.spark.runner import SparkEpochRunner
+
+    output: Output = ctx.obj
+    loaded = load_job(job)
+    master = JobMaster(loaded)
+    runner = SparkEpochRunner(loaded)
+    left = None if until_caught_up else epochs or 1
+    while left is None or left > 0:
+        with EpochProgress() as progress:
+            # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
+            result = master.run(Session.cli(), runner, take_over=take_over, progress=progress)
+        _show_epoch(result, output)
+        if "checkpoint_id" not in result:
+            break
+        left = None if left is None else left - 1
+
+
+def _show_epoch(result: dict[str, Any], output: Output) -> None:
+    if output.json:
+        return output.document(result)
+    if "checkpoint_id" not in result:
+        return output.text(f"nothing to do: {result.get('message') or result.get('status')}")
+    counts = ", ".join(
+        f"{show_count(result[key])} {words}"
+        for key, words in (("rows_in", "rows in"), ("rows_out", "rows out"), ("late_rows", "late"))
+        if result.get(key) is not None
+    )
+    seconds = f" in {result['duration_ms'] / 1000:.1f} s" if result.get("duration_ms") is not None else ""
+    what = f"checkpoint {result['checkpoint_id']} {result.get('status', '')}: epoch {result.get('epoch')}"
+    return output.text(f"{what}, {counts}{seconds}")
+
+
+def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Clear a job's FAILED state after its cause is fixed."""
+    from pipeline.config.load import load_job
+    from pipeline.jobmaster import JobMaster
+
+    output: Output = ctx.obj
+    result = JobMaster(load_job(job)).resume()
+    if output.json:
+        return output.document(result)
+    before = "was FAILED and is" if result["resumed"] else "was not FAILED; it is"
+    return output.text(f"job {job} {before} {result['status']}")

@@ -1,0 +1,54 @@
+"""From an exception to what its user sees: what, what is true now, what to do; and the exit code."""
+
+from __future__ import annotations
+
+import traceback
+
+from pipeline.cli.output import Output
+from pipeline.protocol.errors import CheckpointError
+
+_LINES = 22
+_CHARACTERS = 500
+INTERRUPTED = 130
+
+
+def report(error: BaseException, output: Output) -> int:
+    """Print an error in at most 24 lines (plus a stack trace with `-v`) and return the exit code."""
+    if isinstance(error, CheckpointError):
+        name, message, hint, code = type(error).__name__, error.message, error.hint, error.exit_code
+        details: dict[str, object] = dict(error.details)
+    elif isinstance(error, KeyboardInterrupt):
+        name, message, hint, code = "Interrupted", "interrupted.", "", INTERRUPTED
+        details = {}
+    else:
+        first = (str(error).strip().splitlines() or [""])[0]
+        name, code, details = type(error).__name__, 1, {}
+        message = f"unexpected {name}: {first}"[:_CHARACTERS]
+        hint = "This is a bug of ours or of the environment; -v shows the stack trace."
+    if output.json:
+        fields = {"class": name, "message": message, "hint": hint, "details": details, "exit_code": code}
+        output.failure(fields)
+    else:
+        for line in _bounded(message, hint):
+            output.note(line)
+    if output.verbose:
+        output.note("".join(traceback.format_exception(error)).rstrip())
+    return code
+
+
+def usage(message: str, hint: str, output: Output) -> int:
+    """Print a usage error and return its exit code, 2."""
+    if output.json:
+        output.failure({"class": "UsageError", "message": message, "hint": hint, "details": {}, "exit_code": 2})
+    else:
+        for line in _bounded(message, hint):
+            output.note(line)
+    return 2
+
+
+def _bounded(message: str, hint: str) -> list[str]:
+    lines = [line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1] + "…" for line in message.splitlines()]
+    if len(lines) > _LINES:
+        lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines (--json has all)"]
+    shown = [f"Error: {lines[0]}" if lines else "Error", *lines[1:]]
+    return [*shown, *([hint.splitlines()[0]] if hint else [])]

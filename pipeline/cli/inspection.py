@@ -1,0 +1,208 @@
+"""Commands that only read: list, show, history, status, read, state, verify."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.cli.options import At, Job, Json, Verbose
+from pipeline.cli.output import Output, printable, show_count, show_time
+from pipeline.config.durations import parse_duration
+from pipeline.protocol.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pipeline.jobmaster import JobMaster
+
+
+class Status(StrEnum):
+    """States of a checkpoint."""
+
+    pending = "pending"
+    completed = "completed"
+    aborted = "aborted"
+    subsumed = "subsumed"
+
+
+class Format(StrEnum):
+    """How a table is written."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+_HEALTH_EXIT = {"healthy": 0, "failed": 1, "fenced": 4, "lagging": 6}
+
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most N, the newest.")]
+TableFormat = Annotated[Format | None, typer.Option("--format", help="Default: table; with --output: parquet.")]
+ToFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write to a file that does not exist.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    app.command("list")(list_)
+    for command in (show, history, status, read, state, verify):
+        app.command()(command)
+
+
+def _master(job: str) -> JobMaster:
+    from pipeline.config.load import load_job
+    from pipeline.jobmaster import JobMaster
+
+    return JobMaster(load_job(job))
+
+
+def list_(
+    ctx: typer.Context,
+    job: Job,
+    status: Annotated[Status | None, typer.Option("--status", help="Only these.")] = None,
+    limit: Limit = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the job's checkpoints, newest first."""
+    output: Output = ctx.obj
+    checkpoints = _master(job).list_checkpoints(status.value if status else None, limit)
+    if output.json:
+        return output.document({"checkpoints": checkpoints})
+    columns = ["id", "epoch", "status", "triggered", "duration", "rows in", "rows out", "late", "bytes", "watermark"]
+    rows = [
+        [
+            checkpoint.get("checkpoint_id"),
+            checkpoint.get("epoch"),
+            _status(checkpoint),
+            show_time(checkpoint.get("trigger_time")),
+            f"{checkpoint['duration_ms'] / 1000:.1f} s" if checkpoint.get("duration_ms") is not None else None,
+            show_count(checkpoint.get("rows_in")),
+            show_count(checkpoint.get("rows_out")),
+            show_count(checkpoint.get("late_rows")),
+            show_count(checkpoint.get("checkpointed_bytes")),
+            show_time(checkpoint.get("watermark")),
+        ]
+        for checkpoint in checkpoints
+    ]
+    return output.table(columns, rows)
+
+
+def _status(checkpoint: dict[str, Any]) -> str:
+    reason = checkpoint.get("failure_reason")
+    return f"{checkpoint.get('status')} ({reason})" if reason else str(checkpoint.get("status"))
+
+
+def show(
+    ctx: typer.Context,
+    job: Job,
+    checkpoint_id: Annotated[int, typer.Argument(metavar="ID", min=1, help="The checkpoint.")],
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show one checkpoint in full."""
+    output: Output = ctx.obj
+    _show_mapping(_master(job).show(checkpoint_id), output)
+
+
+def _show_mapping(document: dict[str, Any], output: Output) -> None:
+    if output.json:
+        return output.document(document)
+    for key, value in document.items():
+        nested = isinstance(value, (dict, list)) and value
+        shown = json.dumps(value, ensure_ascii=False, indent=2, default=str) if nested else printable(value)
+        output.text(f"{key}: {shown}")
+    return None
+
+
+def history(ctx: typer.Context, job: Job, limit: Limit = None, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Show the manifest log: every transition of the job, newest first."""
+    output: Output = ctx.obj
+    events = _master(job).history(limit)
+    if output.json:
+        return output.document({"events": events})
+    columns = list(dict.fromkeys(key for event in events for key in event)) or ["version", "event"]
+    return output.table(columns, [[event.get(column) for column in columns] for event in events])
+
+
+def status(
+    ctx: typer.Context,
+    job: Job,
+    max_lag: Annotated[str | None, typer.Option("--max-lag", metavar="D", help="Exit 6 beyond it, e.g. 2h.")] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the job's health in one line: exit 0 healthy, 1 last failed, 4 fenced, 6 beyond the lag."""
+    output: Output = ctx.obj
+    bound_ms = None
+    if max_lag is not None:
+        try:
+            bound_ms = round(parse_duration(max_lag).total_seconds() * 1000)
+        except ValueError as problem:
+            raise InvalidRequest(f"--max-lag: {problem}.") from None
+    health = _master(job).status(bound_ms)
+    code = _HEALTH_EXIT[health["health"]]
+    if output.json:
+        output.document(health, ok=code == 0)
+    output.text(f"{health['health']}: {health['message']}")
+    raise typer.Exit(code)
+
+
+def read(
+    ctx: typer.Context,
+    job: Job,
+    sink: Annotated[str, typer.Argument(metavar="SINK", help="A sink of the job.")],
+    at: At = None,
+    format_: TableFormat = None,
+    file: ToFile = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Read a published table at the head, or as of a retained checkpoint."""
+    _show_table(_master(job).read(sink, at), format_, file, ctx.obj)
+
+
+def state(
+    ctx: typer.Context,
+    job: Job,
+    uid: Annotated[str, typer.Argument(metavar="UID", help="A stateful operator of the job.")],
+    at: At = None,
+    format_: TableFormat = None,
+    file: ToFile = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Read an operator's keyed state as a table."""
+    _show_table(_master(job).state(uid, at), format_, file, ctx.obj)
+
+
+def _show_table(table: Any, format_: Format | None, file: Path | None, output: Output) -> None:
+    from pipeline.cli.tables import as_rows, write_file, write_stdout
+
+    chosen = format_.value if format_ else ("parquet" if file else "table")
+    if file is not None:
+        write_file(table, chosen, file)
+        if output.json:
+            return output.document({"rows": table.num_rows, "file": str(file), "format": chosen})
+        return output.note(f"{table.num_rows:,} rows written to {file}")
+    if output.json:
+        return output.document({"columns": table.column_names, "rows": as_rows(table)})
+    return write_stdout(table, chosen)
+
+
+def verify(
+    ctx: typer.Context,
+    job: Job,
+    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]", min=1, help="Default: the head.")] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read and decode everything, not only sizes.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check everything that a checkpoint refers to: exit 7 when something is missing or changed."""
+    output: Output = ctx.obj
+    result = _master(job).verify(checkpoint_id, deep)
+    if output.json:
+        return output.document(result)
+    facts = ", ".join(f"{printable(value)} {key.replace('_', ' ')}" for key, value in result.items())
+    return output.text(f"present and unchanged: {facts}")

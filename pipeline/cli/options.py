@@ -1,0 +1,16 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one versioned JSON document.")]
+"""Read from the command line by `main`, so that usage errors obey it as well."""
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show a stack trace with errors.")]
+"""Read from the command line by `main`, as Json."""
+
+Job = Annotated[str, typer.Argument(metavar="JOB", help="A spec file, or a name under config/.")]
+At = Annotated[int | None, typer.Option("--at", min=0, metavar="ID", help="As of this checkpoint; default: the head.")]

@@ -1,0 +1,99 @@
+"""What a command prints: data on stdout, everything else on stderr; one versioned document with `--json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+SCHEMA = "milepost/v1"
+
+
+@dataclass(slots=True)
+class Output:
+    """How one invocation prints.
+
+    Attributes:
+        json: `--json`: one versioned document per result instead of text.
+        verbose: `-v`: a stack trace with errors.
+    """
+
+    json: bool = False
+    verbose: bool = False
+
+    def document(self, data: Mapping[str, Any], *, ok: bool = True) -> None:
+        """Print `data` as one versioned document, on one line."""
+        self._write_line(json.dumps({"schema": SCHEMA, "ok": ok, "data": data}, ensure_ascii=False, default=str))
+
+    def failure(self, error: Mapping[str, Any]) -> None:
+        """Print an error as one versioned document, on one line."""
+        self._write_line(json.dumps({"schema": SCHEMA, "ok": False, "error": error}, ensure_ascii=False, default=str))
+
+    def text(self, line: str = "") -> None:
+        """Print a line of data, unless `--json` prints documents instead."""
+        if not self.json:
+            self._write_line(line)
+
+    def note(self, line: str) -> None:
+        """Print a line that is no data."""
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Print aligned columns; numbers to the right. Control characters of values are shown, not sent."""
+        if self.json:
+            return
+        cells = [[printable(value) for value in row] for row in rows]
+        widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
+        right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+        self._write_line(_align(list(columns), widths, right))
+        self._write_line("  ".join("-" * width for width in widths))
+        for row in cells:
+            self._write_line(_align(row, widths, right))
+
+    def _write_line(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def printable(value: object) -> str:
+    """Return a value on one line; text from data cannot move the cursor or colour the terminal."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, (dict, list, tuple)):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in str(value))
+
+
+def show_time(ms: object) -> str:
+    """Return milliseconds since the epoch (or ISO text) as a UTC time; "-" for None."""
+    if isinstance(ms, (int, float)) and not isinstance(ms, bool):
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return printable(ms)
+
+
+def show_count(value: object) -> str:
+    """Return an integer with thousands separators; anything else as `printable`."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(value)
+
+
+def use_color(stream: Any) -> bool:
+    """Whether `stream` is a terminal that may get colours: NO_COLOR and TERM=dumb say no."""
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def _align(cells: list[str], widths: list[int], right: list[bool]) -> str:
+    aligned = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(cells, widths, right, strict=True)]
+    return "  ".join(aligned).rstrip()

@@ -1,0 +1,1 @@
+"""Job specs: what a user may write, and what it means before anything runs."""

@@ -1,0 +1,170 @@
+"""What each kind of node does to columns, event time, key and kind of output, and what it cannot read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.config.aggregates import AggregateCall, result_type, type_problem
+from pipeline.config.names import did_you_mean
+from pipeline.config.problems import Path, Problem
+from pipeline.config.spec import (
+    AggregateOperator,
+    DeduplicateOperator,
+    QualitySpec,
+    SinkSpec,
+    SourceSpec,
+    SqlOperator,
+    WindowOperator,
+)
+from pipeline.config.sql import SqlPlan, SqlProblem, sql_plan
+from pipeline.config.types import ColumnType
+
+WINDOW_COLUMNS = ("window_start", "window_end")
+WINDOW_TIME = ColumnType("timestamp", unit="us", utc=True)
+APPEND, UPDATES = "append", "updates"
+
+Columns = dict[str, ColumnType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRows:
+    """The rows that a node gives: columns in order, event time column, append or updates, key, and sql's plan."""
+
+    columns: Columns
+    event_time: str | None
+    kind: str
+    key: tuple[str, ...]
+    plan: SqlPlan | None = None
+
+
+def source_rows(source: SourceSpec) -> OutputRows:
+    """A source's rows: its schema, then its partition columns."""
+    return OutputRows({**source.columns, **source.partitions}, source.event_time, APPEND, ())
+
+
+def sql_rows(operator: SqlOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+    """A row-wise SELECT keeps the event time only under its own name, and a key only when all of it stays."""
+    if rows.kind != APPEND:
+        return [
+            Problem((*path, "inputs", 0), f"sql over updates (the rows of {name}) is not available in this version")
+        ]
+    try:
+        plan = sql_plan(operator.sql, name, list(rows.columns))
+    except SqlProblem as problem:
+        return [Problem((*path, "sql"), str(problem))]
+    columns: Columns = {}
+    for column, _ in plan.columns:
+        origin = plan.passthrough.get(column)
+        columns[column] = rows.columns[origin] if origin is not None else None
+    kept = plan.passthrough.get(rows.event_time or "") == rows.event_time
+    key = rows.key if all(plan.passthrough.get(column) == column for column in rows.key) else ()
+    return OutputRows(columns, rows.event_time if kept else None, APPEND, key, plan)
+
+
+def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+    """Running aggregates: one row per changed key, updates."""
+    problems = _append_only(operator.kind, name, rows, path)
+    problems += _key_problems(operator.key, name, rows, path) + _aggregate_problems(
+        operator.aggregates, name, rows, path
+    )
+    if problems:
+        return problems
+    columns: Columns = {column: rows.columns[column] for column in operator.key}
+    return OutputRows({**columns, **_results(operator.aggregates, rows)}, None, UPDATES, operator.key)
+
+
+def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+    """Aggregates per key and window: each window once, append."""
+    problems = _append_only(operator.kind, name, rows, path) + _event_time_problems("a window", name, rows, path)
+    problems += _key_problems(operator.key, name, rows, path) + _aggregate_problems(
+        operator.aggregates, name, rows, path
+    )
+    if problems:
+        return problems
+    columns: Columns = {column: rows.columns[column] for column in operator.key}
+    columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
+    # The watermark of the input says nothing about a window that closes later: its times are data, no event time.
+    return OutputRows(
+        {**columns, **_results(operator.aggregates, rows)}, None, APPEND, (*operator.key, *WINDOW_COLUMNS)
+    )
+
+
+def deduplicate_rows(
+    operator: DeduplicateOperator, name: str, rows: OutputRows, path: Path
+) -> OutputRows | list[Problem]:
+    """The first row of each key, as it came, append."""
+    problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
+    if operator.ttl is not None:
+        problems += _event_time_problems("a ttl", name, rows, path)
+    return problems or OutputRows(rows.columns, rows.event_time, APPEND, operator.key)
+
+
+def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
+    """Return why a sink cannot publish these rows."""
+    if sink.mode == "append" and rows.kind == UPDATES:
+        return [
+            Problem((*path, "mode"), f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert")
+        ]
+    if sink.mode == "upsert" and not rows.key:
+        return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
+    return []
+
+
+def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Problem]:
+    """Return expectations on columns that the sink does not get."""
+    problems = []
+    for index, expectation in enumerate(suite.expectations):
+        for argument in ("column", "column_A", "column_B"):
+            column = expectation.arguments.get(argument)
+            if isinstance(column, str) and column not in columns:
+                message = f"sink {suite.sink} has no column {column}; {did_you_mean(column, columns)}"
+                problems.append(Problem((*path, "expectations", index, argument), message))
+    return problems
+
+
+def _append_only(kind: str, name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    if rows.kind == APPEND:
+        return []
+    return [Problem((*path, "inputs", 0), f"{kind} over updates (the rows of {name}) is not available in this version")]
+
+
+def _event_time_problems(what: str, name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    if rows.event_time is not None:
+        return []
+    message = (
+        f"{what} needs an event time, and the rows of {name} have none: its source must name `event_time`, "
+        "sql must keep that column under its name, and windows have none in this version"
+    )
+    return [Problem((*path, "inputs", 0), message)]
+
+
+def _key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    problems = []
+    for index, column in enumerate(key):
+        if column not in rows.columns:
+            message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
+        elif (type_ := rows.columns[column]) is not None and (type_.is_nested or type_.kind in ("float32", "float64")):
+            message = f"{column} is {type_}; a key is made of values that compare exactly, no floats, lists or structs"
+        else:
+            continue
+        problems.append(Problem((*path, "key", index), message))
+    return problems
+
+
+def _aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    problems = []
+    for output, call in aggregates.items():
+        if call.column is not None and call.column not in rows.columns:
+            message: str | None = f"{name} has no column {call.column}; {did_you_mean(call.column, rows.columns)}"
+        else:
+            message = type_problem(call, rows.columns[call.column] if call.column is not None else None)
+        if message:
+            problems.append(Problem((*path, "aggregates", output), message))
+    return problems
+
+
+def _results(aggregates: dict[str, AggregateCall], rows: OutputRows) -> Columns:
+    return {
+        output: result_type(call, rows.columns[call.column] if call.column is not None else None)
+        for output, call in aggregates.items()
+    }

@@ -1,0 +1,310 @@
+"""The job spec: exactly the keys that work in this version (INTERFACE section 1).
+
+Frozen pydantic models. What a key allows alone is checked here; what keys mean together is checked by `graph.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from pipeline.config.fields import (
+    Aggregate,
+    ColumnName,
+    Cron,
+    Duration,
+    JobName,
+    Many,
+    NodeName,
+    SinkName,
+    Size,
+    SpecModel,
+    Start,
+    Text,
+    TimeZone,
+    Type,
+    start_time_ms,
+)
+
+MAX_KEY_GROUPS = 32_768
+
+
+def _positive(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("expected a duration above 0s")
+    return value
+
+
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+
+
+def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
+    twice = sorted({c for c in columns if columns.count(c) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]} occurs twice")
+    return columns
+
+
+KeyColumns = Annotated[Many[ColumnName], Field(min_length=1), AfterValidator(_distinct)]
+OneInput = Annotated[Many[NodeName], Field(min_length=1, max_length=1)]
+Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
+
+
+class StoreSpec(SpecModel):
+    """How to reach S3. Credentials come from the standard AWS chain, never from the spec.
+
+    Attributes:
+        endpoint_url: an S3 endpoint other than AWS; empty = AWS.
+        region: S3 region.
+    """
+
+    endpoint_url: str = ""
+    region: Text = "us-east-1"
+
+
+class EpochLimits(SpecModel):
+    """Caps of one epoch's input, soft at object borders: at least one object, never part of one."""
+
+    max_files: Annotated[int, Field(ge=1)] | None = None
+    max_bytes: Annotated[Size, Field(ge=1)] | None = None
+
+
+class SourceSpec(SpecModel):
+    """Objects that keep landing under a path.
+
+    Attributes:
+        columns: `schema` in the file: the columns of the objects, by name.
+        partitions: further columns, taken from `name=value` parts of the object's key.
+        event_time: column that times rows; None = a static source, without watermark.
+        start: earliest, latest or a time: which objects the first epoch takes.
+    """
+
+    format: Literal["csv", "json", "parquet"]
+    path: Text
+    options: dict[str, Any] = Field(default_factory=dict)
+    partitions: dict[ColumnName, Type] = Field(default_factory=dict)
+    columns: Annotated[dict[ColumnName, Type], Field(alias="schema", min_length=1)]
+    event_time: ColumnName | None = None
+    watermark_delay: Duration = timedelta(0)
+    start: Start = "earliest"
+    limits_per_epoch: EpochLimits = EpochLimits()
+    on_change: Literal["fail", "ignore", "reprocess"] = "fail"
+    on_missing: Literal["fail", "skip"] = "fail"
+    bad_records: Literal["fail"] = "fail"
+
+    @property
+    def start_time_ms(self) -> int | None:
+        """Milliseconds of a `start` that is a time; None for earliest and latest."""
+        return None if self.start in ("earliest", "latest") else start_time_ms(self.start)
+
+
+class SqlOperator(SpecModel):
+    """A row-wise SELECT over one input."""
+
+    uid: NodeName
+    kind: Literal["sql"]
+    inputs: OneInput
+    sql: Text
+
+
+class AggregateOperator(SpecModel):
+    """Running aggregates per key; emits, per epoch, the keys that changed."""
+
+    uid: NodeName
+    kind: Literal["aggregate"]
+    inputs: OneInput
+    key: KeyColumns
+    aggregates: Aggregates
+
+
+class TumblingWindow(SpecModel):
+    """Windows of one size that touch, aligned to 1970-01-01T00:00Z."""
+
+    tumbling: PositiveDuration
+
+
+class WindowOperator(SpecModel):
+    """Aggregates per key and event-time window; output has window_start and window_end.
+
+    Attributes:
+        allowed_lateness: only 0s in this version: a window is emitted once, then final.
+    """
+
+    uid: NodeName
+    kind: Literal["window"]
+    inputs: OneInput
+    key: KeyColumns
+    window: TumblingWindow
+    aggregates: Aggregates
+    allowed_lateness: Duration = timedelta(0)
+
+    @model_validator(mode="after")
+    def _final_windows(self) -> WindowOperator:
+        if self.allowed_lateness:
+            raise ValueError("`allowed_lateness` above 0s is not available in this version")
+        return self
+
+
+class DeduplicateOperator(SpecModel):
+    """The first row of each key.
+
+    Attributes:
+        ttl: event time for which a key is remembered; None = for ever, and nothing is late.
+    """
+
+    uid: NodeName
+    kind: Literal["deduplicate"]
+    inputs: OneInput
+    key: KeyColumns
+    ttl: PositiveDuration | None = None
+
+
+Operator = Annotated[
+    SqlOperator | AggregateOperator | WindowOperator | DeduplicateOperator, Field(discriminator="kind")
+]
+StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator
+
+
+class SinkSpec(SpecModel):
+    """A published table.
+
+    Attributes:
+        input: a source, an operator, or `<uid>.late`.
+        mode: append keeps every row; upsert keeps the latest row per key.
+    """
+
+    name: SinkName
+    input: Text
+    format: Literal["parquet"]
+    path: Text
+    mode: Literal["append", "upsert"]
+
+
+class Expectation(SpecModel):
+    """One Great Expectations rule; its arguments are the other keys, by their names there."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    type: Annotated[str, Field(pattern=r"^expect_[a-z_]+$")]
+    severity: Literal["critical", "warning", "info"] = "critical"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The expectation's own keyword arguments."""
+        return dict(self.model_extra or {})
+
+
+class QualitySpec(SpecModel):
+    """Expectations on the rows that an epoch would publish to one sink."""
+
+    sink: SinkName
+    scope: Literal["epoch"] = "epoch"
+    engine: Literal["pandas"] = "pandas"
+    expectations: Annotated[Many[Expectation], Field(min_length=1)]
+
+
+class Retained(SpecModel):
+    """How many completed checkpoints stay: the newest `last` ones."""
+
+    last: Annotated[int, Field(ge=1, le=10_000)] = 10
+
+
+def _retained(value: object) -> object:
+    return {"last": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Restart(SpecModel):
+    """What `milepost run` does after a failed epoch; none = it ends with the failure."""
+
+    strategy: Literal["none"] = "none"
+
+
+class CheckpointingSpec(SpecModel):
+    """Attributes:
+    retained: which completed checkpoints stay.
+    timeout: of one checkpoint, from its trigger; the lease of its session.
+    tolerable_failures: failed epochs in a row before the job is FAILED.
+    min_pause: least time between the end of one checkpoint and the next trigger.
+    max_parallelism: number of key groups, fixed for the job's life.
+    """
+
+    retained: Annotated[Retained, BeforeValidator(_retained)] = Retained()
+    timeout: PositiveDuration = timedelta(minutes=10)
+    tolerable_failures: Annotated[int, Field(ge=0)] = 0
+    min_pause: Duration = timedelta(0)
+    max_parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 128
+    restart: Restart = Restart()
+
+
+def _conf_text(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+class SparkSpec(SpecModel):
+    """Attributes:
+    master: Spark master URL.
+    parallelism: subtasks per level, at most checkpointing.max_parallelism.
+    conf: Spark settings by name; numbers and booleans become text.
+    buffer_size: bytes of rows that one exchange buffer holds before it is sent.
+    """
+
+    master: Text = "local[2]"
+    parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 2
+    conf: dict[Text, Annotated[str, BeforeValidator(_conf_text)]] = Field(default_factory=dict)
+    buffer_size: Annotated[Size, Field(ge=1)] = 1_000_000
+
+
+class ScheduleSpec(SpecModel):
+    """When Airflow starts an epoch by itself."""
+
+    cron: Cron
+    timezone: TimeZone = "UTC"
+
+
+class AirflowSpec(SpecModel):
+    """Attributes:
+    retries: of each task of the epoch DAG.
+    pool: Airflow pool of the tasks; None = the default pool.
+    """
+
+    owner: Text = "data"
+    tags: Many[Text] = ("milepost",)
+    retries: Annotated[int, Field(ge=0, le=100)] = 2
+    pool: Text | None = None
+
+
+class JobSpec(SpecModel):
+    """One job: everything its YAML says.
+
+    Attributes:
+        storage: root shared by jobs; all of this job lies under `<storage>/<name>/`.
+        schedule: None = epochs only on request.
+    """
+
+    name: JobName
+    storage: Text
+    store: StoreSpec = StoreSpec()
+    sources: Annotated[dict[NodeName, SourceSpec], Field(min_length=1)]
+    operators: Many[Operator] = ()
+    sinks: Many[SinkSpec] = ()
+    quality: Many[QualitySpec] = ()
+    checkpointing: CheckpointingSpec = CheckpointingSpec()
+    spark: SparkSpec = SparkSpec()
+    schedule: ScheduleSpec | None = None
+    airflow: AirflowSpec = AirflowSpec()
+
+    def operator(self, uid: str) -> SqlOperator | StatefulSpec:
+        """Return the operator with this uid. Raises KeyError."""
+        return next((o for o in self.operators if o.uid == uid), None) or _missing(uid)
+
+    def sink(self, name: str) -> SinkSpec:
+        """Return the sink with this name. Raises KeyError."""
+        return next((s for s in self.sinks if s.name == name), None) or _missing(name)
+
+
+def _missing(name: str) -> Any:
+    raise KeyError(name)

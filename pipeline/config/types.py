@@ -1,0 +1,205 @@
+"""Column types as a spec writes them: a small tree, and the pyarrow type it stands for.
+
+pyarrow is imported only by `to_arrow`, because DAG files parse specs and must stay fast.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+INTEGERS = ("int8", "int16", "int32", "int64")
+FLOATS = ("float32", "float64")
+_SIMPLE = ("bool", *INTEGERS, *FLOATS, "string", "binary", "date")
+_UNITS = ("s", "ms", "us", "ns")
+TYPE_GRAMMAR = (
+    "bool, int8, int16, int32, int64, float32, float64, decimal(p,s), string, binary, date, "
+    "timestamp[us], timestamp[us, UTC], list<T>, struct<a: T>"
+)
+_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\](),:])")
+_MAX_DEPTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """One column type.
+
+    Attributes:
+        kind: bool, int8…int64, float32, float64, decimal, string, binary, date, timestamp, list or struct.
+        unit: of a timestamp: s, ms, us or ns. utc: whether it has the zone UTC (else none).
+        precision, scale: of a decimal.
+        element: of a list.
+        fields: of a struct.
+    """
+
+    kind: str
+    unit: str = ""
+    utc: bool = False
+    precision: int = 0
+    scale: int = 0
+    element: ColumnType | None = None
+    fields: tuple[tuple[str, ColumnType], ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether sums and averages of it exist."""
+        return self.kind in INTEGERS or self.kind in FLOATS or self.kind == "decimal"
+
+    @property
+    def is_nested(self) -> bool:
+        return self.kind in ("list", "struct")
+
+    def __str__(self) -> str:
+        """Return the canonical text, which `parse_type` reads back."""
+        if self.kind == "timestamp":
+            return f"timestamp[{self.unit}, UTC]" if self.utc else f"timestamp[{self.unit}]"
+        if self.kind == "decimal":
+            return f"decimal({self.precision},{self.scale})"
+        if self.element is not None:
+            return f"list<{self.element}>"
+        if self.kind == "struct":
+            return "struct<" + ", ".join(f"{name}: {type_}" for name, type_ in self.fields) + ">"
+        return self.kind
+
+
+def parse_type(text: object) -> ColumnType:
+    """Return the type that `text` names.
+
+    Raises:
+        ValueError: it names none; the message lists the grammar.
+    """
+    if isinstance(text, ColumnType):
+        return text
+    if not isinstance(text, str):
+        raise ValueError(f"expected a column type, got {text!r}; types are {TYPE_GRAMMAR}")
+    try:
+        parser = _Parser(text)
+        parsed = parser.type(0)
+        parser.end()
+    except _Malformed as problem:
+        raise ValueError(f"{text!r} is not a column type{problem}; types are {TYPE_GRAMMAR}") from None
+    return parsed
+
+
+def to_arrow(type_: ColumnType | str) -> pa.DataType:
+    """Return the pyarrow type of a column type (or of its text)."""
+    import pyarrow as pa
+
+    t = parse_type(type_)
+    if t.kind == "timestamp":
+        return pa.timestamp(t.unit, tz="UTC" if t.utc else None)
+    if t.kind == "decimal":
+        return pa.decimal128(t.precision, t.scale)
+    if t.element is not None:
+        return pa.list_(to_arrow(t.element))
+    if t.kind == "struct":
+        return pa.struct([(name, to_arrow(field)) for name, field in t.fields])
+    if t.kind == "bool":
+        return pa.bool_()
+    if t.kind == "date":
+        return pa.date32()
+    return getattr(pa, t.kind)()
+
+
+class _Malformed(Exception):
+    """The text left the grammar; the message is a clause or empty."""
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens: list[str] = []
+        position = 0
+        while position < len(text.rstrip()):
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise _Malformed
+            self._tokens.append(match[1])
+            position = match.end()
+        self._next = 0
+
+    def _take(self) -> str:
+        if self._next >= len(self._tokens):
+            raise _Malformed(" (it ends too early)")
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _peek(self) -> str:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def _expect(self, token: str) -> None:
+        if self._take() != token:
+            raise _Malformed
+
+    def _number(self) -> int:
+        token = self._take()
+        if not token.isdigit():
+            raise _Malformed
+        return int(token)
+
+    def end(self) -> None:
+        if self._peek():
+            raise _Malformed
+
+    def type(self, depth: int) -> ColumnType:
+        if depth > _MAX_DEPTH:
+            raise _Malformed(f" (nested deeper than {_MAX_DEPTH})")
+        kind = self._take()
+        if kind in _SIMPLE:
+            return ColumnType(kind)
+        if kind == "timestamp":
+            return self._timestamp()
+        if kind == "decimal":
+            return self._decimal()
+        if kind == "list":
+            self._expect("<")
+            element = self.type(depth + 1)
+            self._expect(">")
+            return ColumnType("list", element=element)
+        if kind == "struct":
+            return self._struct(depth)
+        raise _Malformed
+
+    def _timestamp(self) -> ColumnType:
+        self._expect("[")
+        unit, utc = self._take(), False
+        if unit not in _UNITS:
+            raise _Malformed(" (the unit is one of s, ms, us, ns)")
+        if self._peek() == ",":
+            self._take()
+            if self._take() != "UTC":
+                raise _Malformed(" (the only zone is UTC)")
+            utc = True
+        self._expect("]")
+        return ColumnType("timestamp", unit=unit, utc=utc)
+
+    def _decimal(self) -> ColumnType:
+        self._expect("(")
+        precision = self._number()
+        self._expect(",")
+        scale = self._number()
+        self._expect(")")
+        if not 1 <= precision <= 38 or scale > precision:
+            raise _Malformed(" (1 <= p <= 38, s <= p)")
+        return ColumnType("decimal", precision=precision, scale=scale)
+
+    def _struct(self, depth: int) -> ColumnType:
+        self._expect("<")
+        fields: list[tuple[str, ColumnType]] = []
+        while True:
+            name = self._take()
+            if not name.isidentifier():
+                raise _Malformed
+            self._expect(":")
+            fields.append((name, self.type(depth + 1)))
+            closing = self._take()
+            if closing == ">":
+                break
+            if closing != ",":
+                raise _Malformed
+        if len({name.lower() for name, _ in fields}) < len(fields):
+            raise _Malformed(" (a field name occurs twice)")
+        return ColumnType("struct", fields=tuple(fields))
