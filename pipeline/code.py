@@ -1,0 +1,23 @@
+"""The identity of the code that runs an epoch (I13)."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+
+def _hash_package(root: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        body = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()}\0{len(body)}\0".encode())
+        digest.update(body)
+    return digest.hexdigest()
+
+
+CODE_HASH = _hash_package(Path(__file__).parent)
+"""Hash of this package's sources as this process imported them.
+
+A long-lived Python worker keeps the modules it once imported, so its value is what it *runs*, not what lies on the
+disk by now: a subtask whose value differs from the driver's declines with CODE_MISMATCH.
+"""

@@ -1,0 +1,329 @@
+"""What happened, as people read it: folded from the manifest log, which is the history (I6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.epoch_inputs import plan_inputs
+from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata
+from pipeline.protocol.codec import LogEntry, Tombstone, to_json
+from pipeline.protocol.errors import NotFound
+from pipeline.protocol.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+)
+from pipeline.protocol.ids import SessionId
+from pipeline.protocol.records import (
+    CheckpointStatus,
+    CompletedCheckpoint,
+    Holder,
+    JobStatus,
+    ManifestState,
+    PendingCheckpoint,
+    Run,
+)
+from pipeline.times import iso_ms
+
+
+class History:
+    """Read models of one job."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+
+    def checkpoints(self, status: str | None, limit: int | None) -> list[dict[str, Any]]:
+        """Checkpoint documents, newest first; [] for a job that has never run."""
+        found = []
+        for document in self._documents():
+            if status is None or document["status"] == status:
+                found.append(document)
+            if limit is not None and len(found) >= limit:
+                break
+        return found
+
+    def show(self, checkpoint_id: int) -> dict[str, Any]:
+        """One checkpoint with its sources, operators, sinks, acknowledgements, tasks and phases."""
+        state = self._context.head().state
+        for document in self._documents():
+            if document["checkpoint_id"] == checkpoint_id:
+                checkpoint = state.checkpoint(document["checkpoint_id"])
+                return document if checkpoint is None else document | _details(self._context.metadata(checkpoint))
+        raise NotFound(
+            f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
+            checkpoint_id=checkpoint_id,
+        )
+
+    def log(self, limit: int | None) -> list[dict[str, Any]]:
+        """Manifest entries, newest first: version, time, event and its fields."""
+        return [_entry(entry) for entry in self._context.log.entries(limit)]
+
+    def status(self, max_lag_ms: int | None) -> dict[str, Any]:
+        """Health in one document; `healthy`, and `exit_code` as INTERFACE section 2 says."""
+        head = self._context.log.head()
+        now_ms = self._context.store.clock_ms()
+        if head is None:
+            base, state = None, None
+        else:
+            state = head.state
+            base = self._context.base_metadata(state, state.timeline().head)
+        inputs = plan_inputs(self._context, base)
+        unread = sum(len(item.objects) + item.pending_objects for item in inputs)
+        unread_bytes = sum(sum(obj.size for obj in item.objects) + item.pending_bytes for item in inputs)
+        oldest = min((obj.last_modified_ms for item in inputs for obj in item.objects), default=None)
+        lag_ms = 0 if oldest is None else max(0, now_ms - oldest)
+        newest = state.head() if state is not None else None
+        document = {
+            "job": self._context.spec.name,
+            "job_status": state.status.value if state is not None else "never run",
+            "head": newest.checkpoint_id if newest is not None else None,
+            "last_success": iso_ms(newest.completed_time_ms) if newest is not None else None,
+            "pending": _pending_id(state),
+            "unread_objects": unread,
+            "unread_bytes": unread_bytes,
+            "lag_ms": lag_ms,
+            "last_failure": state.failures.last_reason if state is not None else None,
+            "last_failure_detail": state.failures.last_detail if state is not None else None,
+            "unconfirmed": sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed}) if state else [],
+        }
+        exit_code, step = _judge(document, max_lag_ms)
+        return document | {"exit_code": exit_code, "healthy": exit_code == 0, "next_step": step}
+
+    def _documents(self) -> Iterator[dict[str, Any]]:
+        """Every checkpoint that was ever triggered, newest first: each is told by its newest event."""
+        head = self._context.log.head()
+        if head is None:
+            return
+        state = head.state
+        seen: set[int] = set()
+        timeline = state.timeline()
+        if timeline.pending is not None and timeline.leader is not None:
+            seen.add(timeline.pending.checkpoint_id)
+            leader = _leader(timeline.leader.session_id, timeline.pending.token, timeline.leader.holder)
+            yield _pending_document(timeline.pending, timeline.timeline_id, leader)
+        for entry in self._context.log.entries():
+            event = entry.event
+            if isinstance(event, CheckpointCompleted) and event.checkpoint.checkpoint_id not in seen:
+                seen.add(event.checkpoint.checkpoint_id)
+                current = state.checkpoint(event.checkpoint.checkpoint_id)
+                status = CheckpointStatus.COMPLETED if current is not None else CheckpointStatus.SUBSUMED
+                yield _completed_document(current or event.checkpoint, status)
+            elif isinstance(event, CheckpointAborted) and event.pending.checkpoint_id not in seen:
+                seen.add(event.pending.checkpoint_id)
+                yield _aborted_document(event)
+
+
+def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
+    job = document["job"]
+    if document["job_status"] == JobStatus.FAILED.value:
+        return 1, f"fix the cause ({document['last_failure']}), then: milepost resume {job}"
+    if document["job_status"] in (JobStatus.FINISHED.value, JobStatus.CANCELED.value):
+        return 4, "the job has ended"
+    if document["last_failure"] is not None:
+        return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
+    if max_lag_ms is not None and document["lag_ms"] > max_lag_ms:
+        return 6, f"behind: milepost run {job} --until-caught-up"
+    if document["unread_objects"]:
+        return 0, f"{document['unread_objects']} unread objects: milepost run {job}"
+    return 0, "nothing to do"
+
+
+def _pending_id(state: ManifestState | None) -> int | None:
+    pending = state.timeline().pending if state is not None else None
+    return None if pending is None else int(pending.checkpoint_id)
+
+
+def _leader(session_id: SessionId, token: int, holder: Holder) -> dict[str, Any]:
+    return {"session_id": session_id, "token": token, "holder": to_json(holder)}
+
+
+def _common(
+    *,
+    checkpoint_id: int,
+    epoch: int,
+    timeline: str,
+    status: CheckpointStatus,
+    trigger_time_ms: int,
+    duration_ms: int | None,
+    leader: dict[str, Any],
+    run: Run,
+    code_hash: str,
+    spec_hash: str,
+    expected: int,
+    failure_reason: str | None,
+    failure_detail: str | None,
+    sinks: dict[str, str],
+    kind: str = "checkpoint",
+    summary: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The document of INTERFACE section 2; figures that a checkpoint never had are None."""
+    figures = summary or {}
+    airflow = to_json(run) if run.dag_id is not None else None
+    return {
+        "checkpoint_id": int(checkpoint_id),
+        "epoch": int(epoch),
+        "timeline": timeline,
+        "kind": kind,
+        "status": status.value,
+        "trigger_time": iso_ms(trigger_time_ms),
+        "duration_ms": duration_ms,
+        "sync_ms": figures.get("sync_ms"),
+        "async_ms": figures.get("async_ms"),
+        "alignment_ms": figures.get("alignment_ms"),
+        "acks": {"received": figures.get("acks", 0), "expected": expected},
+        "rows_in": figures.get("rows_in"),
+        "rows_out": figures.get("rows_out"),
+        "late_rows": figures.get("late_rows"),
+        "objects": figures.get("objects"),
+        "checkpointed_bytes": figures.get("checkpointed_bytes"),
+        "full_bytes": figures.get("full_bytes"),
+        "in_flight_bytes": 0 if figures else None,
+        "unaligned": False if figures else None,
+        "watermark": figures.get("watermark"),
+        "quality": figures.get("quality"),
+        "failure_reason": failure_reason,
+        "failure_detail": failure_detail,
+        "leader": leader,
+        "airflow": airflow,
+        "code_hash": code_hash,
+        "spec_hash": spec_hash,
+        "sinks": sinks,
+    }
+
+
+def _pending_document(pending: PendingCheckpoint, timeline: str, leader: dict[str, Any]) -> dict[str, Any]:
+    return _common(
+        checkpoint_id=pending.checkpoint_id,
+        epoch=pending.epoch,
+        timeline=timeline,
+        status=CheckpointStatus.PENDING,
+        trigger_time_ms=pending.trigger_time_ms,
+        duration_ms=None,
+        leader=leader,
+        run=pending.run,
+        code_hash=pending.code_hash,
+        spec_hash=pending.spec_hash,
+        expected=len(pending.expected),
+        failure_reason=None,
+        failure_detail=None,
+        sinks={},
+    )
+
+
+def _completed_document(checkpoint: CompletedCheckpoint, status: CheckpointStatus) -> dict[str, Any]:
+    summary = dict(checkpoint.summary)
+    sinks = {sink: "unconfirmed" if sink in checkpoint.unconfirmed else "committed" for sink in checkpoint.sinks}
+    return _common(
+        checkpoint_id=checkpoint.checkpoint_id,
+        epoch=checkpoint.epoch,
+        timeline=checkpoint.timeline,
+        status=status,
+        trigger_time_ms=checkpoint.trigger_time_ms,
+        duration_ms=checkpoint.completed_time_ms - checkpoint.trigger_time_ms,
+        leader=_leader(checkpoint.session_id, checkpoint.token, checkpoint.holder),
+        run=checkpoint.run,
+        code_hash=checkpoint.code_hash,
+        spec_hash=checkpoint.spec_hash,
+        expected=int(str(summary.get("acks", 0))),
+        failure_reason=None,
+        failure_detail=None,
+        sinks=sinks if status is CheckpointStatus.COMPLETED else dict.fromkeys(checkpoint.sinks, "committed"),
+        kind=checkpoint.kind.value,
+        summary=summary,
+    )
+
+
+def _aborted_document(event: CheckpointAborted) -> dict[str, Any]:
+    pending = event.pending
+    return _common(
+        checkpoint_id=pending.checkpoint_id,
+        epoch=pending.epoch,
+        timeline=event.timeline,
+        status=CheckpointStatus.ABORTED,
+        trigger_time_ms=pending.trigger_time_ms,
+        duration_ms=event.at_ms - pending.trigger_time_ms,
+        leader=_leader(event.leader.session_id, pending.token, event.leader.holder),
+        run=pending.run,
+        code_hash=pending.code_hash,
+        spec_hash=pending.spec_hash,
+        expected=len(pending.expected),
+        failure_reason=event.reason.value,
+        failure_detail=event.detail,
+        sinks={},
+    )
+
+
+def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:
+    event = entry.event
+    document: dict[str, Any] = {"version": entry.version, "event": type(event).__name__, "time": iso_ms(event.at_ms)}
+    if isinstance(event, CheckpointTriggered):
+        pending = event.pending
+        return document | {
+            "checkpoint_id": int(pending.checkpoint_id),
+            "timeline": event.timeline,
+            "session_id": event.leader.session_id,
+            "token": int(pending.token),
+            "expected": len(pending.expected),
+        }
+    if isinstance(event, CheckpointCompleted):
+        checkpoint = event.checkpoint
+        return document | {
+            "checkpoint_id": int(checkpoint.checkpoint_id),
+            "timeline": checkpoint.timeline,
+            "session_id": checkpoint.session_id,
+            "token": int(checkpoint.token),
+            "adopted_by": event.adopted_by,
+            **checkpoint.summary,
+        }
+    if isinstance(event, CheckpointAborted):
+        return document | {
+            "checkpoint_id": int(event.pending.checkpoint_id),
+            "timeline": event.timeline,
+            "session_id": event.leader.session_id,
+            "aborted_by": event.aborted_by,
+            "reason": event.reason.value,
+            "detail": event.detail,
+            "tolerated": event.tolerated,
+        }
+    fields = to_json(event)
+    assert isinstance(fields, dict)
+    return document | {name: value for name, value in fields.items() if name != "at_ms"}
+
+
+def _details(metadata: CheckpointMetadata) -> dict[str, Any]:
+    """What `show` adds from the checkpoint's metadata."""
+    return {
+        "base": metadata.base,
+        "sources": {
+            name: {
+                "rows": source.rows,
+                "objects": source.objects,
+                "missing": list(source.missing),
+                "watermark_us": source.watermark_us,
+            }
+            for name, source in metadata.sources.items()
+        },
+        "operators": {
+            uid: {
+                "rows_in": item.rows_in,
+                "rows_out": item.rows_out,
+                "late_rows": item.late_rows,
+                "state_rows": sum(handle.live_rows for handle in item.handles),
+                "full_bytes": sum(handle.full_bytes for handle in item.handles),
+                "runs": sum(len(handle.runs) for handle in item.handles),
+                "firing_watermark_us": item.firing_us,
+            }
+            for uid, item in metadata.operators.items()
+        },
+        "sink_rows": {name: item.committable.rows for name, item in metadata.sinks.items()},
+        "verdict": metadata.verdict.to_json(),
+        "acknowledged": [
+            {"level": item.level, "subtask": item.subtask, "attempt_digest": item.attempt_digest}
+            for item in metadata.acknowledged
+        ],
+        "tasks": [dict(task) for task in metadata.tasks],
+        "phases": dict(metadata.timings),
+        "spec": metadata.spec_text,
+    }

@@ -1,0 +1,142 @@
+"""One job, opened: its spec, its stores, its manifest log. What every use case starts from."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.config.graph import JobGraph
+from pipeline.config.load import LoadedJob
+from pipeline.config.spec import JobSpec
+from pipeline.metadata import CheckpointMetadata, decode_metadata
+from pipeline.protocol.answers import Answer
+from pipeline.protocol.errors import NotFound, ProtocolViolation
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState
+from pipeline.sinks.build import build_sink
+from pipeline.sinks.parquet import ParquetSink
+from pipeline.sources.objects import split_path
+from pipeline.storage.checked import read_handle
+from pipeline.storage.manifest_log import Head, ManifestLog
+from pipeline.storage.open import open_store
+
+NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
+"""Environment variable that names another folder for the node-local state cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transacted:
+    """What the protocol answered, and the head's state afterwards: act outside the manifest only on the latter."""
+
+    outcome: Answer
+    state: ManifestState
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """A job's spec with its environment resolved, and lazily opened stores."""
+
+    job: LoadedJob
+
+    @functools.cached_property
+    def spec(self) -> JobSpec:
+        return self.job.resolved()
+
+    @functools.cached_property
+    def graph(self) -> JobGraph:
+        return self.job.graph()
+
+    @functools.cached_property
+    def store_config(self) -> StoreConfig:
+        return self.job.job_store
+
+    @functools.cached_property
+    def store(self) -> ObjectStore:
+        """Rooted at `<storage>/<job>/`."""
+        return open_store(self.store_config)
+
+    @functools.cached_property
+    def log(self) -> ManifestLog:
+        return ManifestLog(self.store, lambda: uuid.uuid4().hex)
+
+    def source(self, name: str) -> tuple[StoreConfig, str]:
+        """A source's store, and the pattern of its objects below it."""
+        url, pattern = split_path(self.job.url(self.spec.sources[name].path))
+        return self.job.store_config(url), pattern
+
+    def sink_config(self, name: str) -> StoreConfig:
+        return self.job.store_config(self.job.url(self.spec.sink(name).path))
+
+    def sink(self, name: str) -> ParquetSink:
+        """Raises NotFound for a sink that the spec does not have."""
+        known = {sink.name for sink in self.spec.sinks}
+        if name not in known:
+            raise NotFound(
+                f"job {self.spec.name} has no sink {name}; it has {', '.join(sorted(known)) or 'none'}", sink=name
+            )
+        key = self.graph.sink_inputs[name].key
+        return build_sink(self.spec.sink(name), job=self.spec.name, key=key, store=open_store(self.sink_config(name)))
+
+    @functools.cached_property
+    def cache_directory(self) -> str:
+        """The node-local state cache of this job and storage; always disposable."""
+        root = os.environ.get(NODE_CACHE_VARIABLE)
+        private = Path(tempfile.gettempdir()) / f"milepost-{os.getuid()}"
+        base = Path(root) if root else Path.home() / ".cache" / "milepost" if _has_home() else private
+        digest = hashlib.sha256(self.store_config.url.encode()).hexdigest()[:16]
+        return str(base / "state" / digest)
+
+    def head(self) -> Head:
+        """The manifest's head. Raises NotFound for a job that has never run."""
+        head = self.log.head()
+        if head is None:
+            raise NotFound(
+                f"job {self.spec.name} has no checkpoint yet: nothing lies under {self.store_config.url}",
+                hint=f"milepost run {self.job.path}",
+            )
+        return head
+
+    def transact(self, decide: Callable[[ManifestState, int], Answer]) -> Transacted:
+        """Make one transition of a job that exists, and return the re-read head with it (I1).
+
+        Args:
+            decide: pure: (state, store's clock in ms) -> answer; called again when another session was faster.
+        """
+        result = self.log.transact(lambda state, now_ms: decide(_present(state), now_ms))
+        head = result.head.state if result.head is not None else None
+        return Transacted(result.outcome, _present(head))
+
+    def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
+        """The checked metadata of a retained checkpoint. Raises StateCorrupt."""
+        return decode_metadata(read_handle(self.store, checkpoint.metadata), checkpoint.metadata.key)
+
+    def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
+        """The metadata of the checkpoint that an epoch continues; None for checkpoint 0, the empty state."""
+        if base == 0:
+            return None
+        checkpoint = state.checkpoint(CheckpointId(base))
+        if checkpoint is None:
+            raise NotFound(f"checkpoint {base} of job {self.spec.name} is not retained any more", checkpoint_id=base)
+        return self.metadata(checkpoint)
+
+
+def _present(state: ManifestState | None) -> ManifestState:
+    """The state of a job that exists: its manifest never goes away once it is there."""
+    if state is None:
+        raise ProtocolViolation("the job's manifest was there and is gone. Nothing was written.")
+    return state
+
+
+def _has_home() -> bool:
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return False
+    return home.is_dir() and os.access(home, os.W_OK)

@@ -1,0 +1,395 @@
+"""The JobMaster: every use case of a job, and the only door for DAGs, CLI and UI.
+
+It is stateless between calls: each Airflow task starts cold, reads the manifest's head, asks the pure protocol for one
+transition, and acts outside the manifest only on what the head says afterwards (I1).
+
+Order of writes of an epoch (DESIGN section 3): input record -> trigger (manifest) -> rebind (manifest) -> heartbeat,
+state runs, staged sink files, consumed runs, `_metadata` with acks and verdict, all below `chk-<id>/t<token>/` ->
+complete (manifest) = the commit point -> sink commits -> confirmations (manifest) -> subsume (manifest) -> deletion.
+Publish before delete, always. What a start finds undone after the commit point, it does first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.cleanup import delete_garbage, subsume_old
+from pipeline.code import CODE_HASH
+from pipeline.config.compatibility import compare_signatures, state_signatures
+from pipeline.config.load import LoadedJob
+from pipeline.epoch_inputs import plan_inputs
+from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
+from pipeline.history import History
+from pipeline.job_context import JobContext
+from pipeline.leadership import Leadership
+from pipeline.metadata import CheckpointMetadata
+from pipeline.planning import SourceInput, encode_input_record, expected_subtasks, split_inputs
+from pipeline.protocol import coordinator
+from pipeline.protocol.abort_reasons import reason_for
+from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
+from pipeline.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, Fenced, InvalidRequest
+from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from pipeline.protocol.preconditions import check_runnable
+from pipeline.protocol.reasons import reason_of
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState, PendingCheckpoint
+from pipeline.protocol.requests import AbortRequest, RebindRequest, ResumeRequest, TriggerRequest
+from pipeline.protocol.runs import covered
+from pipeline.quality.gate import resolve_suite
+from pipeline.quality.verdict import GateVerdict
+from pipeline.sessions import Session
+from pipeline.storage.checked import write_content_addressed
+from pipeline.storage.layout import INPUTS_PREFIX
+from pipeline.storage.probe import ProbeCheck, probe_store, require_preconditions
+from pipeline.tables import Tables
+
+_LOG = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+"""Told the step that begins: trigger, run, validate, complete, notify <sink>, subsume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """A pending checkpoint of the session: its epoch may run.
+
+    Attributes:
+        sinks: names of the job's sinks. summary: per source, objects and bytes planned and left for later.
+    """
+
+    checkpoint_id: CheckpointId
+    epoch: Epoch
+    timeline: TimelineId
+    token: FencingToken
+    sinks: tuple[str, ...]
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToDo:
+    """No epoch: ``empty`` (no new input) or ``covered`` (this run's work is already in a checkpoint)."""
+
+    reason: str
+    message: str
+
+
+def probe_store_of(job: LoadedJob) -> list[ProbeCheck]:
+    """What the job's store keeps of the rules that the protocol needs, check by check."""
+    return probe_store(JobContext(job).store)
+
+
+class JobMaster:
+    """The use cases of one job."""
+
+    def __init__(self, job: LoadedJob) -> None:
+        self.job = job
+        self._context = JobContext(job)
+        self._leadership = Leadership(self._context)
+        self._probed = False
+
+    # -- the epoch, step by step ------------------------------------------------------------------------------------
+
+    def trigger(self, session: Session, *, take_over: bool = False) -> Triggered | NothingToDo:
+        """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
+
+        Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
+        Raises:
+            Busy: another session's lease is alive, or `min_pause` is not over.
+            JobNotRunnable: FAILED, ended, or sinks lag too far behind.
+            InvalidRequest: the spec does not fit the state of the head. Nothing was written.
+        """
+        context = self._context
+        self._probe()
+        state = self._leadership.head_or_create()
+        done = covered(state, session.session_id, session.run)
+        if done is not None:
+            return NothingToDo("covered", done.message)
+        self._leadership.sweep(session, take_over=take_over)
+        self._leadership.finish_commits(session)
+        for _ in range(_PLAN_ATTEMPTS):
+            state = context.head().state
+            own = self._leadership.own_pending(state, session)
+            if own is not None:
+                return self._triggered(state, own, {})
+            base = context.base_metadata(state, state.timeline().head)
+            self._check_compatible(base)
+            inputs = plan_inputs(context, base)
+            if not any(item.consumed for item in inputs):
+                check_runnable(state)  # a FAILED job must not pass for one that is merely up to date
+                return NothingToDo("empty", f"job {context.spec.name}: no new input; nothing was written")
+            answer = self._trigger(session, state, inputs)
+            if answer is not None:
+                return answer
+        raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
+
+    def run_epoch(
+        self, session: Session, checkpoint_id: int, runner: EpochRunner, progress: Progress | None = None
+    ) -> EpochReport:
+        """Run the session's pending epoch under a new token (I3), up to a durable `_metadata`.
+
+        Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
+        """
+        context = self._context
+        for suite in context.spec.quality:
+            resolve_suite(suite)
+        _say(progress, "run")
+        request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), self._timeout_ms)
+        result = context.transact(lambda state, now: coordinator.rebind(state, request, now))
+        if isinstance(result.outcome, AlreadyDone):
+            completed = self._leadership.completed(result.state, checkpoint_id)
+            metadata = context.metadata(completed)
+            return EpochReport(completed.checkpoint_id, completed.token, metadata.verdict, *_rows(metadata))
+        pending = self._leadership.require_own(result.state, session, checkpoint_id)
+        if pending.token != result.outcome.token:
+            raise Fenced(
+                f"checkpoint {checkpoint_id}: token {result.outcome.token} was superseded by {pending.token} at once. "
+                "Nothing was run. Another try of the same epoch is running."
+            )
+        return run_planned_epoch(context, result.state, pending, runner)
+
+    def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
+        """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
+        state = self._context.head().state
+        completed = state.checkpoint(CheckpointId(checkpoint_id))
+        if completed is not None and completed.session_id == session.session_id:
+            return self._context.metadata(completed).verdict
+        metadata, _ = self._leadership.pending_metadata(self._leadership.require_own(state, session, checkpoint_id))
+        metadata.verdict.raise_if_vetoed(checkpoint_id)
+        return metadata.verdict
+
+    def complete(self, session: Session, checkpoint_id: int) -> CompletedCheckpoint:
+        """The commit point: after this transition the checkpoint is the head (I7, I9)."""
+        state = self._context.head().state
+        completed = state.checkpoint(CheckpointId(checkpoint_id))
+        if completed is not None and completed.session_id == session.session_id:
+            return completed
+        pending = self._leadership.require_own(state, session, checkpoint_id)
+        metadata, handle = self._leadership.pending_metadata(pending)
+        metadata.verdict.raise_if_vetoed(checkpoint_id)
+        return self._leadership.complete(session, pending, metadata, handle)
+
+    def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> dict[str, Any]:
+        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order.
+
+        Returns: {checkpoint_id, timeline, watermark, rows, published}; `published` is False when it was there already.
+        """
+        state = self._context.head().state
+        target = self._leadership.completed(state, checkpoint_id)
+        published = False
+        for checkpoint in state.checkpoints:
+            if checkpoint.checkpoint_id <= target.checkpoint_id and sink in checkpoint.unconfirmed:
+                landed = self._leadership.commit_sink(session, checkpoint, sink)
+                published = landed if checkpoint.checkpoint_id == target.checkpoint_id else published
+        metadata = self._context.metadata(target)
+        return {
+            "checkpoint_id": target.checkpoint_id,
+            "timeline": target.timeline,
+            "watermark": target.summary.get("watermark"),
+            "rows": metadata.sinks[sink].committable.rows,
+            "published": published,
+        }
+
+    def subsume(self, session: Session) -> dict[str, Any]:
+        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8)."""
+        subsumed = subsume_old(self._context, session.session_id)
+        deleted = delete_garbage(self._context, session.session_id, self._timeout_ms)
+        return {"subsumed": list(subsumed), "deleted_objects": deleted}
+
+    def abort(self, session: Session, checkpoint_id: int, reason: str, detail: str) -> dict[str, Any]:
+        """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
+
+        Args:
+            reason: name of a CheckpointFailureReason. detail: one sentence for people.
+        """
+        request = AbortRequest(
+            session.session_id,
+            CheckpointId(checkpoint_id),
+            reason_of(reason),
+            detail,
+            self._context.spec.checkpointing.tolerable_failures,
+        )
+        return self._leadership.abort(request)
+
+    # -- whole use cases --------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        session: Session,
+        runner: EpochRunner,
+        *,
+        take_over: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"}.
+
+        A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
+        next start publishes what is left.
+        """
+        for suite in self._context.spec.quality:
+            resolve_suite(suite)
+        _say(progress, "trigger")
+        triggered = self.trigger(session, take_over=take_over)
+        if isinstance(triggered, NothingToDo):
+            return {"status": triggered.reason, "message": triggered.message}
+        checkpoint_id = triggered.checkpoint_id
+        try:
+            self.run_epoch(session, checkpoint_id, runner, progress)
+            _say(progress, "validate")
+            self.validate(session, checkpoint_id)
+            _say(progress, "complete")
+            completed = self.complete(session, checkpoint_id)
+        except BaseException as error:
+            self._abort_for(session, checkpoint_id, error)
+            raise
+        for sink in completed.unconfirmed:
+            _say(progress, f"notify {sink}")
+            self.notify_complete(session, checkpoint_id, sink)
+        _say(progress, "subsume")
+        self.subsume(session)
+        return self.show(checkpoint_id)
+
+    def resume(self) -> dict[str, Any]:
+        """Clear FAILED after its cause is fixed. Raises JobNotRunnable when the job has ended."""
+        session = Session.cli()
+        self._context.head()
+        request = ResumeRequest(session.session_id)
+        result = self._context.transact(lambda state, now: coordinator.resume(state, request, now))
+        resumed = isinstance(result.outcome, Transition)
+        return {"resumed": resumed, "status": result.state.status.value}
+
+    # -- what people read -------------------------------------------------------------------------------------------
+
+    def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        """Checkpoints, newest first, as INTERFACE section 2 describes one."""
+        return History(self._context).checkpoints(status, limit)
+
+    def show(self, checkpoint_id: int) -> dict[str, Any]:
+        """One checkpoint in full. Raises NotFound."""
+        return History(self._context).show(checkpoint_id)
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The manifest log, newest first."""
+        return History(self._context).log(limit)
+
+    def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
+        """Health in one document: state, lag, unread objects, last success, next step."""
+        return History(self._context).status(max_lag_ms)
+
+    def read(self, sink: str, at: int | None = None) -> pa.Table:
+        """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
+        return Tables(self._context).read(sink, at)
+
+    def state(self, uid: str, at: int | None = None) -> pa.Table:
+        """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
+        return Tables(self._context).state(uid, at)
+
+    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
+        """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
+        return Tables(self._context).verify(checkpoint_id, deep=deep)
+
+    def compatibility(self) -> list[dict[str, Any]]:
+        """How the spec fits the state of the head, per stateful operator; [] for a job that has never run."""
+        head = self._context.log.head()
+        base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
+        if base is None:
+            return []
+        return compare_signatures(base.signatures, state_signatures(self._context.job.spec, self._context.graph))
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _timeout_ms(self) -> int:
+        return round(self._context.spec.checkpointing.timeout.total_seconds() * 1000)
+
+    def _probe(self) -> None:
+        if not self._probed:
+            require_preconditions(self._context.store)
+            self._probed = True
+
+    def _trigger(
+        self, session: Session, state: ManifestState, inputs: tuple[SourceInput, ...]
+    ) -> Triggered | NothingToDo | None:
+        """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
+        context = self._context
+        spec = context.spec
+        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(inputs))
+        splits = split_inputs(inputs, spec.spark.parallelism)
+        request = TriggerRequest(
+            session_id=session.session_id,
+            holder=session.holder,
+            run=session.run,
+            base=state.timeline().head,
+            plan=record,
+            expected=expected_subtasks(len(splits), context.graph.levels, spec.spark.parallelism),
+            timeout_ms=self._timeout_ms,
+            code_hash=CODE_HASH,
+            spec_hash=context.job.spec_hash,
+            min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
+        )
+        try:
+            result = context.transact(lambda state, now: coordinator.trigger(state, request, now))
+        except CommitConflict:
+            return None
+        if isinstance(result.outcome, AlreadyDone) and result.outcome.outcome is Outcome.COVERED:
+            return NothingToDo("covered", result.outcome.message)
+        head = result.state
+        summary = {
+            item.name: {
+                "objects": len(item.objects),
+                "bytes": sum(obj.size for obj in item.objects),
+                "left_for_later": item.pending_objects,
+            }
+            for item in inputs
+        }
+        return self._triggered(head, self._leadership.require_own_pending(head, session), summary)
+
+    def _triggered(self, state: ManifestState, pending: PendingCheckpoint, summary: dict[str, Any]) -> Triggered:
+        sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
+        return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary)
+
+    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException) -> None:
+        """Abort after a failed step; not when a newer owner fenced us, nor when a commit's outcome is unknown."""
+        if isinstance(error, Fenced | CommitOutcomeUnknown):
+            return
+        detail = error.message if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
+        try:
+            self.abort(session, checkpoint_id, reason_for(error).value, detail)
+        except CheckpointError as failure:
+            # The first error is the one to report; the lease ends by itself and the next start sweeps.
+            _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
+
+    def _check_compatible(self, base: CheckpointMetadata | None) -> None:
+        if base is None:
+            return
+        now = state_signatures(self._context.job.spec, self._context.graph)
+        refused = [row for row in compare_signatures(base.signatures, now) if row["verdict"] != "compatible"]
+        if refused:
+            lines = "; ".join(f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in refused)
+            raise InvalidRequest(
+                f"job {self._context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
+                "Nothing was written.",
+                hint="undo the change, or give each changed operator a new uid",
+            )
+        if base.max_parallelism != self._context.spec.checkpointing.max_parallelism:
+            raise InvalidRequest(
+                f"job {self._context.spec.name}: max_parallelism is {base.max_parallelism} for the job's life, the "
+                f"spec now says {self._context.spec.checkpointing.max_parallelism}. Nothing was written.",
+                hint=f"set checkpointing.max_parallelism back to {base.max_parallelism}",
+            )
+
+
+_PLAN_ATTEMPTS = 5
+
+
+def _rows(metadata: CheckpointMetadata) -> tuple[int, int]:
+    read = sum(source.rows for source in metadata.sources.values())
+    return read, sum(sink.committable.rows for sink in metadata.sinks.values())
+
+
+def _say(progress: Progress | None, step: str) -> None:
+    if progress is not None:
+        progress(step)

@@ -1,0 +1,195 @@
+"""Leadership of a job's live timeline, as the edge sees it: claim, sweep, complete, abort, finish what was left.
+
+Every decision is the pure protocol's; this module gathers the facts it needs and makes the transition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any
+
+from pipeline.cleanup import discard_staged
+from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata, decode_metadata
+from pipeline.protocol import coordinator
+from pipeline.protocol.answers import AlreadyDone, Outcome
+from pipeline.protocol.errors import Fenced, NotFound
+from pipeline.protocol.events import CheckpointAborted
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, PendingCheckpoint, SubtaskKey
+from pipeline.protocol.requests import AbortRequest, CompleteRequest, ConfirmSinkRequest, CreateRequest
+from pipeline.sessions import Session, provably_dead
+from pipeline.sinks.contract import SinkMark
+from pipeline.storage.layout import heartbeat_key, metadata_key
+from pipeline.summary import summary_of
+
+_LOG = logging.getLogger(__name__)
+
+
+class Leadership:
+    """What one session may do on a job's live timeline."""
+
+    def __init__(self, context: JobContext) -> None:
+        self.context = context
+
+    def head_or_create(self) -> ManifestState:
+        head = self.context.log.head()
+        if head is not None:
+            return head.state
+        request = CreateRequest(self.context.spec.name)
+        self.context.log.transact(lambda state, now: coordinator.create(state, request, now))
+        return self.context.head().state
+
+    def own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint | None:
+        timeline = state.timeline()
+        owns = timeline.leader is not None and timeline.leader.session_id == session.session_id
+        return timeline.pending if owns else None
+
+    def require_own(self, state: ManifestState, session: Session, checkpoint_id: int) -> PendingCheckpoint:
+        pending = self.own_pending(state, session)
+        if pending is None or pending.checkpoint_id != checkpoint_id:
+            raise Fenced(
+                f"checkpoint {checkpoint_id}: it is not the pending checkpoint of session {session.session_id} any "
+                f"more (pending: {pending.checkpoint_id if pending else 'none of this session'}). Nothing was changed.",
+                hint="fenced; trigger a new run",
+                checkpoint_id=checkpoint_id,
+            )
+        return pending
+
+    def completed(self, state: ManifestState, checkpoint_id: int) -> CompletedCheckpoint:
+        completed = state.checkpoint(CheckpointId(checkpoint_id))
+        if completed is None:
+            raise NotFound(
+                f"job {state.job} retains no completed checkpoint {checkpoint_id}", checkpoint_id=checkpoint_id
+            )
+        return completed
+
+    def sweep(self, session: Session, *, take_over: bool) -> None:
+        """End what another session left pending: adopt it if it was finished, else abort it (I10)."""
+        context = self.context
+        state = context.head().state
+        timeline = state.timeline()
+        if timeline.pending is None or timeline.leader is None or timeline.leader.session_id == session.session_id:
+            return
+        pending = timeline.pending
+        found = self._finished_metadata(pending)
+        facts = LeaseFacts(
+            take_over=take_over,
+            heartbeat_ms=self._heartbeat_ms(pending),
+            holder_dead=provably_dead(timeline.leader.holder),
+            gate_passed=None if found is None else not found[0].verdict.vetoes,
+        )
+        decision = sweep_decision(state, session.session_id, facts, context.store.clock_ms())
+        if isinstance(decision, Adopt) and found is not None:
+            _LOG.info(
+                "checkpoint %s of %s was finished: adopting it", decision.checkpoint_id, timeline.leader.session_id
+            )
+            self.complete(session, pending, *found, swept=True)
+        elif isinstance(decision, Abandon):
+            _LOG.info("checkpoint %s is abandoned: %s", decision.checkpoint_id, decision.detail)
+            tolerable = context.spec.checkpointing.tolerable_failures
+            self.abort(
+                AbortRequest(
+                    session.session_id,
+                    decision.checkpoint_id,
+                    decision.reason,
+                    decision.detail,
+                    tolerable,
+                    decision.token,
+                    swept=True,
+                )
+            )
+
+    def _heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
+        try:
+            return self.context.store.stat(heartbeat_key(pending.checkpoint_id, pending.token)).last_modified_ms
+        except NotFound:
+            return None
+
+    def _finished_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle] | None:
+        try:
+            return self.pending_metadata(pending)
+        except NotFound:
+            return None
+
+    def pending_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle]:
+        """The metadata of the pending token. Raises NotFound when `run_epoch` has not finished under that token."""
+        key = metadata_key(pending.checkpoint_id, pending.token)
+        body = self.context.store.get(key)
+        return decode_metadata(body, key), ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
+
+    def finish_commits(self, session: Session) -> None:
+        """Publish what was completed and never confirmed, oldest first: a start does that before anything else."""
+        for checkpoint in self.context.head().state.unconfirmed():
+            for sink in checkpoint.unconfirmed:
+                _LOG.info("checkpoint %s: sink %s had not confirmed; publishing it", checkpoint.checkpoint_id, sink)
+                self.commit_sink(session, checkpoint, sink)
+
+    def commit_sink(self, session: Session, checkpoint: CompletedCheckpoint, name: str) -> bool:
+        snapshot = self.context.metadata(checkpoint).sinks[name]
+        mark = SinkMark(checkpoint.timeline, checkpoint.checkpoint_id, snapshot.predecessor)
+        published = self.context.sink(name).commit(snapshot.committable, mark)
+        request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
+        self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))
+        return published
+
+    def require_own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint:
+        """The pending checkpoint that the session has just triggered. Raises Fenced when it was taken at once."""
+        pending = self.own_pending(state, session)
+        if pending is None:
+            raise Fenced(
+                f"job {state.job}: the checkpoint that session {session.session_id} triggered was taken over at once. "
+                "Nothing was run.",
+                hint="another session owns the job now: look at milepost history",
+            )
+        return pending
+
+    def complete(
+        self,
+        session: Session,
+        pending: PendingCheckpoint,
+        metadata: CheckpointMetadata,
+        handle: ObjectHandle,
+        *,
+        swept: bool = False,
+    ) -> CompletedCheckpoint:
+        """Make the transition that is the commit point, and return the checkpoint as the head has it."""
+        request = CompleteRequest(
+            session_id=session.session_id,
+            checkpoint_id=pending.checkpoint_id,
+            token=pending.token,
+            metadata=handle,
+            acknowledged=tuple(SubtaskKey(ack.level, ack.subtask) for ack in metadata.acknowledged),
+            gate_passed=not metadata.verdict.vetoes,
+            sinks=tuple(sorted(metadata.sinks)),
+            summary=summary_of(metadata),
+            swept=swept,
+        )
+        result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
+        return self.completed(result.state, pending.checkpoint_id)
+
+    def abort(self, request: AbortRequest) -> dict[str, Any]:
+        """Abort, then delete what the sinks staged (I9: publish or discard, never both)."""
+        result = self.context.transact(lambda state, now: coordinator.abort(state, request, now))
+        if isinstance(result.outcome, AlreadyDone):
+            already = result.outcome.outcome is Outcome.ALREADY_COMPLETED
+            return {
+                "outcome": "already_completed" if already else "nothing_pending",
+                "message": result.outcome.message,
+                "tolerated": True,
+            }
+        event = result.outcome.event
+        assert isinstance(event, CheckpointAborted)
+        discard_staged(self.context, event.pending)
+        return {
+            "outcome": "aborted",
+            "checkpoint_id": int(event.pending.checkpoint_id),
+            "reason": event.reason.value,
+            "detail": event.detail,
+            "tolerated": event.tolerated,
+            "counted": event.counted,
+            "consecutive_failures": event.consecutive_failures,
+            "job_status": result.state.status.value,
+        }

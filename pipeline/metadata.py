@@ -1,0 +1,239 @@
+"""The `_metadata` object of a checkpoint: all that belongs to it, in one document.
+
+JSON, versioned. Written once per token, before the commit point; the commit refers to it by key, size and SHA-256, so
+nobody finds it by name afterwards (I7). References in it are relative to the job's root and are checked when read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.protocol.barrier import Barrier
+from pipeline.protocol.codec import from_json, to_json
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.records import ObjectHandle
+from pipeline.quality.verdict import GateVerdict
+from pipeline.sinks.contract import Committable, decode_schema, encode_schema
+from pipeline.state.handles import StateHandle
+from pipeline.storage.layout import require_own_key
+
+METADATA_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSnapshot:
+    """One source at the end of the epoch.
+
+    Attributes:
+        watermark_us: after the epoch; None is minus infinity.
+        consumed: runs of the set of consumed object versions, oldest first.
+        rows, objects: read in this epoch. missing: planned objects that were gone and skipped.
+    """
+
+    watermark_us: int | None
+    consumed: tuple[ObjectHandle, ...]
+    rows: int
+    objects: int
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSnapshot:
+    """One stateful operator at the end of the epoch.
+
+    Attributes:
+        key: key of its state. state_schema: Arrow. handles: one per subtask.
+        firing_us: its firing watermark.
+    """
+
+    key: tuple[str, ...]
+    routing_key: tuple[str, ...]
+    state_schema: pa.Schema
+    firing_us: int | None
+    handles: tuple[StateHandle, ...]
+    rows_in: int
+    rows_out: int
+    late_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSnapshot:
+    """One sink's part of the checkpoint.
+
+    Attributes:
+        predecessor: checkpoint id of the mark it must follow; None for the sink's first (I14).
+    """
+
+    committable: Committable
+    predecessor: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgedSubtask:
+    """The one attempt of a subtask that the checkpoint is made of (I7)."""
+
+    level: int
+    subtask: int
+    attempt_digest: str
+    consumed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMetadata:
+    """Everything of one checkpoint.
+
+    Attributes:
+        marks: sink -> newest checkpoint of this lineage that has it, also for sinks that the spec has dropped: what a
+            sink that comes back must follow.
+        timings: milliseconds the driver spent, by phase. tasks: what each Spark attempt measured.
+    """
+
+    job: str
+    checkpoint_id: int
+    epoch: int
+    timeline: str
+    token: int
+    base: int
+    code_hash: str
+    spec_hash: str
+    spec_text: str
+    signatures: Mapping[str, Any]
+    max_parallelism: int
+    plan: ObjectHandle
+    sources: Mapping[str, SourceSnapshot]
+    operators: Mapping[str, OperatorSnapshot]
+    sinks: Mapping[str, SinkSnapshot]
+    marks: Mapping[str, int]
+    acknowledged: tuple[AcknowledgedSubtask, ...]
+    verdict: GateVerdict
+    timings: Mapping[str, int] = field(default_factory=dict)
+    tasks: tuple[Mapping[str, Any], ...] = ()
+
+    def encode(self) -> bytes:
+        document = {
+            "format": METADATA_FORMAT,
+            "job": self.job,
+            "checkpoint_id": self.checkpoint_id,
+            "epoch": self.epoch,
+            "timeline": self.timeline,
+            "token": self.token,
+            "base": self.base,
+            "code_hash": self.code_hash,
+            "spec_hash": self.spec_hash,
+            "spec_text": self.spec_text,
+            "signatures": self.signatures,
+            "max_parallelism": self.max_parallelism,
+            "plan": to_json(self.plan),
+            "sources": {name: to_json(item) for name, item in self.sources.items()},
+            "operators": {uid: _operator_json(item) for uid, item in self.operators.items()},
+            "sinks": {
+                name: {"committable": item.committable.to_json(), "predecessor": item.predecessor}
+                for name, item in self.sinks.items()
+            },
+            "marks": dict(self.marks),
+            "acknowledged": [
+                [item.level, item.subtask, item.attempt_digest, dict(item.consumed)] for item in self.acknowledged
+            ],
+            "verdict": self.verdict.to_json(),
+            "timings": dict(self.timings),
+            "tasks": [dict(task) for task in self.tasks],
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+    def references(self) -> Iterator[str]:
+        """Every stored object of the job that the checkpoint needs, `_metadata` itself left out."""
+        yield self.plan.key
+        for source in self.sources.values():
+            yield from (handle.key for handle in source.consumed)
+        for operator in self.operators.values():
+            for handle in operator.handles:
+                yield from (run.key for run in handle.runs)
+
+
+def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
+    """Read a `_metadata` object. Raises StateCorrupt: unreadable, another format, or a reference outside the job."""
+    try:
+        document = json.loads(body)
+        if document["format"] != METADATA_FORMAT:
+            raise StateCorrupt(
+                f"{key}: format {document['format']}, expected {METADATA_FORMAT}",
+                hint="it was written by another version of Milepost",
+            )
+        metadata = _decode(document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint="milepost verify JOB") from error
+    for reference in metadata.references():
+        require_own_key(reference)
+    return metadata
+
+
+def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
+    return CheckpointMetadata(
+        job=document["job"],
+        checkpoint_id=document["checkpoint_id"],
+        epoch=document["epoch"],
+        timeline=document["timeline"],
+        token=document["token"],
+        base=document["base"],
+        code_hash=document["code_hash"],
+        spec_hash=document["spec_hash"],
+        spec_text=document["spec_text"],
+        signatures=document["signatures"],
+        max_parallelism=document["max_parallelism"],
+        plan=from_json(ObjectHandle, document["plan"], "plan"),
+        sources={name: from_json(SourceSnapshot, item, f"source {name}") for name, item in document["sources"].items()},
+        operators={uid: _operator(item) for uid, item in document["operators"].items()},
+        sinks={
+            name: SinkSnapshot(Committable.from_json(item["committable"]), item["predecessor"])
+            for name, item in document["sinks"].items()
+        },
+        marks=document["marks"],
+        acknowledged=tuple(AcknowledgedSubtask(*item) for item in document["acknowledged"]),
+        verdict=GateVerdict.from_json(document["verdict"]),
+        timings=document["timings"],
+        tasks=tuple(document["tasks"]),
+    )
+
+
+def _operator_json(item: OperatorSnapshot) -> dict[str, Any]:
+    return {
+        "key": list(item.key),
+        "routing_key": list(item.routing_key),
+        "state_schema": encode_schema(item.state_schema),
+        "firing_us": item.firing_us,
+        "handles": [handle.to_json() for handle in item.handles],
+        "rows_in": item.rows_in,
+        "rows_out": item.rows_out,
+        "late_rows": item.late_rows,
+    }
+
+
+def _operator(item: Mapping[str, Any]) -> OperatorSnapshot:
+    return OperatorSnapshot(
+        key=tuple(item["key"]),
+        routing_key=tuple(item["routing_key"]),
+        state_schema=decode_schema(item["state_schema"]),
+        firing_us=item["firing_us"],
+        handles=tuple(StateHandle.from_json(handle) for handle in item["handles"]),
+        rows_in=item["rows_in"],
+        rows_out=item["rows_out"],
+        late_rows=item["late_rows"],
+    )
+
+
+def acknowledged_subtasks(barriers: tuple[Barrier, ...]) -> tuple[AcknowledgedSubtask, ...]:
+    """What the metadata records of the verified barriers, ordered by level and subtask."""
+    return tuple(
+        AcknowledgedSubtask(
+            barrier.level,
+            barrier.subtask,
+            barrier.digest,
+            {str(channel): digest for channel, digest in sorted(barrier.consumed.items())},
+        )
+        for barrier in sorted(barriers, key=lambda item: (item.level, item.subtask))
+    )

@@ -1,0 +1,157 @@
+"""The aggregates of one operator: which accumulators they share, and their results in Spark's types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.config.aggregates import AggregateCall
+from pipeline.operators.accumulators import (
+    OVERFLOWED,
+    Accumulator,
+    Count,
+    ExactSum,
+    Extreme,
+    FloatSum,
+    Grouped,
+    exact_sums_as_decimal,
+    exact_sums_as_float64,
+    exact_sums_as_int64,
+)
+from pipeline.operators.columns import Bools, Ints, find_rows, first_of_each, group_rows
+from pipeline.operators.contract import KeyedState, OperatorFailed
+from pipeline.protocol.errors import InvalidRequest
+
+
+class Aggregates:
+    """Folds rows into per-key accumulators and reads results from them.
+
+    Attributes:
+        state_fields: state columns of all accumulators.
+        output_fields: one per aggregate, by its name in the spec. count and sums of integers: int64; sums of decimals:
+            decimal(38, s); sums of floats and all averages: float64; min and max: the column's type.
+    """
+
+    def __init__(self, uid: str, calls: Mapping[str, AggregateCall], schema: pa.Schema) -> None:
+        self._uid = uid
+        self._calls = dict(calls)
+        self._types = {
+            call.column: _type_of(uid, call.column, schema) for call in calls.values() if call.column is not None
+        }
+        accumulators: dict[str, Accumulator] = {}
+        outputs: list[pa.Field] = []
+        for name, call in self._calls.items():
+            outputs.append(pa.field(name, self._result_type(name, call)))
+            for accumulator in self._needed(call):
+                accumulators.setdefault(accumulator.fields[0].name, accumulator)
+        self._accumulators = list(accumulators.values())
+        self.state_fields = tuple(field for accumulator in self._accumulators for field in accumulator.fields)
+        self.output_fields = tuple(outputs)
+
+    def fold(self, keys: pa.Table, rows: pa.Table, state: KeyedState) -> pa.Table:
+        """Return the new accumulators of every key that occurs: key columns, then state columns, by first appearance.
+
+        Args:
+            keys: normalised key columns of the rows, which are also the state's key.
+            rows: on-time input rows, in plan order.
+        """
+        codes, count = group_rows(keys)
+        distinct = keys.take(pa.array(first_of_each(codes, count)))
+        stored = state.lookup(distinct)
+        names = [field.name for field in self.state_fields]
+        previous = stored.select(names).take(find_rows(distinct, stored))
+        grouped = Grouped(rows, codes, count)
+        columns = [column for accumulator in self._accumulators for column in accumulator.update(previous, grouped)]
+        for field, column in zip(self.state_fields, columns, strict=True):
+            distinct = distinct.append_column(field, column)
+        return distinct
+
+    def results(self, state_rows: pa.Table) -> list[pa.ChunkedArray | pa.Array]:
+        """Return one column per aggregate for rows that have the state columns. Raises OperatorFailed on overflow."""
+        return [self._result(name, call, state_rows) for name, call in self._calls.items()]
+
+    def _needed(self, call: AggregateCall) -> Sequence[Accumulator]:
+        if call.function == "count":
+            return (Count(call.column),)
+        column = str(call.column)
+        data_type = self._types[column]
+        if call.function in ("min", "max"):
+            return (Extreme(column, data_type, largest=call.function == "max"),)
+        return (Count(column), FloatSum(column) if pa.types.is_floating(data_type) else ExactSum(column))
+
+    def _result_type(self, name: str, call: AggregateCall) -> pa.DataType:
+        if call.function == "count":
+            return pa.int64()
+        data_type = self._types[str(call.column)]
+        if call.function in ("min", "max") and not pa.types.is_nested(data_type):
+            return data_type
+        if call.function == "avg" and _is_number(data_type):
+            return pa.float64()
+        if call.function == "sum" and _is_number(data_type):
+            if pa.types.is_decimal(data_type):
+                return pa.decimal128(38, data_type.scale)
+            return pa.float64() if pa.types.is_floating(data_type) else pa.int64()
+        raise InvalidRequest(
+            f"operator {self._uid!r}: {name} = {call} does not work on type {data_type}. Nothing was changed.",
+            hint="Cast the column in a `sql` operator.",
+        )
+
+    def _result(self, name: str, call: AggregateCall, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
+        if call.function == "count":
+            return rows.column(f"count({call.column or '*'})")
+        if call.function in ("min", "max"):
+            return rows.column(f"{call.function}({call.column})")
+        count = rows.column(f"count({call.column})").to_numpy()
+        none = count == 0
+        data_type = self._types[str(call.column)]
+        if pa.types.is_floating(data_type):
+            total = rows.column(f"sum({call.column})").to_numpy()
+        else:
+            low, high = (
+                rows.column(f"sum({call.column}).low").to_numpy(),
+                rows.column(f"sum({call.column}).high").to_numpy(),
+            )
+            if call.function == "sum":
+                return self._exact_sum(name, call, low, high, none)
+            self._refuse_overflow(name, call, "128 bits", high == OVERFLOWED)
+            total = exact_sums_as_float64(low, high)
+            if pa.types.is_decimal(data_type):
+                total = total / 10.0**data_type.scale
+        if call.function == "sum":
+            return pa.array(total, pa.float64(), mask=none)
+        return pa.array(total / np.maximum(count, 1), pa.float64(), mask=none)
+
+    def _exact_sum(self, name: str, call: AggregateCall, low: Ints, high: Ints, none: Bools) -> pa.Array:
+        result_type = self._result_type(name, call)
+        if pa.types.is_decimal(result_type):
+            sums, too_large = exact_sums_as_decimal(low, high, result_type)
+            sums = pc.if_else(pa.array(none), pa.scalar(None, result_type), sums)
+        else:
+            values, too_large = exact_sums_as_int64(low, high)
+            sums = pa.array(values, pa.int64(), mask=none)
+        self._refuse_overflow(name, call, str(result_type), too_large)
+        return sums
+
+    def _refuse_overflow(self, name: str, call: AggregateCall, limit: str, too_large: Bools) -> None:
+        if too_large.any():
+            raise OperatorFailed(
+                self._uid,
+                f"{name} = {call} is beyond {limit} for {int(too_large.sum())} of {len(too_large)} keys; "
+                "cast the column to a wider decimal or a double before it",
+            )
+
+
+def _type_of(uid: str, column: str, schema: pa.Schema) -> pa.DataType:
+    if schema.get_field_index(column) < 0:
+        raise InvalidRequest(
+            f"operator {uid!r}: aggregated column {column!r} is not in its input. Nothing was changed.",
+            hint=f"Its input has: {', '.join(schema.names)}.",
+        )
+    return schema.field(column).type
+
+
+def _is_number(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))

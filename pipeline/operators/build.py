@@ -1,0 +1,41 @@
+"""From an operator of the spec and its input's schema to an operator that runs."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pipeline.config.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
+from pipeline.operators.aggregate import AggregateByKey
+from pipeline.operators.contract import StatefulOperator
+from pipeline.operators.deduplicate import DeduplicateByKey
+from pipeline.operators.window import TumblingWindowByKey
+from pipeline.protocol.errors import InvalidRequest
+
+
+def build_operator(spec: StatefulSpec, input_schema: pa.Schema, event_time: str | None) -> StatefulOperator:
+    """Return the operator that a spec describes.
+
+    Args:
+        spec: a stateful operator of the job.
+        input_schema: of the rows it will get.
+        event_time: the event-time column of its input, or None.
+    Raises:
+        InvalidRequest: a column is missing or of a type that does not work, or event time is needed and absent.
+    """
+    if isinstance(spec, AggregateOperator):
+        return AggregateByKey(spec.uid, spec.key, spec.aggregates, input_schema)
+    if isinstance(spec, WindowOperator):
+        return TumblingWindowByKey(
+            spec.uid,
+            spec.key,
+            spec.window.tumbling,
+            spec.allowed_lateness,
+            spec.aggregates,
+            input_schema,
+            event_time,
+        )
+    if isinstance(spec, DeduplicateOperator):
+        return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_schema, event_time)
+    raise InvalidRequest(
+        f"`kind: {getattr(spec, 'kind', spec)}` is not available in this version. Nothing was changed."
+    )

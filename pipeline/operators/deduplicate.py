@@ -1,0 +1,86 @@
+"""`kind: deduplicate`: the first row of each key in plan order; later ones are dropped while the key is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.operators.columns import (
+    check_event_time,
+    check_key,
+    event_times_us,
+    find_rows,
+    first_of_each,
+    group_rows,
+    key_columns,
+    plain_schema,
+)
+from pipeline.operators.contract import EXPIRES_COLUMN, KeyedState, OperatorOutput, OutputKind, Watermarks
+
+
+class DeduplicateByKey:
+    """Emits a row iff its key is not remembered.
+
+    With a ttl, a row is late when its event time < lateness watermark - ttl, and a key is remembered while a row with
+    the event time that brought it would not be late. So a repeated row is either dropped or late, never emitted twice.
+    Without a ttl a key is remembered for ever.
+    """
+
+    output_kind = OutputKind.APPEND
+    output_key: tuple[str, ...] = ()
+
+    def __init__(
+        self, uid: str, key: Sequence[str], ttl: timedelta | None, input_schema: pa.Schema, event_time: str | None
+    ) -> None:
+        check_key(uid, key, input_schema)
+        self._ttl_us = None if ttl is None else ttl // timedelta(microseconds=1)
+        self._event_time = None if ttl is None else check_event_time(uid, input_schema, event_time, "`ttl`")
+        self._input_schema = plain_schema(input_schema)
+        self.uid = uid
+        self.key = self.routing_key = tuple(key)
+        fields = [self._input_schema.field(name) for name in key]
+        if ttl is not None:
+            fields.append(pa.field(EXPIRES_COLUMN, pa.int64()))
+        self.state_schema = pa.schema(fields)
+        self.output_schema = self._input_schema
+
+    def process(self, rows: pa.Table, state: KeyedState, watermarks: Watermarks) -> OperatorOutput:
+        """Emit the first rows of unknown keys, in plan order."""
+        late = self._input_schema.empty_table()
+        if not rows.num_rows:
+            return OperatorOutput(late, late)
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        expires: np.ndarray | None = None
+        if self._ttl_us is not None and self._event_time is not None:
+            times = event_times_us(self.uid, rows, self._event_time)
+            if watermarks.lateness_us is not None:
+                on_time = times >= watermarks.lateness_us - self._ttl_us
+                late = rows.filter(pa.array(~on_time))
+                rows, times = rows.filter(pa.array(on_time)), times[on_time]
+            # One past the last watermark at which this event time is on time: the key outlives every on-time repeat.
+            expires = times + self._ttl_us + 1
+        return OperatorOutput(self._first_rows(rows, expires, state, watermarks), late)
+
+    def _first_rows(
+        self, rows: pa.Table, expires: np.ndarray | None, state: KeyedState, watermarks: Watermarks
+    ) -> pa.Table:
+        if not rows.num_rows:
+            return rows
+        keys = key_columns(rows, self.key)
+        codes, count = group_rows(keys)
+        first = first_of_each(codes, count)
+        known = state.lookup(keys.take(pa.array(first)))
+        if expires is not None and watermarks.lateness_us is not None:
+            # Firing may lag behind lateness while rows are in flight; what is forgotten follows lateness alone.
+            known = known.filter(pc.field(EXPIRES_COLUMN) > watermarks.lateness_us)
+        unknown = find_rows(keys.take(pa.array(first)), known).is_null().to_numpy(zero_copy_only=False)
+        chosen = np.sort(first[unknown])
+        remembered = keys.take(pa.array(chosen))
+        if expires is not None:
+            remembered = remembered.append_column(EXPIRES_COLUMN, pa.array(expires[chosen]))
+        state.upsert(remembered)
+        return rows.take(pa.array(chosen))

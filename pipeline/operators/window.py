@@ -1,0 +1,121 @@
+"""`kind: window`: aggregates per key and tumbling event-time window, aligned to 1970-01-01T00:00Z."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.config.aggregates import AggregateCall
+from pipeline.operators.aggregates import Aggregates
+from pipeline.operators.columns import (
+    UTC_MICROSECONDS,
+    check_event_time,
+    check_key,
+    distinct_columns,
+    event_times_us,
+    key_columns,
+    plain_schema,
+)
+from pipeline.operators.contract import (
+    EXPIRES_COLUMN,
+    TIMER_COLUMN,
+    KeyedState,
+    OperatorOutput,
+    OutputKind,
+    Watermarks,
+)
+from pipeline.protocol.errors import InvalidRequest
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+class TumblingWindowByKey:
+    """Aggregates over the rows of a key in one window.
+
+    A row is late when its window's end + allowed lateness <= the lateness watermark. A window is emitted in the epoch
+    whose firing watermark reaches its end. With allowed lateness 0 that is final (append); otherwise (updates) it is
+    emitted again in each epoch that brings it rows, until end + allowed lateness, when its state goes.
+    """
+
+    def __init__(
+        self,
+        uid: str,
+        key: Sequence[str],
+        size: timedelta,
+        allowed_lateness: timedelta,
+        calls: Mapping[str, AggregateCall],
+        input_schema: pa.Schema,
+        event_time: str | None,
+    ) -> None:
+        check_key(uid, key, input_schema)
+        taken = {WINDOW_START, WINDOW_END} & {*key, *calls}
+        if taken:
+            raise InvalidRequest(
+                f"operator {uid!r}: {sorted(taken)[0]!r} is a column that every window adds. Nothing was changed.",
+                hint="Rename the key or aggregate.",
+            )
+        self._event_time = check_event_time(uid, input_schema, event_time, "a window")
+        self._size_us = size // timedelta(microseconds=1)
+        self._lateness_us = allowed_lateness // timedelta(microseconds=1)
+        self._input_schema = plain_schema(input_schema)
+        self._aggregates = Aggregates(uid, calls, self._input_schema)
+        self.uid = uid
+        self.routing_key = tuple(key)
+        self.key = (*key, WINDOW_START)
+        self.output_kind = OutputKind.UPDATES if self._lateness_us else OutputKind.APPEND
+        self.output_key = (*key, WINDOW_START, WINDOW_END) if self._lateness_us else ()
+        keys = [self._input_schema.field(name) for name in key]
+        start = pa.field(WINDOW_START, UTC_MICROSECONDS)
+        times = [pa.field(TIMER_COLUMN, pa.int64()), pa.field(EXPIRES_COLUMN, pa.int64())]
+        self.state_schema = distinct_columns(uid, [*keys, start, *self._aggregates.state_fields, *times])
+        end = pa.field(WINDOW_END, UTC_MICROSECONDS)
+        self.output_schema = distinct_columns(uid, [*keys, start, end, *self._aggregates.output_fields])
+
+    def process(self, rows: pa.Table, state: KeyedState, watermarks: Watermarks) -> OperatorOutput:
+        """Take up on-time rows, then emit what the firing watermark reached, by window and key."""
+        late = self._input_schema.empty_table()
+        again: pa.Table | None = None
+        if rows.num_rows:
+            rows = rows.select(self._input_schema.names).cast(self._input_schema)
+            times = event_times_us(self.uid, rows, self._event_time)
+            starts = times - np.mod(times, self._size_us)
+            if watermarks.lateness_us is not None:
+                on_time = starts + (self._size_us + self._lateness_us) > watermarks.lateness_us
+                late = rows.filter(pa.array(~on_time))
+                rows, starts = rows.filter(pa.array(on_time)), starts[on_time]
+        if rows.num_rows:
+            changed = self._take_up(rows, starts, state)
+            if watermarks.previous_firing_us is not None:
+                again = changed.filter(pc.field(TIMER_COLUMN) <= watermarks.previous_firing_us)
+        return OperatorOutput(self._emit(state, watermarks, again), late)
+
+    def _take_up(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
+        keys = key_columns(rows, self.routing_key)
+        keys = keys.append_column(self.state_schema.field(WINDOW_START), pa.array(starts, UTC_MICROSECONDS))
+        changed = self._aggregates.fold(keys, rows, state)
+        ends = changed.column(WINDOW_START).cast(pa.int64()).to_numpy() + self._size_us
+        changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
+        changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self._lateness_us))
+        state.upsert(changed)
+        return changed
+
+    def _emit(self, state: KeyedState, watermarks: Watermarks, again: pa.Table | None) -> pa.Table:
+        """Windows that the firing watermark reached in this epoch, and those fired before that changed in it."""
+        if watermarks.firing_us is None:
+            return self.output_schema.empty_table()
+        fired = state.due(watermarks.firing_us).filter(pc.field(TIMER_COLUMN) <= watermarks.firing_us)
+        if watermarks.previous_firing_us is not None:
+            fired = fired.filter(pc.field(TIMER_COLUMN) > watermarks.previous_firing_us)
+        if again is not None and again.num_rows:
+            fired = pa.concat_tables([fired, again.select(fired.column_names)])
+        if not fired.num_rows:
+            return self.output_schema.empty_table()
+        fired = fired.sort_by([(WINDOW_START, "ascending"), *((name, "ascending") for name in self.routing_key)])
+        ends = fired.column(TIMER_COLUMN).cast(UTC_MICROSECONDS)
+        columns = [*fired.select(list(self.key)).columns, ends, *self._aggregates.results(fired)]
+        return pa.table(columns, schema=self.output_schema)

@@ -1,0 +1,217 @@
+"""Makes the epoch DAG of a job from its spec: one DAG run is one epoch.
+
+Parsed every few seconds by Airflow: nothing heavy is imported, no store is asked, no user code is loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, AssetAlias, BaseOperator, CronTriggerTimetable, Param, TriggerRule
+from airflow.sdk.exceptions import AirflowFailException
+
+from pipeline.config.load import LoadedJob, load_job
+from pipeline.config.spec import JobSpec, ScheduleSpec
+from pipeline.orchestration import tasks
+from pipeline.orchestration.specs import epoch_dag_id, spec_files
+from pipeline.protocol.errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+START = datetime(2020, 1, 1, tzinfo=UTC)
+"""`start_date` of every DAG: any past moment; with `catchup=False` only later cron times matter."""
+
+RETRY_DELAY = timedelta(seconds=10)
+MAX_RETRY_DELAY = timedelta(minutes=5)
+BROKEN_TAG = "broken spec"
+
+_ASSET_URI = re.compile(r"(?:s3|file)://[^${}]+")
+
+
+def epoch_dags(config: Path) -> dict[str, DAG]:
+    """Return the epoch DAG of every spec directly in a folder, by DAG id.
+
+    A spec that is not valid takes nothing else down: its job's DAG has one task, which fails with what is wrong.
+    """
+    dags: dict[str, DAG] = {}
+    for path in spec_files(config):
+        try:
+            job = load_job(path)
+        except CheckpointError as error:
+            log.warning("%s", error.message)
+            dag = broken_dag(path, error.message)
+        else:
+            dag = epoch_dag(job)
+        if dag.dag_id in dags:
+            message = f"{path.name}: another spec in {config} has the job name of {dag.dag_id} too; names are unique."
+            dag = broken_dag(path, message, suffix="__duplicate")
+        dags[dag.dag_id] = dag
+    return dags
+
+
+def epoch_dag(job: LoadedJob) -> DAG:
+    """Return the DAG `<job>__epoch`: scheduled by the spec's cron, or triggered with its form."""
+    spec = job.spec
+    dag = DAG(
+        dag_id=epoch_dag_id(spec.name),
+        description=f"One epoch of {spec.name}: a checkpoint of state, positions, in-flight data and tables",
+        doc_md=_describe(spec),
+        schedule=_timetable(spec.schedule),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        tags=set(spec.airflow.tags),
+        default_args=_task_defaults(spec),
+        params=_form(),
+        render_template_as_native_obj=False,
+    )
+    path = str(job.path)
+    with dag:
+        trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=path)
+        run = tasks.RunEpochOperator(
+            task_id=tasks.RUN,
+            spec_path=path,
+            execution_timeout=execution_timeout(spec.checkpointing.timeout),
+        )
+        validate = tasks.ValidateOperator(task_id=tasks.VALIDATE, spec_path=path)
+        complete = tasks.CompleteCheckpointOperator(task_id=tasks.COMPLETE, spec_path=path)
+        notify = tasks.NotifyCompleteOperator.partial(
+            task_id=tasks.NOTIFY,
+            spec_path=path,
+            sink_assets=sink_assets(job),
+            outlets=[AssetAlias(f"milepost.{spec.name}")],
+            map_index_template="{{ task.committed['sink'] }}",
+        ).expand(committed=complete.output)
+        subsume = tasks.SubsumeOperator(task_id=tasks.SUBSUME, spec_path=path, trigger_rule=TriggerRule.NONE_FAILED)
+        abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=path, trigger_rule=TriggerRule.ONE_FAILED)
+        trigger >> run >> validate >> complete >> notify >> subsume
+        [trigger, run, validate, complete] >> abort
+    return dag
+
+
+def execution_timeout(checkpoint_timeout: timedelta) -> timedelta:
+    """What `run_epoch` may take: less than the checkpoint's deadline, so that its end precedes any sweep (I10)."""
+    return timedelta(seconds=max(1, math.floor(checkpoint_timeout.total_seconds() * 0.9)))
+
+
+def sink_assets(job: LoadedJob) -> dict[str, str]:
+    """Return the asset URI of every sink: its location, or a name of ours where that is no plain URI."""
+    assets = {}
+    for sink in job.spec.sinks:
+        # Unresolved on purpose: what is shown never holds a value from the environment.
+        location = sink.path if "${" in sink.path else job.url(sink.path)
+        plain = _ASSET_URI.fullmatch(location) is not None
+        assets[sink.name] = location if plain else f"milepost://{job.spec.name}/{sink.name}"
+    return assets
+
+
+class BrokenSpecOperator(BaseOperator):
+    """Stands for an epoch that cannot even be planned: says what is wrong with the spec, and fails.
+
+    Args:
+        problem: the complete message of the loader.
+    """
+
+    ui_color = "#f7e8e8"
+
+    def __init__(self, *, problem: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.problem = problem
+
+    def execute(self, context: Any) -> None:
+        raise AirflowFailException(self.problem)
+
+
+def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
+    """Return a DAG in place of a job whose spec is not valid.
+
+    Raising instead would take the DAGs of all other jobs of the same file off the schedule. The cron is kept as far as
+    it can still be read, so that whoever watches for failed runs hears of it.
+    """
+    name, schedule = _rescued(path)
+    dag = DAG(
+        dag_id=epoch_dag_id(name) + suffix,
+        description=f"{path.name} is not a valid job spec",
+        doc_md=f"This job's spec is not valid:\n\n```\n{problem.replace('`', chr(39))}\n```\n",
+        schedule=_timetable(schedule),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        tags={"milepost", BROKEN_TAG},
+    )
+    with dag:
+        BrokenSpecOperator(task_id=tasks.TRIGGER, problem=problem, retries=0)
+    return dag
+
+
+def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
+    """What can still be read of a broken spec: the job's name, else the file's; the schedule, else none."""
+    from pipeline.config.document import Unreadable, read_document
+    from pipeline.protocol.ids import JOB_NAME_PATTERN
+
+    stem = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_") or "job"
+    try:
+        value = read_document(path.read_text(encoding="utf-8")).value
+    except (Unreadable, UnicodeDecodeError, OSError):
+        return stem, None
+    if not isinstance(value, dict):
+        return stem, None
+    stated = value.get("name")
+    name = stated if isinstance(stated, str) and JOB_NAME_PATTERN.fullmatch(stated) else stem
+    try:
+        return name, ScheduleSpec.model_validate(value.get("schedule"))
+    except ValueError:
+        return name, None
+
+
+def _timetable(schedule: ScheduleSpec | None) -> CronTriggerTimetable | None:
+    return CronTriggerTimetable(schedule.cron, timezone=schedule.timezone) if schedule else None
+
+
+def _task_defaults(spec: JobSpec) -> dict[str, Any]:
+    defaults: dict[str, Any] = {
+        "owner": spec.airflow.owner,
+        "retries": spec.airflow.retries,
+        "retry_delay": RETRY_DELAY,
+        "retry_exponential_backoff": True,
+        "max_retry_delay": MAX_RETRY_DELAY,
+    }
+    if spec.airflow.pool:
+        defaults["pool"] = spec.airflow.pool
+    return defaults
+
+
+def _form() -> dict[str, Param]:
+    return {
+        tasks.UNTIL_CAUGHT_UP: Param(
+            False,
+            type="boolean",
+            title="Until caught up",
+            description="After this epoch trigger the next one, until there is no new input. Each is a run of its own.",
+        ),
+        tasks.TAKE_OVER: Param(
+            False,
+            type="boolean",
+            title="Take over",
+            description="Abort the pending checkpoint of another session although its lease is alive, and fence it. "
+            "Safe at any time; it wastes the work of an epoch that still runs.",
+        ),
+    }
+
+
+def _describe(spec: JobSpec) -> str:
+    operators = ", ".join(f"`{operator.uid}` ({operator.kind})" for operator in spec.operators) or "none"
+    sinks = ", ".join(f"`{sink.name}` ({sink.mode})" for sink in spec.sinks) or "none"
+    return (
+        f"### {spec.name}\n\n"
+        "One run of this DAG is one epoch. Before `complete_checkpoint` nothing is visible; after it everything is, "
+        "eventually. A failed run is aborted and leaves no trace in the tables; the next one takes up its input.\n\n"
+        f"* sources: {', '.join(f'`{name}`' for name in spec.sources)}\n"
+        f"* operators: {operators}\n"
+        f"* sinks: {sinks}\n"
+    )

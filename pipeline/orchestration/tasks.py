@@ -1,0 +1,275 @@
+"""The Airflow operators of an epoch: each does its own part of the protocol, through the jobmaster and nothing else.
+
+Order: trigger_checkpoint, run_epoch, validate, complete_checkpoint (the commit point), notify_complete per sink,
+subsume; abort_checkpoint when one of the first four failed. Stopped before any of them, the store is in exactly the
+state which that position means. XComs carry ids only, never data; everything heavy is imported while a task runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    DagRunTriggerException,
+    DownstreamTasksSkipped,
+)
+
+from pipeline.orchestration.outcome import FAILURE_KEY, Failure, told_to_airflow
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pipeline.jobmaster import JobMaster, Session
+
+log = logging.getLogger(__name__)
+
+TRIGGER = "trigger_checkpoint"
+RUN = "run_epoch"
+VALIDATE = "validate"
+COMPLETE = "complete_checkpoint"
+NOTIFY = "notify_complete"
+SUBSUME = "subsume"
+ABORT = "abort_checkpoint"
+BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
+
+UNTIL_CAUGHT_UP = "until_caught_up"
+TAKE_OVER = "take_over"
+
+RETURN_VALUE = "return_value"
+"""XCom key of a task's result."""
+
+
+class EpochOperator(BaseOperator):
+    """Base of the Airflow operators of an epoch.
+
+    Args:
+        spec_path: the job's spec file; read again by every task, so that an edit reaches the next task.
+    """
+
+    ui_color = "#e8eef7"
+
+    def __init__(self, *, spec_path: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spec_path = spec_path
+
+    def execute(self, context: Context) -> Any:
+        """Do this task's part, with every error turned into retry, skip or failure (`outcome.py`)."""
+        with told_to_airflow(context["ti"], log):
+            return self.act(context)
+
+    def act(self, context: Context) -> Any:
+        """This task's part of the protocol. Returns what the next tasks need to know: ids only."""
+        raise TypeError(f"{type(self).__name__} must define act()")
+
+    def jobmaster(self) -> JobMaster:
+        from pipeline.config.load import load_job
+        from pipeline.jobmaster import JobMaster
+
+        return JobMaster(load_job(self.spec_path))
+
+    def session(self, context: Context) -> Session:
+        """The session of this DAG run: the same one in each of its tasks and tries (I3)."""
+        from pipeline.jobmaster import Session
+
+        run = context["dag_run"]
+        run_type = str(getattr(run.run_type, "value", run.run_type))
+        logical_date = run.logical_date.isoformat() if run.logical_date else None
+        return Session.airflow(run.dag_id, run.run_id, run_type, logical_date)
+
+    def pending(self, context: Context) -> dict[str, Any]:
+        """What `trigger_checkpoint` of this run left, with the token of the newest `run_epoch` try."""
+        ti = context["ti"]
+        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
+        if not triggered or "checkpoint_id" not in triggered:
+            raise AirflowFailException(
+                f"{ti.task_id}: this run has no checkpoint: {TRIGGER} left no id, expected one. "
+                f"Nothing was done. Clear the run from {TRIGGER} on, or trigger a new run."
+            )
+        ran: dict[str, Any] = ti.xcom_pull(task_ids=RUN) or {}
+        return triggered | {"token": ran.get("token", triggered["token"])}
+
+    def say_for_whom(self, acting: dict[str, Any]) -> int:
+        """Log the first line of a task: the checkpoint, timeline and token it acts for. Returns the checkpoint id."""
+        checkpoint_id = int(acting["checkpoint_id"])
+        log.info(
+            "checkpoint %d, timeline %s, token %s: %s", checkpoint_id, acting["timeline"], acting["token"], self.task_id
+        )
+        return checkpoint_id
+
+
+class TriggerCheckpointOperator(EpochOperator):
+    """Claims the timeline, sweeps, plans, and records the pending checkpoint; or finds that there is nothing to do."""
+
+    def act(self, context: Context) -> dict[str, Any]:
+        from pipeline.jobmaster import NothingToDo
+
+        take_over = bool(context["params"].get(TAKE_OVER, False))
+        triggered = self.jobmaster().trigger(self.session(context), take_over=take_over)
+        if isinstance(triggered, NothingToDo):
+            log.info("%s", triggered.message)
+            # Skipping by exception returns no value: the reason is left for `subsume` by hand.
+            context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.reason})
+            raise DownstreamTasksSkipped(tasks=[RUN])
+        acting = {
+            "checkpoint_id": int(triggered.checkpoint_id),
+            "epoch": int(triggered.epoch),
+            "timeline": str(triggered.timeline),
+            "token": int(triggered.token),
+        }
+        self.say_for_whom(acting)
+        log.info("epoch %d is planned: %s", acting["epoch"], triggered.summary)
+        return acting
+
+
+class RunEpochOperator(EpochOperator):
+    """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
+
+    def act(self, context: Context) -> dict[str, Any]:
+        from pipeline.spark.runner import SparkEpochRunner
+
+        acting = self.pending(context)
+        checkpoint_id = self.say_for_whom(acting)
+        master = self.jobmaster()
+        report = master.run_epoch(self.session(context), checkpoint_id, SparkEpochRunner(master.job))
+        return {"checkpoint_id": checkpoint_id, "timeline": acting["timeline"], "token": int(report.token)}
+
+    def on_kill(self) -> None:
+        """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
+        raise AirflowTaskTerminated(
+            f"{self.task_id} was told to stop; the checkpoint stays pending until it is aborted"
+        )
+
+
+class ValidateOperator(EpochOperator):
+    """Reads the quality verdict that `run_epoch` stored beside the acknowledgements, and decides."""
+
+    def act(self, context: Context) -> dict[str, Any]:
+        checkpoint_id = self.say_for_whom(self.pending(context))
+        verdict = self.jobmaster().validate(self.session(context), checkpoint_id)
+        log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict)
+        return {"checkpoint_id": checkpoint_id}
+
+
+class CompleteCheckpointOperator(EpochOperator):
+    """The commit point: after this transition the checkpoint is the head.
+
+    Returns: one entry per sink that must be told: `notify_complete` is mapped over it.
+    """
+
+    def act(self, context: Context) -> list[dict[str, Any]]:
+        acting = self.pending(context)
+        checkpoint_id = self.say_for_whom(acting)
+        completed = self.jobmaster().complete(self.session(context), checkpoint_id)
+        sinks = sorted(completed.unconfirmed)
+        log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
+        return [acting | {"sink": sink} for sink in sinks]
+
+
+class NotifyCompleteOperator(EpochOperator):
+    """Publishes one sink's part of a completed checkpoint, confirms it, and emits the asset event.
+
+    Args:
+        sink_assets: asset URI of every sink of the job.
+        committed: one entry of what `complete_checkpoint` returned.
+    """
+
+    def __init__(self, *, sink_assets: dict[str, str], committed: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.sink_assets = sink_assets
+        self.committed = committed
+
+    def act(self, context: Context) -> dict[str, Any]:
+        checkpoint_id = self.say_for_whom(self.committed)
+        sink = str(self.committed["sink"])
+        published = self.jobmaster().notify_complete(self.session(context), checkpoint_id, sink)
+        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, published)
+        about = {name: published[name] for name in ("checkpoint_id", "timeline", "watermark", "rows")}
+        for alias in self.outlets:
+            if isinstance(alias, AssetAlias):
+                context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about)
+        return about | {"sink": sink}
+
+
+class SubsumeOperator(EpochOperator):
+    """Drops checkpoints beyond the retention; then, when the form asked for it, triggers the successor of this run."""
+
+    def act(self, context: Context) -> None:
+        triggered: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=TRIGGER)
+        if not triggered:
+            raise AirflowSkipException(f"{TRIGGER} left this run nothing to do: another session holds the lease")
+        nothing_to_do = triggered.get("nothing_to_do")
+        if nothing_to_do == "covered":
+            raise AirflowSkipException("this run is already covered: nothing to do")
+        if nothing_to_do is None:
+            self.say_for_whom(self.pending(context))
+        else:
+            log.info("no checkpoint in this run (%s): subsuming what older ones left", nothing_to_do)
+        log.info("subsumed: %s", self.jobmaster().subsume(self.session(context)))
+        if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
+            raise self.successor(context)
+
+    def successor(self, context: Context) -> DagRunTriggerException:
+        """The request for the next run. Its id follows from this run's: a cleared task asks for the same one again."""
+        run = context["dag_run"]
+        origin = hashlib.sha256(run.run_id.encode()).hexdigest()[:16]
+        conf = {UNTIL_CAUGHT_UP: True}
+        log.info("until caught up: triggering the next epoch")
+        return DagRunTriggerException(
+            trigger_dag_id=run.dag_id,
+            dag_run_id=f"until_caught_up__{origin}",
+            conf=conf,
+            reset_dag_run=False,
+            skip_when_already_exists=True,
+            wait_for_completion=False,
+            allowed_states=[],
+            failed_states=[],
+            poke_interval=0,
+            deferrable=False,
+            note=f"successor of {run.run_id}",
+        )
+
+
+class AbortCheckpointOperator(EpochOperator):
+    """Gives up the pending checkpoint of a failed run, discards its files, and ends by failing unless tolerated."""
+
+    ui_color = "#f7e8e8"
+
+    def act(self, context: Context) -> None:
+        ti = context["ti"]
+        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
+        failure = self.failure(ti)
+        if not triggered or "checkpoint_id" not in triggered:
+            raise AirflowFailException(
+                f"{TRIGGER} failed before a checkpoint of this run was recorded: {failure.detail}. "
+                "Nothing is discarded; if one is pending all the same, the next run sweeps it."
+            )
+        checkpoint_id = self.say_for_whom(self.pending(context))
+        outcome = self.jobmaster().abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
+        log.info("checkpoint %d: %s (%s: %s)", checkpoint_id, outcome["outcome"], failure.reason, failure.detail)
+        if outcome["outcome"] != "aborted":
+            raise AirflowFailException(
+                f"checkpoint {checkpoint_id} is not this run's to abort ({outcome['outcome']}), nothing was discarded. "
+                f"Failed: {failure.reason}: {failure.detail}"
+            )
+        if not outcome["tolerated"]:
+            raise AirflowFailException(f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}")
+        log.warning("the failure is tolerated (`tolerable_failures`): the run counts as successful")
+        # The other leaf is upstream_failed by now, which would make the run red.
+        raise DownstreamTasksSkipped(tasks=[SUBSUME])
+
+    @staticmethod
+    def failure(ti: Any) -> Failure:
+        """Why the run failed: what the last task that failed left behind."""
+        for task_id in reversed(BEFORE_THE_COMMIT_POINT):
+            left = ti.xcom_pull(task_ids=task_id, key=FAILURE_KEY)
+            if left is not None:
+                return Failure.from_xcom(left, task_id)
+        done = [task_id for task_id in BEFORE_THE_COMMIT_POINT if ti.xcom_pull(task_ids=task_id) is not None]
+        following = BEFORE_THE_COMMIT_POINT[len(done) : len(done) + 1]
+        return Failure.from_xcom(None, following[0] if following else None)

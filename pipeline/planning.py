@@ -1,0 +1,153 @@
+"""What one epoch is to do: the input record that is stored, and the plan that the data plane gets.
+
+The input record is written before the trigger, named by its content, and never subsumed on the live lineage: it is what
+a replay reads. The plan adds what the trigger and the rebind granted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.config.graph import JobGraph
+from pipeline.config.load import LoadedJob
+from pipeline.config.spec import JobSpec
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.protocol.records import SubtaskKey
+from pipeline.sources.contract import SourceObject
+from pipeline.sources.plan import SourcePlan, assign_splits
+from pipeline.state.handles import StateHandle
+
+INPUT_RECORD_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInput:
+    """What one source contributes to the epoch.
+
+    Attributes:
+        objects: to read, in plan order.
+        baseline: to record as consumed without reading (``start: latest``).
+        skipped: counts by why: hidden, empty, before_start, ignored_changes.
+        pending_objects, pending_bytes: new, but left for later epochs by the limits.
+    """
+
+    name: str
+    objects: tuple[SourceObject, ...]
+    baseline: tuple[SourceObject, ...]
+    skipped: Mapping[str, int]
+    pending_objects: int
+    pending_bytes: int
+
+    @property
+    def consumed(self) -> tuple[SourceObject, ...]:
+        """Object versions that count as consumed once the epoch is complete."""
+        return (*self.baseline, *self.objects)
+
+
+def source_input(name: str, plan: SourcePlan) -> SourceInput:
+    """The source's part of the input record."""
+    skipped = {
+        "hidden": plan.skipped_hidden,
+        "empty": plan.skipped_empty,
+        "before_start": plan.skipped_before_start,
+        "ignored_changes": plan.ignored_changes,
+    }
+    return SourceInput(name, plan.objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes)
+
+
+def encode_input_record(inputs: Sequence[SourceInput]) -> bytes:
+    """Canonical JSON of the input record."""
+
+    def rows(objects: Sequence[SourceObject]) -> list[list[object]]:
+        return [[item.key, item.etag, item.size, item.last_modified_ms] for item in objects]
+
+    sources = {
+        item.name: {
+            "objects": rows(item.objects),
+            "baseline": rows(item.baseline),
+            "skipped": dict(item.skipped),
+            "pending_objects": item.pending_objects,
+            "pending_bytes": item.pending_bytes,
+        }
+        for item in inputs
+    }
+    document = {"format": INPUT_RECORD_FORMAT, "sources": sources}
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_input_record(body: bytes) -> tuple[SourceInput, ...]:
+    """The inverse. Raises StateCorrupt for anything else than what `encode_input_record` wrote."""
+    try:
+        document = json.loads(body)
+        if document["format"] != INPUT_RECORD_FORMAT:
+            raise StateCorrupt(f"input record has format {document['format']}, expected {INPUT_RECORD_FORMAT}")
+        return tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateCorrupt(f"input record is unreadable: {error}") from error
+
+
+def _decode_source(name: str, document: Mapping[str, Any]) -> SourceInput:
+    def objects(rows: Sequence[Sequence[Any]]) -> tuple[SourceObject, ...]:
+        return tuple(SourceObject(key, etag, size, modified) for key, etag, size, modified in rows)
+
+    return SourceInput(
+        name,
+        objects(document["objects"]),
+        objects(document["baseline"]),
+        document["skipped"],
+        document["pending_objects"],
+        document["pending_bytes"],
+    )
+
+
+def split_inputs(
+    inputs: Sequence[SourceInput], parallelism: int
+) -> tuple[tuple[SourceInput, tuple[SourceObject, ...]], ...]:
+    """The epoch's source subtasks: for each its source and its objects, contiguous in plan order.
+
+    Sources follow in name order, so the channel order of any receiver is plan order whatever the parallelism.
+    """
+    return tuple((item, split) for item in inputs for split in assign_splits(item.objects, parallelism))
+
+
+def expected_subtasks(source_subtasks: int, levels: int, parallelism: int) -> tuple[SubtaskKey, ...]:
+    """Who must acknowledge: every source subtask, and every subtask of each stateful level."""
+    sources = [SubtaskKey(0, index) for index in range(source_subtasks)]
+    return (*sources, *(SubtaskKey(level, index) for level in range(1, levels + 1) for index in range(parallelism)))
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """One epoch, as the data plane runs it. Lives between driver and workers of one Spark job; never stored.
+
+    Attributes:
+        spec: with `${env:…}` resolved. graph: of the spec.
+        base: checkpoint it continues; 0 is the empty state.
+        inputs: per source, in name order.
+        watermarks_us: per source, at the start of the epoch. firing_us: per stateful operator, in the base checkpoint.
+        states: per stateful operator, the handles of all its subtasks in the base checkpoint.
+        job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
+    """
+
+    job: LoadedJob
+    spec: JobSpec
+    graph: JobGraph
+    checkpoint_id: CheckpointId
+    token: FencingToken
+    timeline: TimelineId
+    epoch: Epoch
+    base: CheckpointId
+    inputs: tuple[SourceInput, ...]
+    watermarks_us: Mapping[str, int | None]
+    firing_us: Mapping[str, int | None]
+    states: Mapping[str, tuple[StateHandle, ...]]
+    job_store: StoreConfig
+    sources: Mapping[str, StoreConfig]
+    sinks: Mapping[str, StoreConfig]
+    code_hash: str
+    cache_directory: str

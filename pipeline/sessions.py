@@ -1,0 +1,61 @@
+"""Who acts: one Airflow DAG run, or one CLI run (I3), and whether another one is provably dead (I10)."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from dataclasses import dataclass
+
+import psutil
+
+from pipeline.protocol.ids import SessionId
+from pipeline.protocol.records import Holder, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The identity under which one epoch is run.
+
+    Attributes:
+        session_id: the same in every task and try of one Airflow run.
+        holder: the process that acts now.
+    """
+
+    session_id: SessionId
+    holder: Holder
+    run: Run
+
+    @classmethod
+    def cli(cls) -> Session:
+        """A session of this process."""
+        return cls(SessionId(f"cli:{uuid.uuid4()}"), _this_process("cli"), Run())
+
+    @classmethod
+    def airflow(cls, dag_id: str, run_id: str, run_type: str, logical_date: str | None) -> Session:
+        """The session of an Airflow DAG run; `logical_date` is ISO 8601, or None for a run without one."""
+        run = Run(dag_id, run_id, run_type, logical_date)
+        return cls(SessionId(f"airflow:{dag_id}/{run_id}"), _this_process("airflow"), run)
+
+
+def _this_process(kind: str) -> Holder:
+    process = psutil.Process()
+    return Holder(kind, socket.gethostname(), process.pid, round(process.create_time() * 1000))
+
+
+def provably_dead(holder: Holder) -> bool:
+    """Whether the holder is a CLI run of this host whose process is gone; anything else proves nothing."""
+    if holder.kind != "cli" or holder.host != socket.gethostname():
+        return False
+    try:
+        process = psutil.Process(holder.pid)
+        return abs(round(process.create_time() * 1000) - holder.create_time_ms) > _CLOCK_GRAIN_MS or (
+            process.status() == psutil.STATUS_ZOMBIE
+        )
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:
+        return False
+
+
+_CLOCK_GRAIN_MS = 1000
+"""Creation times are derived from boot time and ticks; two readings may differ by rounding."""

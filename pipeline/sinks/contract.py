@@ -1,0 +1,190 @@
+"""What a sink is: a two-phase participant of the checkpoint, with a chain of its own (I14).
+
+Order: `stage` in the subtasks -> committables travel in the acks into `_metadata` -> `prepare` before the commit point
+(everything that can fail for a known reason) -> complete (manifest) -> `commit` -> confirmation (manifest).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from pipeline.protocol.errors import StateCorrupt
+
+
+@dataclass(frozen=True, slots=True)
+class SinkMark:
+    """Where a sink stands: the checkpoint its visible content belongs to, and the mark before it.
+
+    Attributes:
+        timeline: of that checkpoint.
+        checkpoint_id: 0 for the empty table before the first commit.
+        predecessor: checkpoint id of the mark it followed, None for the first.
+    """
+
+    timeline: str
+    checkpoint_id: int
+    predecessor: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """One file that a subtask staged; invisible until a commit names it.
+
+    Attributes:
+        key: relative to the sink's root; named by content hash below the epoch's token.
+        rows, size: rows and bytes. sha256: hex of the content.
+    """
+
+    key: str
+    rows: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """One staged file that holds the whole table as this epoch leaves it, so that readers need nothing older.
+
+    Attributes:
+        file: staged below the epoch's token, like the epoch's own files.
+        predecessor: checkpoint id of the content it was computed on (None: the empty table). It may only be
+            committed on top of exactly that mark.
+    """
+
+    file: StagedFile
+    predecessor: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committable:
+    """All staged files of one sink in one checkpoint, in subtask order, with the rows' schema (Arrow IPC, base64)."""
+
+    sink: str
+    files: tuple[StagedFile, ...]
+    schema: str
+    compaction: Compaction | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows that this epoch publishes; a compaction's are not counted again."""
+        return sum(file.rows for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-compatible; `from_json` is its inverse."""
+        compaction = self.compaction
+        return {
+            "sink": self.sink,
+            "files": [staged_file_to_json(file) for file in self.files],
+            "schema": self.schema,
+            "compaction": compaction
+            and {"file": staged_file_to_json(compaction.file), "predecessor": compaction.predecessor},
+        }
+
+    @classmethod
+    def from_json(cls, document: object) -> Committable:
+        """Strict: raises StateCorrupt for an unknown, missing or ill-typed field, or a schema that is not Arrow's."""
+        what = "committable"
+        types: dict[str, Any] = {"sink": str, "files": list, "schema": str, "compaction": (dict, type(None))}
+        fields = exact_fields(what, document, types)
+        decode_schema(fields["schema"])
+        compaction = None
+        if fields["compaction"] is not None:
+            inner = exact_fields(
+                f"{what}.compaction", fields["compaction"], {"file": dict, "predecessor": (int, type(None))}
+            )
+            compaction = Compaction(staged_file_from_json(inner["file"]), inner["predecessor"])
+        files = tuple(staged_file_from_json(file) for file in fields["files"])
+        return cls(fields["sink"], files, fields["schema"], compaction)
+
+
+def staged_file_to_json(file: StagedFile) -> dict[str, Any]:
+    return {"key": file.key, "rows": file.rows, "size": file.size, "sha256": file.sha256}
+
+
+def staged_file_from_json(document: object) -> StagedFile:
+    """Strict: raises StateCorrupt."""
+    fields = exact_fields("staged file", document, {"key": str, "rows": int, "size": int, "sha256": str})
+    if fields["rows"] < 0 or fields["size"] < 0:
+        raise StateCorrupt(f"staged file {fields['key']!r}: rows and size must not be negative")
+    return StagedFile(**fields)
+
+
+def exact_fields(what: str, document: object, types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document when it has exactly these fields with these types (bool is no int); else StateCorrupt."""
+    if not isinstance(document, dict) or set(document) != set(types):
+        got = sorted(map(str, document)) if isinstance(document, dict) else type(document).__name__
+        raise StateCorrupt(f"{what}: expected the fields {sorted(types)}, got {got}")
+    for name, expected in types.items():
+        value = document[name]
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+            raise StateCorrupt(f"{what}: field {name!r} has the type {type(value).__name__}")
+    return document
+
+
+def encode_schema(schema: pa.Schema) -> str:
+    """Arrow IPC in base64, without metadata (which names libraries and would make equal schemas differ)."""
+    return base64.b64encode(schema.remove_metadata().serialize().to_pybytes()).decode("ascii")
+
+
+def decode_schema(text: str) -> pa.Schema:
+    """Inverse of `encode_schema`. Raises StateCorrupt."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (ValueError, OSError, EOFError) as error:  # ArrowInvalid and binascii.Error are ValueErrors
+        raise StateCorrupt("a recorded schema is not an Arrow schema") from error
+
+
+class Sink(Protocol):
+    """One sink of the spec, opened on its store."""
+
+    name: str
+
+    def stage(self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int) -> StagedFile | None:
+        """Write one file durably under the token's own prefix; None when rows is empty. Called inside tasks."""
+
+    def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
+        """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""
+
+    def staged_table(self, committable: Committable) -> pa.Table:
+        """The rows that this epoch would publish: what the quality gate sees. Raises StateCorrupt."""
+
+    def prepare(self, committable: Committable, *, mark: SinkMark | None = None) -> None:
+        """Fail now for every reason known now (schema, owner, permission). Changes nothing visible.
+
+        With the mark that the commit will carry it also refuses a head that is already at or past it.
+        """
+
+    def compact(
+        self, committable: Committable, *, predecessor: int | None, checkpoint_id: int, token: int
+    ) -> Committable:
+        """Stage what keeps the table from growing for ever, if it is time; else return the committable unchanged.
+
+        Before the commit point, after the gate; what it returns replaces the committable. Changes nothing visible.
+        """
+
+    def commit(self, committable: Committable, mark: SinkMark) -> bool:
+        """Compare-and-swap the sink's head from mark.predecessor to mark.
+
+        Returns: True when this call published it, False when it (or a descendant) was already there.
+        Raises: Superseded when the head is neither the predecessor, nor the mark, nor a descendant of it.
+        """
+
+    def is_committed(self, mark: SinkMark) -> bool:
+        """Whether the head is the mark or descends from it."""
+
+    def head(self) -> SinkMark | None:
+        """The current mark; None before the first commit."""
+
+    def abort(self, *, checkpoint_id: int, token: int) -> None:
+        """Delete what this epoch staged, if and only if no head refers to it."""
+
+    def read(self, checkpoint_id: int | None = None, *, verify: bool = False) -> pa.Table:
+        """The published table at the head, or as of a mark's checkpoint. Raises NotFound, StateCorrupt."""
+
+    def verify(self, checkpoint_id: int | None = None, *, deep: bool = False) -> list[str]:
+        """Problems of the published table, one line each; [] when everything it refers to is there and whole."""

@@ -1,0 +1,1 @@
+"""Sources: objects of a landing store, planned by version and read as record batches."""

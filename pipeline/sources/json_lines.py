@@ -1,0 +1,190 @@
+"""JSON lines as record batches, by pyarrow's streaming reader: one object per line.
+
+A field that a line leaves out is null; a column that no line of an object has is missing, and a bad record. Times are
+read as in CSV: with a zone offset or `Z` for UTC columns, without one for the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.json as pajson
+
+from pipeline.config.types import ColumnType, to_arrow
+from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.sources.contract import BadRecord, SourceObject
+from pipeline.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
+from pipeline.sources.path_columns import PathColumns
+from pipeline.sources.streams import ObjectStream, open_object
+
+
+class JsonLinesReader:
+    """Reads JSON lines objects; picklable, holds no open file."""
+
+    def __init__(
+        self,
+        source: str,
+        columns: Mapping[str, ColumnType],
+        *,
+        event_time: str | None = None,
+        partitions: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        """Check what JSON can hold.
+
+        Args:
+            source: name, for messages.
+            columns: declared columns in order; other fields are ignored.
+            event_time: column that may not be null.
+            partitions: columns taken from the key.
+
+        Raises:
+            InvalidRequest: a date or a time inside a list or struct.
+        """
+        for name, type_ in columns.items():
+            inner = _time_inside(type_) if type_.is_nested else None
+            if inner is not None:
+                raise InvalidRequest(
+                    f"sources.{source}.schema.{name}: {inner} inside a {type_.kind} is not available in format json.",
+                    hint="Declare it as string and convert it in SQL.",
+                )
+        self._path_columns = PathColumns(source, partitions or {})
+        self._types = dict(columns)
+        self._columns = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
+        self.schema = pa.schema([*self._columns, *self._path_columns.fields])
+        self._event_time = event_time if event_time in columns else None
+
+    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+        """Yield the object's rows in order, in batches of about 1 MB of text.
+
+        Raises:
+            BadRecord: the first record that cannot be read; at the end, for a column that the object does not have.
+            CommitConflict: the object's version differs. NotFound: the object is gone.
+        """
+        values = self._path_columns.values(obj)
+        body = open_object(store, obj)
+        unseen = set(self._columns.names)
+        rows = 0
+        try:
+            for raw in self._open(pa.PythonFile(ObjectStream(obj.key, body), mode="r"), self._columns):
+                batch = self._converted(raw, self._columns)
+                rows += batch.num_rows
+                unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
+                if batch.num_rows:
+                    yield self._path_columns.append(batch, values)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            found = self._diagnose(obj.key, body)
+            if isinstance(found, BadRecord):
+                raise found from error
+            if found > 0:
+                raise BadRecord(obj.key, None, None, None, str(error)) from error
+            return
+        if rows and unseen:
+            self._refuse_missing(obj.key, body, unseen)
+
+    def _open(
+        self, file: pa.NativeFile, columns: pa.Schema, block_size: int = BLOCK_BYTES
+    ) -> pajson.JSONStreamingReader:
+        return pajson.open_json(
+            file,
+            read_options=pajson.ReadOptions(use_threads=False, block_size=block_size),
+            parse_options=pajson.ParseOptions(
+                explicit_schema=pa.schema([pa.field(f.name, _as_parsed(f.type)) for f in columns]),
+                unexpected_field_behavior="ignore",
+            ),
+        )
+
+    def _converted(self, raw: pa.RecordBatch, columns: pa.Schema, *, nulls: bool = False) -> pa.RecordBatch:
+        """Return the batch in the declared types. Raises ArrowInvalid for what is not of them."""
+        raw.validate(full=True)  # the parser lets text through that is not UTF-8
+        batch = pa.RecordBatch.from_arrays([raw[f.name].cast(f.type) for f in columns], schema=columns)
+        if not nulls and self._event_time in columns.names and batch[self._event_time].null_count:
+            raise pa.ArrowInvalid("an event time is null")
+        return batch
+
+    # -- the second pass ----------------------------------------------------------------------------------------
+
+    def _accepts(self, columns: pa.Schema, records: list[RawRecord], *, nulls: bool = False) -> bool:
+        body = b"".join(record.encoded() for record in records)
+        try:
+            for batch in self._open(pa.BufferReader(body), columns, len(body) + 1):
+                self._converted(batch, columns, nulls=nulls)
+        except (pa.ArrowException, UnicodeDecodeError):
+            return False
+        return True
+
+    def _diagnose(self, key: str, body: bytes) -> BadRecord | int:
+        """Return the first bad record, or how many records there are when each is fine."""
+        count = 0
+        suspect: RawRecord | None = None
+
+        def records() -> Iterator[RawRecord]:
+            nonlocal count, suspect
+            for record in _records(key, body):
+                count += 1
+                if suspect is None and len(record.text) > BLOCK_BYTES:
+                    suspect = record
+                yield record
+
+        try:
+            refused = first_refused(records(), lambda chunk: self._accepts(self._columns, chunk))
+        except BadRecord as bad:
+            return bad
+        if refused is not None:
+            return self._explain(key, refused)
+        return count if suspect is None else too_long(key, suspect.line, suspect.text)
+
+    def _explain(self, key: str, record: RawRecord) -> BadRecord:
+        text = record.encoded().decode("utf-8", "replace").strip()
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError):
+            return BadRecord(key, record.line, None, text, "is not JSON")
+        if not isinstance(fields, dict):
+            return BadRecord(key, record.line, None, text, "is not a JSON object")
+        for column in self._columns:
+            alone = pa.schema([column])
+            if self._accepts(alone, [record]):
+                continue
+            value = fields.get(column.name)
+            shown = value if isinstance(value, str) else json.dumps(value)
+            if self._accepts(alone, [record], nulls=True):
+                return BadRecord(key, record.line, column.name, shown, "is null, but it is the event time")
+            if "\ufffd" in shown:
+                return BadRecord(key, record.line, column.name, shown, "is not valid UTF-8")
+            return BadRecord(key, record.line, column.name, shown, f"is not of type {self._types[column.name]}")
+        return BadRecord(key, record.line, None, text, "cannot be read")
+
+    def _refuse_missing(self, key: str, body: bytes, unseen: set[str]) -> None:
+        for record in _records(key, body):
+            try:
+                fields = json.loads(record.text)
+            except ValueError:  # several objects in one line, which the parser takes
+                return
+            unseen = unseen - fields.keys() if isinstance(fields, dict) else unseen
+            if not unseen:
+                return
+        name = next(name for name in self._columns.names if name in unseen)
+        raise BadRecord(key, None, name, None, "no record has such a field")
+
+
+def _records(key: str, body: bytes) -> Iterator[RawRecord]:
+    lines = Lines(key, ObjectStream(key, body))
+    for line in lines:
+        lines.take()
+        if not line.isspace():
+            yield RawRecord(lines.count, line)
+
+
+def _as_parsed(type_: pa.DataType) -> pa.DataType:
+    """Return the type to parse with: the parser takes no dates, and guesses the zone of times that have none."""
+    return pa.string() if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else type_
+
+
+def _time_inside(type_: ColumnType) -> str | None:
+    if type_.kind in ("date", "timestamp"):
+        return str(type_)
+    inner = [type_.element] if type_.element is not None else [field for _, field in type_.fields]
+    return next((found for found in map(_time_inside, inner) if found is not None), None)

@@ -1,0 +1,89 @@
+"""Which objects a source's path names, by listing the landing store.
+
+In a path, `*` stands for any characters within one part, `**` for any characters across parts (a whole part `**/` also
+for no part at all); every other character is literal. What lies before the first `*` is the static prefix: only that
+is listed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.sources.contract import SourceObject
+
+_TOKEN = re.compile(r"(?<![^/])\*\*/|\*\*|\*|[^*]+")
+_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The objects that a path names now.
+
+    Attributes:
+        objects: in ascending byte order of keys.
+        skipped_hidden: objects with a part below the static prefix that begins with ``_`` or ``.``.
+        skipped_empty: objects of size 0.
+    """
+
+    objects: tuple[SourceObject, ...]
+    skipped_hidden: int = 0
+    skipped_empty: int = 0
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Split a source's path into the root URL of its store and the pattern for `list_objects`.
+
+    The root of ``s3://bucket/a/*.csv`` is the bucket, so keys stay the same when a pattern is widened later; the root
+    of ``file:///a/b/*.csv`` is the directory before the first ``*``, so a job directory can be moved as a whole.
+    A file URL may be percent-encoded; its pattern is returned decoded, as keys are.
+
+    Raises:
+        InvalidRequest: not an absolute ``s3://`` or ``file://`` URL, or nothing follows the bucket or directory.
+    """
+    scheme, separator, rest = path.partition("://")
+    if not separator or scheme not in ("s3", "file") or (scheme == "file" and not rest.startswith("/")):
+        raise InvalidRequest(f"a source's path is s3://bucket/pattern or file:///directory/pattern, got {path!r}.")
+    if scheme == "s3":
+        root, _, pattern = rest.partition("/")
+    else:
+        directory = rest.split("*", 1)[0].rpartition("/")[0]
+        root, pattern = directory or "/", unquote(rest[len(directory) + 1 :])
+    if not root or not pattern or pattern.endswith("/"):
+        raise InvalidRequest(
+            f"a source's path names objects, got {path!r}.", hint="End it with a pattern, e.g. /**/*.csv"
+        )
+    return f"{scheme}://{root}", pattern
+
+
+def list_objects(store: ObjectStore, pattern: str) -> Listing:
+    """Return every object whose key matches the pattern, in ascending byte order of keys.
+
+    Raises:
+        StoreUnavailable, EnvironmentUnusable: as the store says. A missing prefix is an empty listing.
+    """
+    static = pattern.split("*", 1)[0]
+    matches = _compile(pattern).fullmatch
+    # A part whose first character the pattern itself spells out is wanted, whatever it begins with.
+    below = len(static)
+    hidden = re.compile(r"/[_.]" if static and not static.endswith("/") else r"(?:^|/)[_.]").search
+    objects: list[SourceObject] = []
+    skipped_hidden = skipped_empty = 0
+    for stat in store.list(static):
+        key = stat.key
+        if matches(key) is None:
+            continue
+        if hidden(key[below:]) is not None:
+            skipped_hidden += 1
+        elif stat.size == 0:
+            skipped_empty += 1
+        else:
+            objects.append(SourceObject(key, stat.etag, stat.size, stat.last_modified_ms))
+    return Listing(tuple(objects), skipped_hidden, skipped_empty)
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile("".join(_REGEX.get(token) or re.escape(token) for token in _TOKEN.findall(pattern)), re.DOTALL)

@@ -1,0 +1,113 @@
+"""The bytes of one object as a reader sees them: of the planned version, decompressed, in UTF-8, and bounded."""
+
+from __future__ import annotations
+
+import codecs
+import io
+
+import pyarrow as pa
+
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.sources.contract import BadRecord, SourceObject
+
+CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+"""Extension of a key -> compression; every other object is read as it is."""
+
+MAX_EXPANSION = 1_000
+"""An object that grows beyond this factor when it is decompressed is refused (the worker would not survive it)."""
+
+EXPANSION_FREE_BYTES = 64 << 20
+"""Decompressed bytes up to which the factor is not looked at."""
+
+_CHUNK = 1 << 20
+
+
+def open_object(store: ObjectStore, obj: SourceObject) -> bytes:
+    """Return the object's raw body, in exactly the planned version.
+
+    Raises:
+        CommitConflict: it has another version now. NotFound: it is gone.
+    """
+    return store.get_if_match(obj.key, obj.etag)
+
+
+class ObjectStream(io.RawIOBase):
+    """Reads an object's content forward; pyarrow takes it as a file.
+
+    Attributes:
+        quotes: how often `quote` occurred in what was read so far.
+    """
+
+    def __init__(self, key: str, body: bytes, *, encoding: str = "utf-8", quote: str = "") -> None:
+        super().__init__()
+        self.quotes = 0
+        self._key = key
+        self._size = len(body)
+        self._quote = quote.encode()
+        self._codec = next((codec for suffix, codec in CODECS.items() if key.endswith(suffix)), None)
+        raw = pa.BufferReader(body)
+        try:
+            self._source = raw if self._codec is None else pa.CompressedInputStream(raw, self._codec)
+        except (pa.ArrowException, OSError) as error:
+            raise self._broken(error) from error
+        self._expanded = 0
+        self._lines = 0
+        self._encoding = encoding
+        utf8 = codecs.lookup(encoding).name == "utf-8"
+        self._decoder = None if utf8 else codecs.getincrementaldecoder(encoding)("strict")
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+        """Fill `target` as far as content is at hand; 0 only at the end.
+
+        Raises:
+            BadRecord: the compressed data is broken or expands beyond its bound, or the text is not in its encoding.
+        """
+        if not self._ready:
+            self._ready = self._next(len(target))
+        count = min(len(target), len(self._ready))
+        target[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def _next(self, wanted: int) -> bytes:
+        while True:
+            try:
+                chunk = self._source.read(max(min(wanted, _CHUNK), 4096))
+            except (pa.ArrowException, OSError) as error:
+                raise self._broken(error) from error
+            self._expanded += len(chunk)
+            if self._expanded > max(EXPANSION_FREE_BYTES, self._size * MAX_EXPANSION):
+                raise BadRecord(
+                    self._key, None, None, None, f"it expands to more than {MAX_EXPANSION} times its {self._size} bytes"
+                )
+            text = chunk if self._decoder is None else self._decoded(chunk)
+            if text or not chunk:
+                if self._quote:
+                    self.quotes += text.count(self._quote)
+                return text
+
+    def _decoded(self, chunk: bytes) -> bytes:
+        assert self._decoder is not None
+        try:
+            text = self._decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            line = self._lines + error.object[: error.start].count(b"\n") + 1
+            raise BadRecord(self._key, line, None, None, f"the text is not {self._encoding}") from error
+        self._lines += text.count("\n")
+        return text.encode()
+
+    def _broken(self, error: Exception) -> BadRecord:
+        return BadRecord(self._key, None, None, None, f"its {self._codec} data cannot be decompressed ({error})")
+
+
+def decompressed(key: str, body: bytes) -> bytes:
+    """Return the whole content of an object whose format needs random access.
+
+    Raises:
+        BadRecord: as `ObjectStream`.
+    """
+    return body if not key.endswith(tuple(CODECS)) else ObjectStream(key, body).readall() or b""

@@ -1,0 +1,229 @@
+"""From an epoch's plan to what each level's tasks do: schemas, operators, edges, SQL.
+
+The job graph is cut into levels by longest path, one exchange and one stage each (DESIGN 4.2), so the sources are read
+once whatever consumes them. Everything here is decided on the driver, before the Spark job starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from pipeline.config.graph import Node
+from pipeline.config.spec import AggregateOperator, SqlOperator, WindowOperator
+from pipeline.operators.build import build_operator
+from pipeline.operators.contract import StatefulOperator
+from pipeline.planning import EpochPlan, split_inputs
+from pipeline.protocol.barrier import SubtaskIdentity
+from pipeline.sources.build import build_reader
+from pipeline.sources.contract import SourceReader
+from pipeline.spark.exchange import Edge
+from pipeline.spark.source_task import SourceSplit
+from pipeline.spark.sql_projection import infer_schema, projection
+from pipeline.spark.subtask_task import LevelPlan, OperatorPlan, SourceClock
+from pipeline.spark.tail import TailPlan
+from pipeline.storage.layout import token_prefix
+
+_MICROSECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStep:
+    """The Spark projection of one level.
+
+    Attributes:
+        hosted: schema of each node that the level's hosts put out and SQL or the tail reads.
+        expressions: one per SQL operator, in topological order.
+        kept: schema of each node that the tail reads.
+    """
+
+    hosted: Mapping[str, pa.Schema]
+    expressions: tuple[str, ...]
+    kept: Mapping[str, pa.Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One stage: its tail, its SQL if there is any, and for stateful levels what its subtasks host."""
+
+    tail: TailPlan
+    sql: SqlStep | None
+    stateful: LevelPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLevels:
+    """The whole Spark job of one epoch, and the schema of every node's rows (`<uid>.late` included)."""
+
+    splits: tuple[SourceSplit, ...]
+    levels: tuple[Level, ...]
+    operators: Mapping[str, StatefulOperator]
+    schemas: Mapping[str, pa.Schema]
+
+
+def plan_levels(session: SparkSession, plan: EpochPlan) -> EpochLevels:
+    """Build every level. Raises InvalidRequest when the spec does not fit its schemas, AnalysisException for SQL."""
+    readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
+    schemas, operators = _schemas(session, plan, readers)
+    splits = _splits(plan, readers)
+    levels = tuple(
+        Level(
+            tail=_tail(plan, number, schemas, operators),
+            sql=_sql(plan, number, schemas),
+            stateful=_stateful(plan, number, len(splits), schemas, operators) if number else None,
+        )
+        for number in range(plan.graph.levels + 1)
+    )
+    return EpochLevels(splits, levels, operators, schemas)
+
+
+def _schemas(
+    session: SparkSession, plan: EpochPlan, readers: Mapping[str, SourceReader]
+) -> tuple[dict[str, pa.Schema], dict[str, StatefulOperator]]:
+    schemas: dict[str, pa.Schema] = {}
+    operators: dict[str, StatefulOperator] = {}
+    for node in plan.graph.nodes.values():
+        if node.kind == "source":
+            schemas[node.uid] = readers[node.uid].schema
+        elif node.kind == "sql":
+            schemas[node.uid] = infer_schema(session, plan.spec, node, schemas[node.inputs[0]])
+        else:
+            consumed = _consumed_schema(plan, node, schemas[node.inputs[0]])
+            event_time = plan.graph.nodes[node.inputs[0]].event_time
+            spec = plan.spec.operator(node.uid)
+            assert not isinstance(spec, SqlOperator)
+            operator = build_operator(spec, consumed, event_time)
+            operators[node.uid] = operator
+            schemas[node.uid] = operator.output_schema
+            schemas[f"{node.uid}.late"] = consumed
+    return schemas, operators
+
+
+def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
+    """The columns of its input that an operator needs; all of them when its late rows are published."""
+    spec = plan.spec.operator(node.uid)
+    if node.late_sinks or not isinstance(spec, AggregateOperator | WindowOperator):
+        return schema
+    needed = {*spec.key, *(call.column for call in spec.aggregates.values() if call.column is not None)}
+    if isinstance(spec, WindowOperator) and (event_time := plan.graph.nodes[node.inputs[0]].event_time) is not None:
+        needed.add(event_time)
+    return pa.schema([field for field in schema if field.name in needed])
+
+
+def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[SourceSplit, ...]:
+    return tuple(
+        SourceSplit(
+            source=item.name,
+            identity=SubtaskIdentity(plan.checkpoint_id, plan.token, 0, index),
+            store=plan.sources[item.name],
+            objects=objects,
+            reader=readers[item.name],
+            event_time=plan.spec.sources[item.name].event_time,
+            on_missing=plan.spec.sources[item.name].on_missing,
+        )
+        for index, (item, objects) in enumerate(split_inputs(plan.inputs, plan.spec.spark.parallelism))
+    )
+
+
+def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ...]]]:
+    """Every output of a level: its name (`uid` or `uid.late`), its node, and the sinks that it feeds."""
+    found = []
+    for node in plan.graph.nodes.values():
+        if node.level == level:
+            found.append((node.uid, node, node.sinks))
+            if node.late_sinks:
+                found.append((f"{node.uid}.late", node, node.late_sinks))
+    return found
+
+
+def _tail(
+    plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema], operators: Mapping[str, StatefulOperator]
+) -> TailPlan:
+    last = level == plan.graph.levels
+    edges = tuple(
+        Edge(name, uid, operators[uid].routing_key, tuple(_consumed(plan, uid, schemas).names))
+        for name, node, _ in _outputs(plan, level)
+        if name == node.uid
+        for uid in node.consumers
+        if uid in operators
+    )
+    return TailPlan(
+        checkpoint_id=plan.checkpoint_id,
+        token=plan.token,
+        level=level,
+        receivers=0 if last else plan.spec.spark.parallelism,
+        max_parallelism=plan.spec.checkpointing.max_parallelism,
+        buffer_bytes=plan.spec.spark.buffer_size,
+        edges=edges,
+        sinks={name: sinks for name, _, sinks in _outputs(plan, level) if sinks},
+    )
+
+
+def _consumed(plan: EpochPlan, uid: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+    node = plan.graph.nodes[uid]
+    return _consumed_schema(plan, node, schemas[node.inputs[0]])
+
+
+def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlStep | None:
+    nodes = [node for node in plan.graph.nodes.values() if node.level == level]
+    sql = [node for node in nodes if node.kind == "sql"]
+    if not sql:
+        return None
+    stateful = {node.uid for node in plan.graph.stateful}
+    kept = {
+        name: schemas[name]
+        for name, node, sinks in _outputs(plan, level)
+        if sinks or (name == node.uid and stateful.intersection(node.consumers))
+    }
+    read = {*kept, *(node.inputs[0] for node in sql)}
+    made = {node.uid for node in sql}
+    hosted = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in made}
+    expressions = tuple(projection(plan.spec, node, schemas[node.inputs[0]].names) for node in sql)
+    return SqlStep(hosted, expressions, kept)
+
+
+def _stateful(
+    plan: EpochPlan,
+    level: int,
+    source_subtasks: int,
+    schemas: Mapping[str, pa.Schema],
+    operators: Mapping[str, StatefulOperator],
+) -> LevelPlan:
+    parallelism = plan.spec.spark.parallelism
+    hosted = tuple(
+        OperatorPlan(
+            operator=operators[node.uid],
+            inputs=node.inputs,
+            input_schema=_consumed(plan, node.uid, schemas),
+            handles=plan.states.get(node.uid, ()),
+            clocks=_clocks(plan, node),
+            previous_firing_us=plan.firing_us.get(node.uid),
+        )
+        for node in plan.graph.at_level(level)
+    )
+    return LevelPlan(
+        job=plan.spec.name,
+        checkpoint_id=plan.checkpoint_id,
+        token=plan.token,
+        base=plan.base,
+        level=level,
+        senders=source_subtasks if level == 1 else parallelism,
+        parallelism=parallelism,
+        max_parallelism=plan.spec.checkpointing.max_parallelism,
+        operators=hosted,
+        state_directory=f"{token_prefix(plan.checkpoint_id, plan.token)}state/",
+        cache_directory=plan.cache_directory,
+    )
+
+
+def _clocks(plan: EpochPlan, node: Node) -> tuple[SourceClock, ...]:
+    clocks = []
+    for name in node.sources:
+        source = plan.spec.sources[name]
+        if source.event_time is not None:
+            delay_us = round(source.watermark_delay.total_seconds() * _MICROSECOND)
+            clocks.append(SourceClock(name, plan.watermarks_us.get(name), delay_us))
+    return tuple(clocks)

@@ -1,0 +1,96 @@
+"""The host of a source subtask: reads its objects in plan order and ends with its acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.protocol.barrier import SubtaskIdentity
+from pipeline.protocol.errors import CheckpointError, CommitConflict, NotFound
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.sources.contract import BadRecord, SourceObject, SourceReader
+from pipeline.spark.items import Declined, HostEnd, Item, Rows, RowsDone
+from pipeline.spark.task_metrics import TaskMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSplit:
+    """The objects that one source subtask reads, in plan order.
+
+    Attributes:
+        source: name of the source, which is also its node in the job graph.
+        identity: of the source subtask; its index is the channel of its rows.
+        event_time: event-time column, or None for a static source.
+        on_missing: ``fail`` or ``skip`` for an object that is gone.
+    """
+
+    source: str
+    identity: SubtaskIdentity
+    store: StoreConfig
+    objects: tuple[SourceObject, ...]
+    reader: SourceReader
+    event_time: str | None
+    on_missing: str
+
+
+def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
+    """Yield the split's rows, then its acknowledgement; bad input becomes a decline that names object and line."""
+    rows = 0
+    newest_us: int | None = None
+    missing: list[str] = []
+    for obj in split.objects:
+        try:
+            for batch in split.reader.read(store, obj):
+                rows += batch.num_rows
+                newest_us = _newest(newest_us, batch, split.event_time)
+                yield Rows(split.source, pa.Table.from_batches([batch]))
+        except BadRecord as error:
+            yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record(split, error))
+            return
+        except CommitConflict:
+            yield _declined(
+                split,
+                CheckpointFailureReason.SOURCE_OBJECT_CHANGED,
+                f"source {split.source}: object {obj.key} changed after it was planned (expected version {obj.etag})",
+            )
+            return
+        except NotFound:
+            if split.on_missing == "fail":
+                detail = f"source {split.source}: object {obj.key} was planned and is gone (on_missing: fail)"
+                yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
+                return
+            missing.append(obj.key)
+        except CheckpointError as error:
+            yield _declined(
+                split, CheckpointFailureReason.IO_EXCEPTION, f"source {split.source}: {obj.key}: {error.message}"
+            )
+            return
+    metrics.rows_in = rows
+    metrics.mark("read_ms")
+    yield RowsDone()
+    ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
+    ack["newest_event_us"] = newest_us
+    yield HostEnd({"sources": {split.source: ack}})
+
+
+def _newest(newest_us: int | None, batch: pa.RecordBatch, event_time: str | None) -> int | None:
+    if event_time is None or batch.num_rows == 0:
+        return newest_us
+    value = pc.max(batch.column(event_time).cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())).as_py()
+    return value if newest_us is None else max(newest_us, value)
+
+
+def _bad_record(split: SourceSplit, error: BadRecord) -> str:
+    line = f", line {error.line}" if error.line is not None else ""
+    value = f", value {error.value!r}" if error.value is not None else ""
+    column = f", column {error.column}" if error.column is not None else ""
+    return f"source {split.source}: object {error.key}{line}{column}{value}: {error.reason}"
+
+
+def _declined(split: SourceSplit, reason: CheckpointFailureReason, detail: str) -> Declined:
+    return Declined(split.identity.decline(reason, detail))

@@ -1,0 +1,123 @@
+"""SQL operators as one Spark projection between a task's host and its tail.
+
+A wide frame carries the items of a task: `control` (binary) and one struct column `n_<node>` per node, of which
+exactly one is set in a row. A SQL operator becomes `CASE WHEN <input is set> AND <WHERE> THEN named_struct(…) END`, so
+it is Spark SQL itself that evaluates it, in the same stage, and a row that a filter drops is evaluated no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from pipeline.config.graph import Node
+from pipeline.config.spec import JobSpec, SqlOperator
+from pipeline.config.sql import sql_plan
+from pipeline.spark.items import Item, Rows, decode_control, encode_control
+
+CONTROL = "control"
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark exchanges rows of this type; its timestamps are microseconds, UTC."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def column_of(node: str) -> str:
+    """The wide frame's column of a node."""
+    return f"n_{node}"
+
+
+def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
+    """Spark type of a wide frame that carries these nodes."""
+    fields = [StructField(column_of(node), from_arrow_schema(schema)) for node, schema in schemas.items()]
+    return StructType([StructField(CONTROL, BinaryType()), *fields])
+
+
+def projection(spec: JobSpec, node: Node, input_columns: Iterable[str]) -> str:
+    """The Spark SQL expression of one SQL operator over the wide frame."""
+    operator = spec.operator(node.uid)
+    assert isinstance(operator, SqlOperator)
+    source = column_of(node.inputs[0])
+    plan = sql_plan(operator.sql, node.inputs[0], list(input_columns), qualify=source)
+    struct = ", ".join(f"{_literal(name)}, {expression}" for name, expression in plan.columns)
+    condition = f"`{source}` IS NOT NULL"
+    if plan.filter_sql is not None:
+        condition += f" AND ({plan.filter_sql})"
+    return f"CASE WHEN {condition} THEN named_struct({struct}) END AS `{column_of(node.uid)}`"
+
+
+def infer_schema(session: SparkSession, spec: JobSpec, node: Node, input_schema: pa.Schema) -> pa.Schema:
+    """The Arrow schema of a SQL operator's rows, by Spark's own analysis."""
+    empty = session.createDataFrame([], wide_type({node.inputs[0]: input_schema}))
+    wide = empty.selectExpr(projection(spec, node, input_schema.names))
+    struct = arrow_schema(wide.schema).field(0).type
+    return pa.schema(list(struct))
+
+
+def project(frame: DataFrame, expressions: Iterable[str], keep: Iterable[str]) -> DataFrame:
+    """Add each SQL operator's column in order, then keep the columns that the tail consumes."""
+    for expression in expressions:
+        frame = frame.selectExpr("*", expression)
+    return frame.select(CONTROL, *(f"`{column_of(node)}`" for node in keep))
+
+
+def encode_items(items: Iterable[Item], schemas: Mapping[str, pa.Schema]) -> Iterator[pa.RecordBatch]:
+    """A task's items as batches of the wide frame; rows of nodes that nobody reads are left out."""
+    types = {node: pa.struct(list(arrow_schema(from_arrow_schema(schema)))) for node, schema in schemas.items()}
+    layout = pa.schema([pa.field(CONTROL, pa.binary()), *(pa.field(column_of(n), t) for n, t in types.items())])
+    for item in items:
+        if isinstance(item, Rows):
+            if item.node in types and item.rows.num_rows:
+                yield from _encode_rows(item, types, layout)
+        else:
+            columns = [pa.array([encode_control(item)], pa.binary()), *(pa.nulls(1, t) for t in types.values())]
+            yield pa.RecordBatch.from_arrays(columns, schema=layout)
+
+
+def _encode_rows(item: Rows, types: Mapping[str, pa.StructType], layout: pa.Schema) -> Iterator[pa.RecordBatch]:
+    wanted = types[item.node]
+    rows = item.rows.select([field.name for field in wanted]).cast(pa.schema(list(wanted)))
+    for batch in rows.to_batches():
+        struct = pa.StructArray.from_arrays(batch.columns, fields=list(wanted))
+        columns = [pa.nulls(batch.num_rows, pa.binary())]
+        for node, kind in types.items():
+            columns.append(struct if node == item.node else pa.nulls(batch.num_rows, kind))
+        yield pa.RecordBatch.from_arrays(columns, schema=layout)
+
+
+def decode_items(batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Item]:
+    """The inverse, after the projection; `schemas` are those of the columns that the tail consumes.
+
+    Rows of different nodes may come interleaved in one batch; each node's own order, and its order relative to
+    control items, is kept.
+    """
+    for batch in batches:
+        control = batch.column(CONTROL)
+        at = pc.indices_nonzero(control.is_valid()).to_pylist()
+        start = 0
+        for index in [*at, batch.num_rows]:
+            yield from _decode_rows(batch.slice(start, index - start), schemas)
+            if index < batch.num_rows:
+                yield decode_control(control[index].as_py())
+            start = index + 1
+
+
+def _decode_rows(batch: pa.RecordBatch, schemas: Mapping[str, pa.Schema]) -> Iterator[Rows]:
+    if batch.num_rows == 0:
+        return
+    for node, schema in schemas.items():
+        struct = batch.column(column_of(node)).drop_null()
+        if len(struct):
+            rows = pa.Table.from_arrays(struct.flatten(), schema=pa.schema(list(struct.type)))
+            yield Rows(node, rows.cast(schema))
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

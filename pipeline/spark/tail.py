@@ -1,0 +1,149 @@
+"""The end of every Spark task of an epoch: routes rows to later levels and sinks, then states the barrier.
+
+Order inside one task: buffers while rows arrive; sinks are staged once the rows are complete (the host's state upload
+runs meanwhile); the barrier, which holds the acknowledgement, is last on every channel. A declined epoch ends in cancel
+markers instead, with the input drained: Spark takes an early return for success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.protocol.acknowledgements import Decline, encode_answer
+from pipeline.protocol.barrier import Barrier, BarrierEvent, EventKind, SubtaskIdentity
+from pipeline.protocol.errors import CheckpointError
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.sinks.contract import Sink, StagedFile
+from pipeline.spark.exchange import Edge, ExchangeWriter, exchange_row
+from pipeline.spark.items import Declined, Forward, HostEnd, Item, Rows, RowsDone
+
+
+@dataclass(frozen=True, slots=True)
+class TailPlan:
+    """What one level's tail must do; the same for all its subtasks.
+
+    Attributes:
+        level: of the sender. receivers: subtasks of the next level; 0 at the last one.
+        edges: rows that later levels consume. sinks: node -> names of the sinks it feeds at this level.
+    """
+
+    checkpoint_id: CheckpointId
+    token: FencingToken
+    level: int
+    receivers: int
+    max_parallelism: int
+    buffer_bytes: int
+    edges: tuple[Edge, ...]
+    sinks: Mapping[str, tuple[str, ...]]
+
+    def identity(self, subtask: int) -> SubtaskIdentity:
+        return SubtaskIdentity(self.checkpoint_id, self.token, self.level, subtask)
+
+
+def run_tail(
+    plan: TailPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, Sink]
+) -> Iterator[pa.RecordBatch]:
+    """Turn one task's items into exchange rows; at the last level into the one row that the driver collects.
+
+    Args:
+        plan: of the level. subtask: index of this sender in its level.
+        items: what the host yields, complete: the host drains its input whatever happens.
+        sinks: opened sinks by name.
+    """
+    writer = ExchangeWriter(
+        channel=subtask,
+        receivers=plan.receivers,
+        max_parallelism=plan.max_parallelism,
+        edges=plan.edges,
+        buffer_bytes=plan.buffer_bytes,
+    )
+    staged = _Staging(plan, subtask, sinks)
+    end: HostEnd | None = None
+    decline: Decline | None = None
+    for item in items:
+        if decline is not None:
+            continue
+        if isinstance(item, Rows):
+            yield from writer.rows(item.node, item.rows)
+            staged.take(item)
+        elif isinstance(item, Forward):
+            yield writer.forward(item.subtask, item.operator, item.producer, item.payload)
+        elif isinstance(item, RowsDone):
+            decline = staged.write()
+        elif isinstance(item, HostEnd):
+            end = item
+        elif isinstance(item, Declined):
+            decline = item.decline
+    if decline is None and end is None:
+        decline = plan.identity(subtask).decline(
+            CheckpointFailureReason.CHANNEL_INCOMPLETE, "the subtask's host ended without acknowledgement"
+        )
+    if decline is not None or end is None:
+        assert decline is not None
+        yield from _refuse(plan, subtask, writer, decline)
+        return
+    yield from writer.flush()
+    barrier = Barrier(
+        checkpoint_id=plan.checkpoint_id,
+        token=plan.token,
+        level=plan.level,
+        subtask=subtask,
+        channels=writer.sums(),
+        ack={**end.ack, "sinks": staged.ack()},
+        consumed=end.consumed,
+    )
+    event = BarrierEvent(barrier, end.carried)
+    if plan.receivers:
+        yield from writer.barrier(event)
+    else:
+        yield exchange_row(0, subtask, 0, "", "", EventKind.BARRIER, event.encode())
+
+
+def _refuse(plan: TailPlan, subtask: int, writer: ExchangeWriter, decline: Decline) -> Iterator[pa.RecordBatch]:
+    if plan.receivers:
+        yield from writer.cancel(decline)
+    else:
+        yield exchange_row(0, subtask, 0, "", "", EventKind.CANCEL, encode_answer(decline).encode())
+
+
+class _Staging:
+    """Collects the rows of this task's sinks and stages one file for each."""
+
+    def __init__(self, plan: TailPlan, subtask: int, sinks: Mapping[str, Sink]) -> None:
+        self._plan, self._subtask, self._sinks = plan, subtask, sinks
+        self._rows: dict[str, list[pa.Table]] = {}
+        self._files: dict[str, StagedFile] = {}
+
+    def take(self, item: Rows) -> None:
+        if item.rows.num_rows:
+            for name in self._plan.sinks.get(item.node, ()):
+                self._rows.setdefault(name, []).append(item.rows)
+
+    def write(self) -> Decline | None:
+        """Stage every file durably; a store's refusal is this subtask's decline, not a crash."""
+        for name, tables in sorted(self._rows.items()):
+            try:
+                file = self._sinks[name].stage(
+                    pa.concat_tables(tables),
+                    checkpoint_id=self._plan.checkpoint_id,
+                    token=self._plan.token,
+                    subtask=self._subtask,
+                )
+            except CheckpointError as error:
+                return self._plan.identity(self._subtask).decline(
+                    CheckpointFailureReason.IO_EXCEPTION, f"sink {name}: {error.message}"
+                )
+            if file is not None:
+                self._files[name] = file
+        return None
+
+    def ack(self) -> dict[str, Any]:
+        return {
+            name: {"key": file.key, "rows": file.rows, "size": file.size, "sha256": file.sha256}
+            for name, file in sorted(self._files.items())
+        }

@@ -1,0 +1,48 @@
+"""What one task measured, in a side object of its own.
+
+Metrics differ between attempts, so they never travel with the data (I12): each attempt writes
+`chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json`, and the driver reads them for `show`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class TaskMetrics:
+    """Times (milliseconds since the previous mark) and counts of one attempt of one subtask.
+
+    Attributes:
+        attempt: Spark's attempt number, from 0; never part of identity.
+    """
+
+    level: int
+    subtask: int
+    attempt: int
+    rows_in: int = 0
+    marks: dict[str, int] = field(default_factory=dict)
+    _last: float = field(default_factory=time.monotonic)
+
+    def mark(self, name: str) -> None:
+        """Add the time since the previous mark to `name`."""
+        now = time.monotonic()
+        self.marks[name] = self.marks.get(name, 0) + round((now - self._last) * 1000)
+        self._last = now
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.level}-{self.subtask}-a{self.attempt}.json"
+
+    def encode(self) -> bytes:
+        document: dict[str, Any] = {
+            "level": self.level,
+            "subtask": self.subtask,
+            "attempt": self.attempt,
+            "rows_in": self.rows_in,
+            **self.marks,
+        }
+        return json.dumps(document, sort_keys=True).encode()

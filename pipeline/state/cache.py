@@ -1,0 +1,214 @@
+"""The node-local cache: decoded runs as memory-mapped Arrow files, always disposable.
+
+One entry is one run as one key-group range sees it. Its name is a digest of what it equals: the run's own SHA-256,
+the range, `max_parallelism`, the schema, the keys and the format versions. So an entry is right or is never asked for:
+what an attempt staged and nobody acknowledged is named by a run that no checkpoint lists. Two attempts of one task
+produce the same run and the same bytes; each writes under a temporary name of its own, syncs, and renames.
+
+The name also carries size and CRC-32 of the content, checked before use: a torn or altered entry is ignored and
+replaced. A fault of the cache is logged and costs a read of the store, nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.state.handles import RunHandle
+from pipeline.state.key_groups import KEY_HASH_VERSION
+from pipeline.state.layer import KeySpec, Layer
+from pipeline.state.runs import DELETED_COLUMN
+
+CACHE_FORMAT_VERSION = 1
+_HASH_COLUMN = "__hash"
+_SUFFIX = ".arrow"
+_TEMPORARY = ".tmp"
+_STALE_TEMPORARY_S = 3_600
+
+logger = logging.getLogger(__name__)
+
+
+class StateCache:
+    """Entries below one directory, `<directory>/<digest of operator and range>/`, private to this user.
+
+    Args:
+        directory: made when missing. One that another user owns or may write is not used.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = Path(directory)
+
+    def load(
+        self, uid: str, run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
+    ) -> Layer | None:
+        """Return the wanted key groups of a run, memory-mapped; None when there is no intact entry."""
+        folder = self._folder(uid, wanted)
+        digest = _digest(run, wanted, schema, keys, max_parallelism)
+        try:
+            if not self._is_private():
+                return None
+            for path in sorted(folder.glob(f"{digest}.*{_SUFFIX}")):
+                layer = _read(path, schema)
+                if layer is not None:
+                    return layer
+                logger.warning("state cache of %s: entry %s is damaged; it is replaced from the store", uid, path.name)
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("state cache of %s cannot be read (%s); the store is read instead", uid, error)
+        return None
+
+    def stage(
+        self,
+        uid: str,
+        run: RunHandle,
+        wanted: range,
+        schema: pa.Schema,
+        keys: KeySpec,
+        max_parallelism: int,
+        layer: Layer,
+    ) -> None:
+        """Write an entry complete, under a name of this attempt, then rename it.
+
+        A full, missing or read-only disk is logged, never raised.
+        """
+        folder = self._folder(uid, wanted)
+        digest = _digest(run, wanted, schema, keys, max_parallelism)
+        temporary: Path | None = None
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not self._is_private():
+                return
+            folder.mkdir(exist_ok=True, mode=0o700)
+            descriptor, name = tempfile.mkstemp(prefix=f"{digest}-", suffix=_TEMPORARY, dir=folder)
+            temporary = Path(name)
+            with os.fdopen(descriptor, "wb") as file:
+                _write(file, layer, schema)
+                file.flush()
+                os.fsync(file.fileno())
+            size, checksum = temporary.stat().st_size, _crc32(temporary)
+            temporary.replace(folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}")
+        except (OSError, pa.ArrowException) as error:
+            logger.warning("state cache of %s cannot be written (%s); the next epoch reads the store", uid, error)
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
+
+    def retain(
+        self,
+        uid: str,
+        own: range,
+        runs: Iterable[tuple[RunHandle, range]],
+        schema: pa.Schema,
+        keys: KeySpec,
+        max_parallelism: int,
+    ) -> None:
+        """Remove what this operator no longer needs.
+
+        In the folders of ranges that overlap `own`: entries other than the given runs', and abandoned temporary files.
+        """
+        kept: dict[Path, set[str]] = {}
+        for run, wanted in runs:
+            kept.setdefault(self._folder(uid, wanted), set()).add(_digest(run, wanted, schema, keys, max_parallelism))
+        try:
+            if not self._is_private():
+                return
+            for folder in self._directory.glob(f"{_operator_digest(uid)}-*"):
+                start, stop = (int(part) for part in folder.name.split("-")[1:3])
+                if start < own.stop and own.start < stop:
+                    _prune(folder, kept.get(folder, set()))
+        except (OSError, ValueError) as error:
+            logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
+
+    def _folder(self, uid: str, wanted: range) -> Path:
+        return self._directory / f"{_operator_digest(uid)}-{wanted.start}-{wanted.stop}"
+
+    def _is_private(self) -> bool:
+        """Whether only this user can have written the entries: others on the machine are not trusted."""
+        try:
+            status = self._directory.stat()
+        except FileNotFoundError:
+            return False
+        if status.st_uid == os.getuid() and not status.st_mode & 0o022:
+            return True
+        logger.warning("state cache %s is ignored: others own it or may write there (chmod 700 it)", self._directory)
+        return False
+
+
+def _operator_digest(uid: str) -> str:
+    return hashlib.sha256(uid.encode()).hexdigest()[:16]
+
+
+def _digest(run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int) -> str:
+    identity = {
+        "format": CACHE_FORMAT_VERSION,
+        "hash": KEY_HASH_VERSION,
+        "hasher": getattr(keys.hasher, "__qualname__", ""),
+        "run": run.sha256,
+        "wanted": [wanted.start, wanted.stop],
+        "max_parallelism": max_parallelism,
+        "schema": [[field.name, str(field.type)] for field in schema],
+        "key": list(keys.key),
+        "routing_key": list(keys.routing_key),
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:40]
+
+
+def _prune(folder: Path, kept: set[str]) -> None:
+    for path in folder.iterdir():
+        replaced = path.suffix == _SUFFIX and path.name.split(".")[0] not in kept
+        abandoned = path.suffix == _TEMPORARY and _age_s(path, folder) > _STALE_TEMPORARY_S
+        if replaced or abandoned:
+            path.unlink(missing_ok=True)
+    if not kept and not any(folder.iterdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _age_s(path: Path, folder: Path) -> float:
+    """Age relative to the newest change in the folder, so that no clock is read."""
+    try:
+        return folder.stat().st_mtime - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _write(file: object, layer: Layer, schema: pa.Schema) -> None:
+    table = layer.rows.append_column(_HASH_COLUMN, pa.array(layer.hashes)).append_column(
+        DELETED_COLUMN, pa.array(layer.deleted)
+    )
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+
+
+def _read(path: Path, schema: pa.Schema) -> Layer | None:
+    _, size, checksum, _ = path.name.split(".")
+    if path.stat().st_size != int(size) or f"{_crc32(path):08x}" != checksum:
+        return None
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    except pa.ArrowException:
+        return None
+    if table.column_names != [*schema.names, _HASH_COLUMN, DELETED_COLUMN]:
+        return None
+    rows = table.select(schema.names)
+    if not rows.schema.equals(schema):
+        return None
+    hashes = table.column(_HASH_COLUMN).combine_chunks().to_numpy() if table.num_rows else np.empty(0, dtype=np.uint64)
+    deleted = table.column(DELETED_COLUMN).combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
+    return Layer(hashes, rows, deleted)
+
+
+def _crc32(path: Path) -> int:
+    checksum = 0
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

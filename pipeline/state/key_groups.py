@@ -1,0 +1,278 @@
+"""Keys hash the same for ever; key groups and their owners follow from the hash alone.
+
+The key hash decides where a row goes and in which order state is stored, so it is a format: `KEY_HASH_VERSION` is
+recorded with the state, golden vectors pin it, and a change needs a new version beside the old one.
+
+Per column a value becomes one 64-bit word, independent of how Arrow stores it (chunks, slices, dictionaries, offset
+width, null bitmaps): integers by value, floats as doubles with one zero and one NaN, timestamps by instant, text and
+binary by their bytes. Columns are then combined in order. The mixing function is the finalizer of splitmix64.
+
+The key group is a *monotone* function of the hash's upper half, so rows sorted by hash are sorted by key group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.protocol.errors import InvalidRequest
+
+KEY_HASH_VERSION = 1
+MAX_KEY_GROUPS = 32_768
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+_SEED = np.uint64(0x4D696C65706F7374)
+_NULL = np.uint64(0x9AE16A3B2F90404F)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_COMBINE = np.uint64(0xC2B2AE3D27D4EB4F)
+_TAG_INT = np.uint64(0x165667B19E3779F9)
+_TAG_FLOAT = np.uint64(0x27D4EB2F165667C5)
+_TAG_DATE = np.uint64(0x85EBCA77C2B2AE63)
+_TAG_TIMESTAMP = np.uint64(0xD6E8FEB86659FD93)
+_TAG_DECIMAL = np.uint64(0xA0761D6478BD642F)
+_TAG_BYTES = np.uint64(0xE7037ED1A0B428DB)
+_WORDS_PER_BLOCK = 1 << 20
+_PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def _mix(words: Hashes) -> Hashes:
+    """Spread every input bit over all output bits; a bijection on 64-bit words."""
+    words = words + _STEP
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def check_key_type(name: str, data_type: pa.DataType) -> None:
+    """Refuse a key column whose values have no stable hash.
+
+    Raises:
+        InvalidRequest: the type is none of bool, integer, float, decimal, string, binary, date, timestamp.
+    """
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    known = (
+        pa.types.is_boolean(data_type)
+        or pa.types.is_integer(data_type)
+        or pa.types.is_floating(data_type)
+        or (pa.types.is_decimal(data_type) and data_type.bit_width <= 128)
+        or pa.types.is_date(data_type)
+        or pa.types.is_timestamp(data_type)
+        or _is_bytes(data_type)
+        or pa.types.is_null(data_type)
+    )
+    if not known:
+        raise InvalidRequest(
+            f"key column {name!r} has type {data_type}, which cannot be a key. Nothing was changed.",
+            hint="A key is a bool, integer, float, decimal, text, binary, date or timestamp: cast it in a `sql` operator.",
+            column=name,
+            type=str(data_type),
+        )
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_string_view(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+        or pa.types.is_binary_view(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+    )
+
+
+def key_hash(table: pa.Table, key: Sequence[str]) -> Hashes:
+    """Return one stable 64-bit hash per row over the key columns, in their order.
+
+    Nulls hash to a fixed word; -0.0 equals 0.0; all NaNs are equal; integers (floats) of different widths with the same
+    value are equal, so widening a column moves no key.
+
+    Args:
+        table: has every column of `key`.
+        key: at least one column name.
+    Raises:
+        InvalidRequest: a key column's type cannot be a key.
+    """
+    accumulated = np.full(table.num_rows, _SEED ^ np.uint64(len(key)), dtype=np.uint64)
+    for name in key:
+        column = table.column(name)
+        check_key_type(name, column.type)
+        accumulated = _mix(accumulated * _COMBINE ^ _column_words(column))
+    return accumulated
+
+
+def _column_words(column: pa.ChunkedArray) -> Hashes:
+    if column.num_chunks == 0:
+        return np.empty(0, dtype=np.uint64)
+    return np.concatenate([_array_words(chunk) for chunk in column.chunks])
+
+
+def _array_words(array: pa.Array) -> Hashes:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    data_type = array.type
+    if pa.types.is_null(data_type):
+        return np.full(len(array), _NULL, dtype=np.uint64)
+    if pa.types.is_boolean(data_type) or pa.types.is_integer(data_type):
+        words = _mix(_integer_bits(array) ^ _TAG_INT)
+    elif pa.types.is_floating(data_type):
+        words = _mix(_float_bits(array) ^ _TAG_FLOAT)
+    elif pa.types.is_date(data_type):
+        words = _mix(_fixed_width(pc.cast(array, pa.date32()), pa.int32()).astype(np.uint64) ^ _TAG_DATE)
+    elif pa.types.is_timestamp(data_type):
+        words = _instant_words(_fixed_width(array, pa.int64()), data_type.unit)
+    elif pa.types.is_decimal(data_type):
+        words = _decimal_words(array)
+    else:
+        words = _byte_words(pc.cast(array, pa.large_binary()))
+    return np.where(np.asarray(array.is_null()), _NULL, words) if array.null_count else words
+
+
+def _fixed_width(array: pa.Array, storage: pa.DataType) -> npt.NDArray[Any]:
+    """Numpy values of a fixed-width array; slots of nulls read as 0."""
+    values = array.view(storage)
+    return values.fill_null(0).to_numpy(zero_copy_only=False) if values.null_count else values.to_numpy()
+
+
+def _integer_bits(array: pa.Array) -> Hashes:
+    if array.type == pa.uint64():
+        return _fixed_width(array, pa.uint64()).astype(np.uint64)
+    return _fixed_width(pc.cast(array, pa.int64()), pa.int64()).view(np.uint64)
+
+
+def _float_bits(array: pa.Array) -> Hashes:
+    values = _fixed_width(pc.cast(array, pa.float64()), pa.float64()).astype(np.float64, copy=True)
+    values[values == 0.0] = 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint64)
+
+
+def _instant_words(values: Ints, unit: str) -> Hashes:
+    """The same instant in any unit gives the same word (beyond int64 microseconds it wraps, which stays stable)."""
+    if unit == "ns":
+        micros, rest = np.divmod(values, 1_000)
+        words = _mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
+        return np.where(rest == 0, words, _mix(words ^ rest.view(np.uint64)))
+    with np.errstate(over="ignore"):
+        micros = values * np.int64(_PER_MICROSECOND[unit])
+    return _mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
+
+
+def _decimal_words(array: pa.Array) -> Hashes:
+    data_type = array.type
+    wide = pc.cast(array, pa.decimal128(38, data_type.scale))
+    halves = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
+    low, high = halves[0::2], halves[1::2]
+    return _mix(_mix(low ^ _TAG_DECIMAL) ^ high)
+
+
+def _byte_words(array: pa.Array) -> Hashes:
+    """Sum of mixed 8-byte words, each keyed by its position, then mixed with the length: no loop over rows."""
+    count = len(array)
+    if count == 0:
+        return np.empty(0, dtype=np.uint64)
+    offsets = np.frombuffer(array.buffers()[1], dtype="<i8")[array.offset : array.offset + count + 1]
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    if array.null_count:
+        lengths = np.where(np.asarray(array.is_null()), 0, lengths)
+    body = array.buffers()[2]
+    first, last = int(offsets[0]), int(offsets[-1])
+    padded = np.zeros(last - first + 8, dtype=np.uint8)
+    if last > first and body is not None:
+        padded[: last - first] = np.frombuffer(body, dtype=np.uint8, count=last - first, offset=first)
+    every_word = np.ndarray(shape=(last - first + 1,), dtype="<u8", buffer=padded, strides=(1,))
+    word_counts = np.maximum(1, (lengths + 7) // 8)
+    ends = np.cumsum(word_counts)
+    result = np.empty(count, dtype=np.uint64)
+    low = 0
+    while low < count:
+        done = int(ends[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, done + _WORDS_PER_BLOCK, side="right")))
+        block = slice(low, high)
+        result[block] = _sum_words(every_word, starts[block] - first, lengths[block], word_counts[block])
+        low = high
+    return _mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
+
+
+def _sum_words(every_word: Hashes, starts: Ints, lengths: Ints, word_counts: Ints) -> Hashes:
+    row_begins = np.cumsum(word_counts) - word_counts
+    position = np.arange(int(word_counts.sum()), dtype=np.int64) - np.repeat(row_begins, word_counts)
+    words = every_word[np.repeat(starts, word_counts) + 8 * position]
+    beyond = np.clip(8 * (position + 1) - np.repeat(lengths, word_counts), 0, 8)
+    keep = np.array([2 ** (8 * used) - 1 for used in range(8, -1, -1)], dtype=np.uint64)
+    mixed = _mix((words & keep[beyond]) ^ ((position.astype(np.uint64) + np.uint64(1)) * _COMBINE))
+    return np.add.reduceat(mixed, row_begins)
+
+
+def check_max_parallelism(max_parallelism: int) -> None:
+    """Raises InvalidRequest unless max_parallelism is within 1..32_768."""
+    if not 1 <= max_parallelism <= MAX_KEY_GROUPS:
+        raise InvalidRequest(
+            f"max_parallelism is {max_parallelism}, expected 1 to {MAX_KEY_GROUPS}. Nothing was changed."
+        )
+
+
+def key_group(hashes: Hashes, max_parallelism: int) -> Ints:
+    """Return the key group of each hash, in [0, max_parallelism); never decreasing in the hash.
+
+    Raises:
+        InvalidRequest: max_parallelism is out of bounds.
+    """
+    check_max_parallelism(max_parallelism)
+    upper = hashes >> np.uint64(32)
+    return ((upper * np.uint64(max_parallelism)) >> np.uint64(32)).astype(np.int64)
+
+
+def key_group_range(max_parallelism: int, parallelism: int, subtask: int) -> range:
+    """Return the key groups one subtask owns.
+
+    Every key group has exactly one owner; range sizes differ by at most 1.
+
+    Args:
+        max_parallelism: number of key groups, 1..32_768; fixed for the job's life.
+        parallelism: number of subtasks, 1..max_parallelism.
+        subtask: 0-based, below parallelism.
+    Returns:
+        Half-open range inside [0, max_parallelism).
+    Raises:
+        InvalidRequest: an argument is out of bounds.
+    """
+    _check_parallelism(max_parallelism, parallelism)
+    if not 0 <= subtask < parallelism:
+        raise InvalidRequest(f"subtask is {subtask}, expected 0 to {parallelism - 1}. Nothing was changed.")
+    start = (subtask * max_parallelism + parallelism - 1) // parallelism
+    stop = ((subtask + 1) * max_parallelism + parallelism - 1) // parallelism
+    return range(start, stop)
+
+
+def subtask_of_key_group(groups: Ints, max_parallelism: int, parallelism: int) -> Ints:
+    """Return the owner of each key group: the one subtask whose `key_group_range` contains it.
+
+    Raises:
+        InvalidRequest: a parallelism or a key group is out of bounds.
+    """
+    _check_parallelism(max_parallelism, parallelism)
+    groups = np.asarray(groups, dtype=np.int64)
+    if groups.size and not (int(groups.min()) >= 0 and int(groups.max()) < max_parallelism):
+        raise InvalidRequest(
+            f"key groups reach from {groups.min()} to {groups.max()}, expected 0 to {max_parallelism - 1}. "
+            "Nothing was changed."
+        )
+    return groups * parallelism // max_parallelism
+
+
+def _check_parallelism(max_parallelism: int, parallelism: int) -> None:
+    check_max_parallelism(max_parallelism)
+    if not 1 <= parallelism <= max_parallelism:
+        raise InvalidRequest(
+            f"parallelism is {parallelism}, expected 1 to {max_parallelism} (max_parallelism). Nothing was changed.",
+            hint="Lower `spark.parallelism`; `max_parallelism` is fixed for the job's life.",
+        )

@@ -1,0 +1,347 @@
+"""The keyed state of one operator in one subtask, for one epoch: restored, changed, frozen.
+
+In memory it is three layers: *base* (memory-mapped when cached), *deltas* (all delta runs merged) and *changes* (this
+epoch). A read asks the newest first. Nothing is ever rewritten in place, so a frozen state needs no copy.
+
+A row whose `__expires` is at most the operator's firing watermark at the checkpoint is dead: reads skip it, runs drop
+it. `snapshot.py` holds what follows the freeze.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.state.cache import StateCache
+from pipeline.state.handles import RunHandle, RunKind, StateHandle
+from pipeline.state.key_groups import KEY_HASH_VERSION, Ints, check_key_type, check_max_parallelism, key_hash
+from pipeline.state.layer import Hasher, KeySpec, Layer, match, sort_rows, stack
+from pipeline.state.runs import check_body, decode_run
+from pipeline.state.snapshot import FrozenState, StateIdentity, alive, is_due
+
+
+class SubtaskState:
+    """Implements `operators.contract.KeyedState` over restored runs; made by `restore_state`."""
+
+    def __init__(
+        self,
+        identity: StateIdentity,
+        base: Layer,
+        deltas: Layer,
+        runs: tuple[RunHandle, ...],
+        watermark_us: int | None,
+        cache: StateCache | None,
+    ) -> None:
+        self._identity = identity
+        self._base = base
+        self._deltas = deltas
+        self._runs = runs
+        self._watermark_us = watermark_us
+        self._cache = cache
+        self._changes: list[Layer] = []
+        self._frozen = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._identity.schema
+
+    def lookup(self, keys: pa.Table) -> pa.Table:
+        """Live rows whose key columns equal one of `keys` (nulls equal nulls); any order, each once."""
+        wanted = self._key_columns(keys)
+        hashes = self._identity.keys.hashes(wanted)
+        order = np.argsort(hashes)
+        hashes, wanted = hashes[order], wanted.take(pa.array(order))
+        parts: list[pa.Table] = []
+        for layer in self._newest_first():
+            asked, found = match(layer, hashes, wanted, self._identity.keys)
+            if not asked.size:
+                continue
+            rows = self._live(layer, _distinct(found))
+            if rows.num_rows:
+                parts.append(rows)
+            still_open = np.ones(len(hashes), dtype=np.bool_)
+            still_open[asked] = False
+            hashes, wanted = hashes[still_open], wanted.filter(pa.array(still_open))
+            if not hashes.size:
+                break
+        return self._concat(parts)
+
+    def due(self, time_us: int) -> pa.Table:
+        """Live rows whose timer or expiry is <= time_us; any order."""
+        parts: list[pa.Table] = []
+        newer: list[Layer] = []
+        for layer in self._newest_first():
+            positions = np.flatnonzero(is_due(layer, time_us))
+            positions = self._not_in(newer, layer, positions)
+            rows = self._live(layer, positions)
+            if rows.num_rows:
+                parts.append(rows)
+            newer.append(layer)
+        return self._concat(parts)
+
+    def upsert(self, rows: pa.Table) -> None:
+        """Insert or replace by key; `rows` has the state schema and no key twice."""
+        if not rows.num_rows:
+            return
+        rows = rows.select(self.schema.names).cast(self.schema)
+        self._changes.append(sort_rows(rows, self._identity.keys, deleted=False))
+
+    def delete(self, keys: pa.Table) -> None:
+        """Remove by key; unknown keys are fine."""
+        if not keys.num_rows:
+            return
+        wanted = self._key_columns(keys)
+        columns = [
+            wanted.column(field.name) if field.name in self._identity.keys.key else pa.nulls(keys.num_rows, field.type)
+            for field in self.schema
+        ]
+        tombstones = pa.table(columns, schema=self.schema)
+        self._changes.append(sort_rows(tombstones, self._identity.keys, deleted=True))
+
+    def rows(self) -> pa.Table:
+        """All live rows, in the order of their state hash."""
+        merged = stack([self._base, self._deltas, *self._changes], self._identity.keys, self.schema)
+        return merged.where(~merged.deleted & alive(merged, self._watermark_us)).rows
+
+    def freeze(self, watermark_us: int | None) -> FrozenState:
+        """End the epoch: the synchronous part of a snapshot. Later changes do not reach what it returns.
+
+        Args:
+            watermark_us: the operator's firing watermark of this epoch; never below the restored one.
+        Raises:
+            ProtocolViolation: frozen before (a restored state serves one epoch), or the watermark went back.
+        """
+        uid = self._identity.uid
+        if self._frozen:
+            raise ProtocolViolation(f"state of {uid!r} was frozen already; restore it again for the next epoch.")
+        if self._watermark_us is not None and (watermark_us is None or watermark_us < self._watermark_us):
+            raise ProtocolViolation(
+                f"state of {uid!r}: the firing watermark went back from {self._watermark_us} to {watermark_us}. "
+                "Nothing was written."
+            )
+        self._frozen = True
+        changes = stack(self._changes, self._identity.keys, self.schema)
+        return FrozenState(self._identity, self._base, self._deltas, changes, self._runs, watermark_us, self._cache)
+
+    def _newest_first(self) -> list[Layer]:
+        if len(self._changes) > 1:
+            self._changes = [stack(self._changes, self._identity.keys, self.schema)]
+        layers = [*self._changes, self._deltas, self._base]
+        return [layer for layer in layers if layer.num_rows]
+
+    def _not_in(self, newer: Sequence[Layer], layer: Layer, positions: Ints) -> Ints:
+        for other in newer:
+            if not positions.size:
+                break
+            keys = layer.rows.select(list(self._identity.keys.key)).take(pa.array(positions))
+            shadowed, _ = match(other, layer.hashes[positions], keys, self._identity.keys)
+            visible = np.ones(len(positions), dtype=np.bool_)
+            visible[shadowed] = False
+            positions = positions[visible]
+        return positions
+
+    def _live(self, layer: Layer, positions: Ints) -> pa.Table:
+        taken = Layer(layer.hashes[positions], layer.rows.take(pa.array(positions)), layer.deleted[positions])
+        keep = ~taken.deleted & alive(taken, self._watermark_us)
+        return taken.rows.filter(pa.array(keep))
+
+    def _concat(self, parts: list[pa.Table]) -> pa.Table:
+        return pa.concat_tables(parts).combine_chunks() if parts else self.schema.empty_table()
+
+    def _key_columns(self, keys: pa.Table) -> pa.Table:
+        names = list(self._identity.keys.key)
+        return keys.select(names).cast(pa.schema([self.schema.field(name) for name in names]))
+
+
+def _distinct(positions: Ints) -> Ints:
+    return positions if bool((positions[1:] > positions[:-1]).all()) else np.unique(positions)
+
+
+def restore_state(
+    uid: str,
+    key: Sequence[str],
+    schema: pa.Schema,
+    *,
+    routing_key: Sequence[str],
+    handles: Sequence[StateHandle],
+    key_groups: range,
+    max_parallelism: int,
+    watermark_us: int | None,
+    store: ObjectStore,
+    checkpoint_id: int,
+    job: str,
+    prefix: str = "",
+    cache: StateCache | None = None,
+    hasher: Hasher = key_hash,
+) -> SubtaskState:
+    """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
+
+    Args:
+        uid, key, schema: of the operator; the schema's key columns identify a row.
+        routing_key: the columns by which rows are exchanged; part of `key`.
+        handles: every subtask's state handle of this operator in the checkpoint; empty for the empty state.
+        key_groups: what this subtask owns.
+        watermark_us: the operator's firing watermark of the checkpoint: rows expired by then are dead.
+        store, prefix: a run lies at `prefix + handle.key`.
+        checkpoint_id, job: for messages.
+        cache: used if it holds a run, filled if not; the result is the same without it.
+        hasher: the key hash.
+    Raises:
+        StateCorrupt: a run is missing, altered or not what its handle says.
+        InvalidRequest: the schema, `max_parallelism` or a key type does not fit.
+        StoreUnavailable, EnvironmentUnusable: from the store.
+    """
+    check_max_parallelism(max_parallelism)
+    plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+    for name in key:
+        check_key_type(name, plain.field(name).type)
+    keys = KeySpec(tuple(key), tuple(routing_key), hasher)
+    identity = StateIdentity(uid, keys, plain, key_groups, max_parallelism)
+    reader = _RunReader(identity, store, prefix, cache, checkpoint_id, job)
+    runs = _references(identity, handles, checkpoint_id, job)
+    layers = [(run.kind, reader.read(run)) for run in runs]
+    if cache is not None:
+        cache.retain(uid, key_groups, [(run, run.valid) for run in runs], plain, keys, max_parallelism)
+    base = stack([layer for kind, layer in layers if kind is RunKind.BASE], keys, plain)
+    deltas = stack([layer for kind, layer in layers if kind is RunKind.DELTA], keys, plain)
+    return SubtaskState(identity, base, deltas, runs, watermark_us, cache)
+
+
+def read_state(
+    uid: str,
+    key: Sequence[str],
+    schema: pa.Schema,
+    *,
+    routing_key: Sequence[str],
+    handles: Sequence[StateHandle],
+    watermark_us: int | None,
+    store: ObjectStore,
+    checkpoint_id: int,
+    job: str,
+    prefix: str = "",
+) -> pa.Table:
+    """Return an operator's whole live state at a checkpoint as one table. Raises as `restore_state`."""
+    if not handles:
+        return schema.empty_table()
+    max_parallelism = handles[0].max_parallelism
+    state = restore_state(
+        uid,
+        key,
+        schema,
+        routing_key=routing_key,
+        handles=handles,
+        key_groups=range(max_parallelism),
+        max_parallelism=max_parallelism,
+        watermark_us=watermark_us,
+        store=store,
+        checkpoint_id=checkpoint_id,
+        job=job,
+        prefix=prefix,
+    )
+    return state.rows()
+
+
+def _references(
+    identity: StateIdentity, handles: Sequence[StateHandle], checkpoint_id: int, job: str
+) -> tuple[RunHandle, ...]:
+    """Runs that this subtask refers to, each narrowed to the key groups for which it counts here, oldest first."""
+    own, covered = identity.key_groups, 0
+    runs: list[RunHandle] = []
+    for handle in sorted(handles, key=lambda handle: handle.key_groups.start):
+        if handle.max_parallelism != identity.max_parallelism:
+            raise InvalidRequest(
+                f"checkpoint {checkpoint_id}: state of {identity.uid!r} has {handle.max_parallelism} key groups, the "
+                f"spec asks for {identity.max_parallelism}. Nothing was changed.",
+                hint="`checkpointing.max_parallelism` is fixed for the job's life: set it back.",
+            )
+        if handle.hash_version != KEY_HASH_VERSION or handle.uid != identity.uid:
+            raise StateCorrupt(
+                f"checkpoint {checkpoint_id}: got state of {handle.uid!r} with key hash version {handle.hash_version}, "
+                f"expected {identity.uid!r} with version {KEY_HASH_VERSION}. Nothing was changed.",
+                hint=f"Run `milepost verify {job}`.",
+            )
+        common = _intersection(handle.key_groups, own)
+        covered += len(common)
+        for run in handle.runs:
+            valid = _intersection(run.valid, common)
+            if len(valid):
+                runs.append(
+                    RunHandle(run.key, run.size, run.sha256, run.rows, run.kind, run.key_groups, valid, run.offsets)
+                )
+    if handles and covered != len(own):
+        raise StateCorrupt(
+            f"checkpoint {checkpoint_id}: the state handles of {identity.uid!r} cover {covered} of the {len(own)} key "
+            f"groups {own.start} to {own.stop - 1}. Nothing was changed.",
+            hint=f"Run `milepost verify {job}`; then `milepost rollback {job} --to ID` to an intact checkpoint.",
+        )
+    return tuple(runs)
+
+
+def _intersection(left: range, right: range) -> range:
+    start = max(left.start, right.start)
+    return range(start, max(start, min(left.stop, right.stop)))
+
+
+class _RunReader:
+    """Reads runs from the cache, else from the store with their size and checksum verified; each object once."""
+
+    def __init__(
+        self,
+        identity: StateIdentity,
+        store: ObjectStore,
+        prefix: str,
+        cache: StateCache | None,
+        checkpoint_id: int,
+        job: str,
+    ) -> None:
+        self._identity = identity
+        self._store = store
+        self._prefix = prefix
+        self._cache = cache
+        self._checkpoint_id = checkpoint_id
+        self._job = job
+        self._bodies: dict[str, bytes] = {}
+
+    def read(self, run: RunHandle) -> Layer:
+        identity = self._identity
+        schema, keys, groups = identity.schema, identity.keys, identity.max_parallelism
+        if self._cache is not None:
+            layer = self._cache.load(identity.uid, run, run.valid, schema, keys, groups)
+            if layer is not None:
+                return layer
+        body = self._body(run)
+        try:
+            layer = decode_run(body, run, run.valid, schema, keys, groups)
+        except StateCorrupt as error:
+            raise self._corrupt(run, error.message) from error
+        except (pa.ArrowException, OSError) as error:
+            raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error
+        if self._cache is not None:
+            self._cache.stage(identity.uid, run, run.valid, schema, keys, groups, layer)
+        return layer
+
+    def _body(self, run: RunHandle) -> bytes:
+        if run.key not in self._bodies:
+            try:
+                body = self._store.get(self._prefix + run.key)
+            except NotFound as error:
+                raise self._corrupt(run, "it is missing") from error
+            problem = check_body(run, body)
+            if problem is not None:
+                raise self._corrupt(run, problem)
+            self._bodies[run.key] = body
+        return self._bodies[run.key]
+
+    def _corrupt(self, run: RunHandle, problem: str) -> StateCorrupt:
+        return StateCorrupt(
+            f"checkpoint {self._checkpoint_id}: state run {run.key} of {self._identity.uid!r} cannot be used: "
+            f"{problem}. The checkpoint stays as it is; nothing was changed.",
+            hint=f"Run `milepost verify {self._job}`, then `milepost rollback {self._job} --to ID` to an intact one.",
+            checkpoint_id=self._checkpoint_id,
+            uid=self._identity.uid,
+            run=run.key,
+        )

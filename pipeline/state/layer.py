@@ -1,0 +1,182 @@
+"""A layer is rows sorted by state hash; state is a stack of layers in which the newest says the truth.
+
+The *state hash* has the routing key's hash in its upper half, which alone decides the key group, and the full key's
+hash in its lower half. So state of several windows of one key lies in that key's group and is still found quickly.
+Two keys may share a hash: every match is confirmed by comparing the key columns, nulls equal to nulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.state.key_groups import Hashes, Ints, key_hash
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], Hashes]
+
+_UPPER = np.uint64(0xFFFFFFFF00000000)
+_LOWER = np.uint64(0x00000000FFFFFFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """How rows of one operator's state are identified and placed.
+
+    Attributes:
+        key: columns that identify a row.
+        routing_key: the part of it that decides the key group.
+        hasher: the key hash.
+    """
+
+    key: tuple[str, ...]
+    routing_key: tuple[str, ...]
+    hasher: Hasher = key_hash
+
+    def hashes(self, table: pa.Table) -> Hashes:
+        """State hash per row."""
+        routing = self.hasher(table, self.routing_key)
+        if self.key == self.routing_key:
+            return routing
+        return (routing & _UPPER) | (self.hasher(table, self.key) & _LOWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Rows sorted by hash, each key at most once.
+
+    Attributes:
+        hashes: ascending, one per row.
+        rows: the operator's state schema, in one chunk; of a tombstone only the key columns mean anything.
+        deleted: True for a tombstone.
+    """
+
+    hashes: Hashes
+    rows: pa.Table
+    deleted: Bools
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.hashes)
+
+    def between(self, lower: int, upper: int) -> Layer:
+        """The rows at positions lower to upper, without copying."""
+        return Layer(self.hashes[lower:upper], self.rows.slice(lower, upper - lower), self.deleted[lower:upper])
+
+    def where(self, keep: Bools) -> Layer:
+        """The rows for which keep is True."""
+        if bool(keep.all()):
+            return self
+        return Layer(self.hashes[keep], self.rows.filter(pa.array(keep)).combine_chunks(), self.deleted[keep])
+
+
+def empty_layer(schema: pa.Schema) -> Layer:
+    return Layer(np.empty(0, dtype=np.uint64), schema.empty_table(), np.empty(0, dtype=np.bool_))
+
+
+def stack(layers: Sequence[Layer], keys: KeySpec, schema: pa.Schema) -> Layer:
+    """Merge layers, oldest first, into one: per exact key the newest row (or tombstone) wins."""
+    layers = [layer for layer in layers if layer.num_rows]
+    if not layers:
+        return empty_layer(schema)
+    if len(layers) == 1:
+        return layers[0]
+    hashes = np.concatenate([layer.hashes for layer in layers])
+    deleted = np.concatenate([layer.deleted for layer in layers])
+    return _sorted_newest(hashes, pa.concat_tables([layer.rows for layer in layers]), deleted, keys)
+
+
+def sort_rows(rows: pa.Table, keys: KeySpec, deleted: bool) -> Layer:
+    """Make a layer of rows in any order; of a key that comes twice, the last row stays."""
+    return _sorted_newest(keys.hashes(rows), rows, np.full(rows.num_rows, deleted, dtype=np.bool_), keys)
+
+
+def _sorted_newest(hashes: Hashes, rows: pa.Table, deleted: Bools, keys: KeySpec) -> Layer:
+    """Sort rows, oldest first, by hash and keep the last of each exact key."""
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    repeated = hashes[1:] == hashes[:-1]
+    if repeated.any():
+        involved = np.zeros(len(order), dtype=np.bool_)
+        involved[1:] |= repeated
+        involved[:-1] |= repeated
+        positions = np.flatnonzero(involved)
+        newest = np.ones(len(order), dtype=np.bool_)
+        newest[positions] = _newest_per_key(
+            rows.select(list(keys.key)).take(pa.array(order[positions])), positions.size
+        )
+        hashes, order = hashes[newest], order[newest]
+    return Layer(hashes, rows.take(pa.array(order)).combine_chunks(), deleted[order])
+
+
+def _newest_per_key(keys: pa.Table, count: int) -> Bools:
+    """True for the last of the rows with equal keys; nulls equal nulls. Rows of one hash come oldest first."""
+    names = [f"k{index}" for index in range(keys.num_columns)]
+    columns = [normalized_key(column) for column in keys.columns]
+    numbered = pa.table([*columns, pa.array(np.arange(count))], names=[*names, "row"])
+    last = numbered.group_by(names, use_threads=False).aggregate([("row", "max")]).column("row_max").to_numpy()
+    newest = np.zeros(count, dtype=np.bool_)
+    newest[last] = True
+    return newest
+
+
+def normalized_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with one zero and one NaN, so that equal keys are equal bits."""
+    if not pa.types.is_floating(column.type):
+        return column
+    column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
+    return pc.if_else(pc.equal(column, pa.scalar(0.0, column.type)), pa.scalar(0.0, column.type), column)
+
+
+def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec) -> tuple[Ints, Ints]:
+    """Find rows of a layer by exact key.
+
+    Args:
+        layer: searched.
+        hashes: state hash per wanted row; any order, ascending is fastest.
+        wanted: has the key columns.
+    Returns:
+        (index into wanted, index into layer) per match, tombstones included.
+    """
+    query, found = _candidates(layer.hashes, hashes)
+    if not query.size:
+        return query, found
+    equal = np.ones(len(query), dtype=np.bool_)
+    for name in keys.key:
+        left = wanted.column(name).take(pa.array(query))
+        equal &= _equal(left, layer.rows.column(name).take(pa.array(found)))
+    return query[equal], found[equal]
+
+
+def _candidates(ordered: Hashes, hashes: Hashes) -> tuple[Ints, Ints]:
+    """Pairs of positions with equal hash: (in hashes, in ordered). Nearly always at most one pair per hash."""
+    none = np.empty(0, dtype=np.int64)
+    if not len(ordered) or not len(hashes):
+        return none, none
+    lower = np.searchsorted(ordered, hashes, side="left")
+    query = np.flatnonzero(ordered[np.minimum(lower, len(ordered) - 1)] == hashes)
+    found = lower[query]
+    following = np.minimum(found + 1, len(ordered) - 1)
+    if not ((ordered[following] == hashes[query]) & (following > found)).any():
+        return query.astype(np.int64), found.astype(np.int64)
+    counts = np.searchsorted(ordered, hashes[query], side="right") - found
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(query, counts).astype(np.int64), (np.repeat(found, counts) + within).astype(np.int64)
+
+
+def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Bools:
+    if left.type != right.type:
+        left = left.cast(right.type)
+    same = pc.fill_null(pc.equal(left, right), False)
+    if left.null_count and right.null_count:
+        same = pc.or_(same, pc.and_(left.is_null(), right.is_null()))
+    if pa.types.is_floating(left.type):
+        both_nan = pc.and_(pc.is_nan(left), pc.is_nan(right))
+        same = pc.or_(same, pc.fill_null(both_nan, False))
+    return same.to_numpy().astype(np.bool_)

@@ -1,0 +1,128 @@
+"""Tables that people read: a sink's published rows, an operator's state, and whether all of it is intact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata
+from pipeline.protocol.errors import CheckpointError, NotFound, StateCorrupt
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle
+from pipeline.state.keyed_state import read_state
+from pipeline.storage.checked import read_handle, stat_handle
+
+
+class Tables:
+    """Read-only views of one job's data."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+
+    def read(self, sink: str, at: int | None) -> pa.Table:
+        """The sink's table at its head, or as of a retained checkpoint."""
+        self._context.head()
+        if at is not None:
+            self._checkpoint(at)
+        return self._context.sink(sink).read(at)
+
+    def state(self, uid: str, at: int | None) -> pa.Table:
+        """All live rows of one operator's state, over all key groups."""
+        checkpoint = self._checkpoint(at)
+        metadata = self._context.metadata(checkpoint)
+        snapshot = metadata.operators.get(uid)
+        if snapshot is None:
+            known = ", ".join(sorted(metadata.operators)) or "none"
+            raise NotFound(
+                f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {uid}; stateful operators: {known}",
+                uid=uid,
+            )
+        return read_state(
+            uid,
+            snapshot.key,
+            snapshot.state_schema,
+            routing_key=snapshot.routing_key,
+            handles=snapshot.handles,
+            watermark_us=snapshot.firing_us,
+            store=self._context.store,
+            checkpoint_id=checkpoint.checkpoint_id,
+            job=metadata.job,
+        )
+
+    def verify(self, at: int | None, *, deep: bool) -> dict[str, Any]:
+        """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
+
+        Raises: StateCorrupt, naming each broken object and the checkpoint that needs it.
+        """
+        state = self._context.head().state
+        checkpoints = [self._checkpoint(at)] if at is not None else list(state.checkpoints)
+        problems: list[str] = []
+        checked = 0
+        for checkpoint in checkpoints:
+            count, found = self._verify(checkpoint, deep=deep)
+            checked += count
+            problems += [f"checkpoint {checkpoint.checkpoint_id}: {problem}" for problem in found]
+        ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
+        if problems:
+            shown = "\n".join(problems[:_SHOWN])
+            raise StateCorrupt(
+                f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
+                hint="restore the objects from a copy of the bucket; nothing was changed or skipped",
+                problems=problems,
+            )
+        return {"checkpoints": ids, "objects": checked, "deep": deep, "problems": []}
+
+    def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[int, list[str]]:
+        try:
+            metadata = self._context.metadata(checkpoint)
+        except CheckpointError as error:
+            return 1, [error.message]
+        problems = []
+        handles = list(_handles(metadata))
+        for handle in handles:
+            try:
+                if deep:
+                    read_handle(self._context.store, handle)
+                else:
+                    stat_handle(self._context.store, handle)
+            except CheckpointError as error:
+                problems.append(error.message)
+        for name in metadata.sinks:
+            problems += self._verify_sink(name, checkpoint, deep=deep)
+        if deep and not problems:
+            for uid in metadata.operators:
+                self.state(uid, checkpoint.checkpoint_id)
+        return 1 + len(handles) + len(metadata.sinks), problems
+
+    def _verify_sink(self, name: str, checkpoint: CompletedCheckpoint, *, deep: bool) -> list[str]:
+        if name in checkpoint.unconfirmed or name not in {sink.name for sink in self._context.spec.sinks}:
+            return []  # not published yet, or no longer of the job: nothing that this checkpoint needs
+        return [
+            f"sink {name}: {problem}"
+            for problem in self._context.sink(name).verify(checkpoint.checkpoint_id, deep=deep)
+        ]
+
+    def _checkpoint(self, at: int | None) -> CompletedCheckpoint:
+        state = self._context.head().state
+        wanted = state.timeline().head if at is None else CheckpointId(at)
+        checkpoint = state.checkpoint(wanted)
+        if checkpoint is None:
+            retained = ", ".join(str(item.checkpoint_id) for item in state.checkpoints) or "none"
+            raise NotFound(
+                f"job {state.job} retains no completed checkpoint {wanted}; retained: {retained}", checkpoint_id=wanted
+            )
+        return checkpoint
+
+
+_SHOWN = 12
+
+
+def _handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
+    handles = [metadata.plan]
+    for source in metadata.sources.values():
+        handles += source.consumed
+    for operator in metadata.operators.values():
+        handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
+    return handles

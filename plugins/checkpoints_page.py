@@ -1,0 +1,102 @@
+"""The Checkpoints page of a job: a tab of its epoch DAG in Airflow's UI.
+
+Reads only. A plugin's routes answer without login by themselves, so each route carries Airflow's own user and DAG
+permission. Whatever comes from data or from the store is escaped by the template.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from airflow.plugins_manager import AirflowPlugin
+from fastapi import Depends, FastAPI
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+PREFIX = "/milepost"
+SHOWN_CHECKPOINTS = 50
+SHOWN_EVENTS = 50
+HERE = Path(__file__).resolve().parent
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+templates = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
+pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
+
+
+def config_folder() -> Path:
+    return Path(os.environ.get("MILEPOST_CONFIG") or HERE.parent / "config")
+
+
+@pages.get(
+    "/checkpoints/{dag_id}",
+    response_class=HTMLResponse,
+    dependencies=[Depends(requires_access_dag(method="GET"))],
+)
+def checkpoints(dag_id: str) -> HTMLResponse:
+    """The checkpoints and the newest history of the job whose epoch DAG has this id."""
+    from pipeline.orchestration.specs import job_of_dag
+    from pipeline.protocol.errors import CheckpointError, NotFound
+
+    try:
+        job = job_of_dag(config_folder(), dag_id)
+        shown = _read(job)
+    except NotFound as error:
+        return _page(404, dag_id=dag_id, problem=error.message, hint=error.hint)
+    except CheckpointError as error:
+        return _page(503, dag_id=dag_id, problem=error.message, hint=error.hint)
+    return _page(200, dag_id=dag_id, problem="", hint="", **shown)
+
+
+def _read(job: Any) -> dict[str, Any]:
+    from pipeline.jobmaster import JobMaster
+
+    master = JobMaster(job)
+    return {
+        "job": job.spec.name,
+        "storage": job.spec.storage,
+        "checkpoints": master.list_checkpoints(limit=SHOWN_CHECKPOINTS),
+        "events": master.history(limit=SHOWN_EVENTS),
+    }
+
+
+def _page(status_code: int, **shown: Any) -> HTMLResponse:
+    values: dict[str, Any] = {"job": "", "storage": "", "checkpoints": [], "events": []} | shown
+    html = templates.get_template("checkpoints_page.html").render(values)
+    return HTMLResponse(html, status_code=status_code, headers=HEADERS)
+
+
+def seconds(value: Any) -> str:
+    return f"{value / 1000:.1f} s" if isinstance(value, (int, float)) else ""
+
+
+def size(value: Any) -> str:
+    if not isinstance(value, (int, float)):
+        return ""
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return ""
+
+
+templates.filters.update(seconds=seconds, size=size)
+
+
+class CheckpointsPage(AirflowPlugin):
+    name = "milepost_checkpoints"
+    fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Milepost"}]  # noqa: RUF012 - Airflow's own shape
+    external_views = [  # noqa: RUF012 - Airflow's own shape
+        {
+            "name": "Checkpoints",
+            "href": f"{PREFIX}/checkpoints/{{DAG_ID}}",
+            "destination": "dag",
+            "url_route": "checkpoints",
+        }
+    ]

@@ -1,0 +1,1 @@
+"""Tools of this repository, not of the product: environments, the demo's processes, the demo."""

@@ -1,0 +1,92 @@
+"""Writes the home of one Airflow of our own: configuration, secrets and login, readable by this user only."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+LOGIN = "admin"
+PASSWORDS = "simple_auth_manager_passwords.json.generated"
+
+Settings = Mapping[str, Mapping[str, object]]
+
+
+def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Settings | None = None) -> None:
+    """Create or update AIRFLOW_HOME; secrets, login and database of an earlier start stay.
+
+    Args:
+        home: the folder. dags, plugins: what Airflow loads.
+        port: of the API server on loopback, where tasks report too.
+        settings: section -> option -> value, over the ones below.
+    """
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own = _own_secrets(home)
+    config: dict[str, dict[str, object]] = {
+        "core": {
+            "dags_folder": dags,
+            "plugins_folder": plugins,
+            "load_examples": False,
+            "executor": "LocalExecutor",
+            "parallelism": 4,
+            "fernet_key": own["fernet_key"],
+            "simple_auth_manager_users": f"{LOGIN}:admin",
+            "simple_auth_manager_passwords_file": home / PASSWORDS,
+            "execution_api_server_url": f"http://127.0.0.1:{port}/execution/",
+        },
+        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}"},
+        "logging": {"base_log_folder": home / "logs"},
+        "api": {
+            "host": "127.0.0.1",
+            "port": port,
+            "base_url": f"http://127.0.0.1:{port}",
+            "workers": 1,
+            "secret_key": own["secret_key"],
+        },
+        "api_auth": {"jwt_secret": own["jwt_secret"]},
+        "scheduler": {"scheduler_idle_sleep_time": 0.2, "enable_health_check": False},
+        "dag_processor": {"refresh_interval": 10, "min_file_process_interval": 10, "parsing_processes": 1},
+        "usage_data_collection": {"enabled": False},
+    }
+    for section, options in (settings or {}).items():
+        config.setdefault(section, {}).update(options)
+    parser = configparser.ConfigParser(interpolation=None)
+    # Airflow reads the file with interpolation: a per cent sign of a path is doubled.
+    parser.read_dict({s: {o: str(v).replace("%", "%%") for o, v in options.items()} for s, options in config.items()})
+    with _private(home / "airflow.cfg") as stream:
+        parser.write(stream)
+
+
+def password(home: Path) -> str:
+    """The password of `LOGIN`. Show it on a terminal only."""
+    passwords: dict[str, str] = json.loads((home / PASSWORDS).read_text(encoding="utf-8"))
+    return passwords[LOGIN]
+
+
+def _own_secrets(home: Path) -> dict[str, str]:
+    """Secrets of this home, made once; the password file among them, or Airflow would make and log one."""
+    file = home / "secrets.json"
+    if not file.exists():
+        import base64
+
+        made = {
+            "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "secret_key": secrets.token_urlsafe(32),
+            "jwt_secret": secrets.token_urlsafe(64),
+        }
+        with _private(home / PASSWORDS) as stream:
+            json.dump({LOGIN: secrets.token_urlsafe(12)}, stream)
+        with _private(file) as stream:
+            json.dump(made, stream)
+    loaded: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+    return loaded
+
+
+def _private(file: Path):  # type: ignore[no-untyped-def]
+    """Open a file for writing that only this user may read, also when it existed with other rights."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return os.fdopen(descriptor, "w", encoding="utf-8")

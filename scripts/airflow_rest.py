@@ -1,0 +1,144 @@
+"""A small client of Airflow's REST API on loopback: what the demo and the end-to-end tests ask of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+FINISHED_RUN = frozenset({"success", "failed"})
+
+
+class AirflowRest:
+    """One login at one Airflow.
+
+    Args:
+        url: `http://127.0.0.1:<port>`. login, password: of the simple auth manager.
+    """
+
+    def __init__(self, url: str, login: str, password: str) -> None:
+        self.url = url
+        self._credentials = {"username": login, "password": password}
+        # Loopback never goes through the user's proxy.
+        self._http = httpx.Client(base_url=url, timeout=60.0, trust_env=False)
+        self._token = ""
+
+    def close(self) -> None:
+        self._http.close()
+
+    def is_healthy(self, *components: str) -> bool:
+        """Whether the API answers and the named components say they are healthy."""
+        try:
+            health = self._http.get("/api/v2/monitor/health", timeout=5.0).json()
+        except (httpx.HTTPError, ValueError):
+            return False
+        return all((health.get(name) or {}).get("status") == "healthy" for name in ("metadatabase", *components))
+
+    def ask(self, method: str, path: str, **kwargs: Any) -> Any:
+        """Send one request below /api/v2, renewing the login once when it ran out. Raises httpx.HTTPStatusError."""
+        for attempt in (1, 2):
+            if not self._token:
+                self._token = self._log_in()
+            answer = self._http.request(
+                method, f"/api/v2{path}", headers={"Authorization": f"Bearer {self._token}"}, **kwargs
+            )
+            if answer.status_code == httpx.codes.UNAUTHORIZED and attempt == 1:
+                self._token = ""
+                continue
+            if answer.is_error:
+                message = f"{method} {path}: {answer.status_code}: {answer.text[:500]}"
+                raise httpx.HTTPStatusError(message, request=answer.request, response=answer)
+            return answer.json() if answer.content else None
+        raise AssertionError("unreachable: the second attempt returns or raises")
+
+    def _log_in(self) -> str:
+        answer = self._http.post("/auth/token", json=self._credentials)
+        answer.raise_for_status()
+        return str(answer.json()["access_token"])
+
+    def dags(self) -> dict[str, dict[str, Any]]:
+        return {dag["dag_id"]: dag for dag in self.ask("GET", "/dags", params={"limit": 100})["dags"]}
+
+    def import_errors(self) -> list[dict[str, Any]]:
+        return list(self.ask("GET", "/importErrors")["import_errors"])
+
+    def set_paused(self, dag_id: str, paused: bool) -> None:
+        self.ask("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
+
+    def trigger(self, dag_id: str, conf: dict[str, Any] | None = None, **body: Any) -> str:
+        """Trigger a run as the form does. Returns its run id."""
+        run = self.ask("POST", f"/dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf or {}} | body)
+        return str(run["dag_run_id"])
+
+    def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        return dict(self.ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}"))
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """Newest first."""
+        answer = self.ask("GET", f"/dags/{dag_id}/dagRuns", params={"order_by": "-id", "limit": 100})
+        return list(answer["dag_runs"])
+
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """The task instances of a run, each mapped one by itself."""
+        answer = self.ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 100})
+        return list(answer["task_instances"])
+
+    def states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        """Task id -> state; mapped instances as `task[index]`."""
+        return {
+            task["task_id"] + (f"[{task['map_index']}]" if task["map_index"] >= 0 else ""): task["state"]
+            for task in self.tasks(dag_id, run_id)
+        }
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
+        """The text of one try's log, one event a line."""
+        answer = self.ask(
+            "GET",
+            f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}",
+            params={"map_index": map_index, "full_content": True},
+        )
+        content = answer["content"]
+        if isinstance(content, str):
+            return content
+        return "\n".join(str(line.get("event", line)) if isinstance(line, dict) else str(line) for line in content)
+
+    def clear(self, dag_id: str, run_id: str, *task_ids: str, downstream: bool = True) -> None:
+        """Clear tasks of a run, as the UI's button does."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": list(task_ids),
+            "include_downstream": downstream,
+            "only_failed": False,
+            "reset_dag_runs": True,
+        }
+        self.ask("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
+
+    def wait(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        timeout_s: float,
+        seen: Callable[[dict[str, str | None]], None] | None = None,
+        interval_s: float = 0.5,
+    ) -> str:
+        """Wait until a run is finished. Returns its state. Raises TimeoutError naming the task states.
+
+        Args:
+            seen: called with the task states whenever they were read, for progress.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            state = str(self.run(dag_id, run_id)["state"])
+            if seen is not None or time.monotonic() > deadline:
+                states = self.states(dag_id, run_id)
+                if seen is not None:
+                    seen(states)
+                if state not in FINISHED_RUN and time.monotonic() > deadline:
+                    raise TimeoutError(f"{dag_id} {run_id} is {state} after {timeout_s:.0f} s: {states}")
+            if state in FINISHED_RUN:
+                return state
+            time.sleep(interval_s)

@@ -1,0 +1,172 @@
+"""`make demo`: real flights, landed day by day, through the `flights__epoch` DAG of a real Airflow on this machine.
+
+Everything lies below `.milepost/` of the clone. A second run lands the next days and continues; an interrupted one
+continues where it was. Ctrl-C stops what was started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scripts import airflow_home
+from scripts.airflow_rest import AirflowRest
+from scripts.demo_report import Report
+from scripts.processes import StackError, python
+from scripts.stack import ROOT, Stack, demo_stack
+
+JOB = "flights"
+DAG_ID = f"{JOB}__epoch"
+SPEC = ROOT / "config" / f"{JOB}.yaml"
+LANDER = ROOT / "config" / "demo" / "land_flights.py"
+LAST_DAY = 365
+EPOCH_S = 300.0
+DAG_S = 120.0
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message says why and what to do."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; return the exit code."""
+    parser = argparse.ArgumentParser(prog="make demo", description="Milepost's demo")
+    parser.add_argument("--days", type=int, default=28, help="how many days to land and consume")
+    days: int = parser.parse_args(arguments).days
+    if not 1 <= days <= LAST_DAY:
+        print(f"--days: expected 1 to {LAST_DAY}, got {days}", file=sys.stderr)
+        return 2
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, _interrupt)
+    stack = demo_stack()
+    report = Report()
+    stack.say = report.say
+    try:
+        with _alone(stack.folder):
+            _demo(stack, report, days)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        report.say("interrupted: stopping what was started; `make demo` continues from here")
+        stack.stop()
+        return 130
+    except (DemoError, StackError) as error:
+        report.problem(str(error))
+        return 1
+    return 0
+
+
+def _interrupt(signal_number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One demo per clone at a time; the lock ends with the process."""
+    with (folder / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DemoError(f"another `make demo` is running in {ROOT}; wait for it, or stop it with Ctrl-C") from None
+        yield
+
+
+def _demo(stack: Stack, report: Report, days: int) -> None:
+    began = time.monotonic()
+    stack.start_s3()
+    # From here on this process reaches the store exactly as the Airflow tasks do.
+    os.environ.clear()
+    os.environ.update(stack.process_environ())
+    from pipeline.config.load import load_job
+    from pipeline.jobmaster import JobMaster
+
+    master = JobMaster(load_job(SPEC))
+    _land(stack, master, report, days)
+    stack.start_airflow()
+    rest = stack.rest()
+    _wait_for_dag(rest, stack)
+    rest.set_paused(DAG_ID, False)
+    done = _run_epochs(rest, master, report)
+    report.checkpoints(master.list_checkpoints(limit=max(7, len(done))))
+    report.carriers(master.read("carriers"))
+    report.anomalies([master.show(checkpoint_id) for checkpoint_id in done])
+    report.finish(stack, airflow_home.LOGIN, airflow_home.password(stack.home), time.monotonic() - began)
+
+
+def _land(stack: Stack, master: Any, report: Report, days: int) -> None:
+    """Land the next days, unless the days of an interrupted run are still unread."""
+    file = stack.folder / "demo.json"
+    landed = int(json.loads(file.read_text(encoding="utf-8"))["landed_days"]) if file.exists() else 0
+    if landed and (unread := master.status()["unread_objects"]):
+        report.say(f"{unread} objects of the {landed} days landed so far are unread: continuing with those")
+        return
+    last = min(landed + days, LAST_DAY)
+    if last == landed:
+        report.say(f"all {LAST_DAY} days have landed")
+        return
+    report.say(f"landing days {landed + 1} to {last} of 2013, one CSV object a day")
+    command = [python(), str(LANDER), "--root", "s3://landing", "--endpoint", stack.s3_url]
+    landing = subprocess.run(
+        [*command, "--days", f"{landed + 1}-{last}"],
+        check=False, env=stack.process_environ(), cwd=stack.folder, capture_output=True, text=True,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if landing.returncode != 0:
+        raise DemoError(f"landing the flights failed:\n{(landing.stderr or landing.stdout).strip()[-2000:]}")
+    report.say(landing.stdout.strip().splitlines()[-1])
+    file.write_text(json.dumps({"landed_days": last}) + "\n", encoding="utf-8")
+
+
+def _wait_for_dag(rest: AirflowRest, stack: Stack) -> None:
+    deadline = time.monotonic() + DAG_S
+    while DAG_ID not in rest.dags():
+        if time.monotonic() > deadline:
+            problems = "; ".join(str(problem.get("stack_trace", ""))[-500:] for problem in rest.import_errors())
+            raise DemoError(f"Airflow does not list {DAG_ID}; see {stack.folder}/logs. {problems}")
+        time.sleep(0.5)
+
+
+def _run_epochs(rest: AirflowRest, master: Any, report: Report) -> list[int]:
+    """Run epochs through the DAG until nothing is unread. Returns the ids of their checkpoints."""
+    done: list[int] = []
+    while unread := master.status()["unread_objects"]:
+        head = master.status()["head"]
+        with report.epoch(len(done) + 1, unread) as progress:
+            run_id = rest.trigger(DAG_ID)
+            state = rest.wait(DAG_ID, run_id, timeout_s=EPOCH_S, seen=progress.tasks)
+        if state != "success":
+            raise DemoError(_why_failed(rest, run_id))
+        newest = master.status()["head"]
+        if newest == head:
+            raise DemoError(f"run {run_id} succeeded without a checkpoint although {unread} objects are unread")
+        report.completed(master.show(newest))
+        done.append(newest)
+    if not done:
+        report.say("nothing new to consume")
+    return done
+
+
+def _why_failed(rest: AirflowRest, run_id: str) -> str:
+    failed = [task for task in rest.tasks(DAG_ID, run_id) if task["state"] == "failed"]
+    if not failed:
+        return f"{DAG_ID}, run {run_id}, failed without a failed task; see the UI at {rest.url}"
+    task = failed[0]
+    text = rest.log(DAG_ID, run_id, task["task_id"], max(1, task["try_number"]), task["map_index"])
+    tail = "\n".join(text.splitlines()[-15:])
+    return (
+        f"{DAG_ID}, run {run_id}: task {task['task_id']} failed. Nothing was lost: `make demo` continues. "
+        f"Its log ends with:\n{tail}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""Starts processes of a clone and stops exactly those: by pid and creation time, with all that came of them.
+
+Everything that is started carries a marker in its environment, which its children inherit. So a Spark JVM whose parent
+was killed is still found, and a process of another clone, or one that took over an old pid, is never touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MARKER = "MILEPOST_STACK"
+LOOPBACK = "127.0.0.1"
+NO_PROXY = "127.0.0.1,localhost,::1"
+TERM_S = 15.0
+KILL_S = 5.0
+CLOCK_SLACK_S = 2.0
+"""Two readings of one process's creation time may differ by a correction of the clock."""
+
+NOT_INHERITED = (
+    "AIRFLOW", "SPARK_", "PYSPARK_", "PYTHON", "MILEPOST_", "AWS_", "VIRTUAL_ENV", "MAKE", "MFLAGS", "GUNICORN",
+    "UVICORN",
+)  # fmt: skip
+
+
+class StackError(Exception):
+    """Something of the stack does not start or stop; the message says what and where to look."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A process we started.
+
+    Attributes:
+        name: service. pid, create_time: its identity; create_time in seconds as the system gives it.
+        port: the loopback port it answers on, or None. log: file with its output.
+    """
+
+    name: str
+    pid: int
+    create_time: float
+    port: int | None
+    log: str
+
+    def process(self) -> psutil.Process | None:
+        """The process, if it is still the same one and runs."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.create_time) < CLOCK_SLACK_S
+            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.Error:
+            return None
+
+
+def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment without anything that could lead our processes elsewhere, plus `extra`."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
+    for name in ("NO_PROXY", "no_proxy"):
+        environ[name] = ",".join(part for part in (environ.get(name, ""), NO_PROXY) if part)
+    environ |= {"TZ": "UTC", "LC_ALL": environ.get("LC_ALL") or "C.UTF-8", "PYTHONUNBUFFERED": "1"}
+    return environ | dict(extra)
+
+
+def free_port(preferred: int | None = None) -> int:
+    """A loopback port that nothing listens on: the preferred one when it is free."""
+    for candidate in (preferred or 0, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((LOOPBACK, candidate))
+                return int(probe.getsockname()[1])
+    raise StackError(f"no free port on {LOOPBACK}")
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def start(
+    name: str,
+    command: list[str],
+    *,
+    stack: str,
+    environ: Mapping[str, str],
+    cwd: Path,
+    log: Path,
+    port: int | None = None,
+) -> Started:
+    """Start one process in a session of its own, readable by this user only, its output in `log`.
+
+    Args:
+        stack: identity of the stack; `<stack>/<name>` is the marker of the process and of all that comes of it.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            env={**environ, MARKER: f"{stack}/{name}"},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=0o077,
+        )
+    try:
+        create_time = psutil.Process(process.pid).create_time()
+    except psutil.Error:
+        create_time = time.time()
+    return Started(name, process.pid, create_time, port, str(log))
+
+
+def wait_until(
+    ready: Callable[[], bool], *, of: Iterable[Started], timeout_s: float, what: str, interval_s: float = 0.2
+) -> None:
+    """Wait for a condition while the processes live. Raises StackError with the end of the log when it cannot come."""
+    deadline = time.monotonic() + timeout_s
+    watched = list(of)
+    while not ready():
+        for started in watched:
+            if started.process() is None:
+                raise StackError(
+                    f"{what}: {started.name} ended. Its output ({started.log}) ends with:\n{tail(started)}"
+                )
+        if time.monotonic() > deadline:
+            logs = ", ".join(started.log for started in watched)
+            raise StackError(f"{what}: not ready after {timeout_s:.0f} s; see {logs}")
+        time.sleep(interval_s)
+
+
+def tail(started: Started, lines: int = 15) -> str:
+    try:
+        text = Path(started.log).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "(no output)"
+    return "\n".join(text.splitlines()[-lines:]) or "(no output)"
+
+
+def stop(records: Iterable[Started], stack: str, names: Iterable[str] | None = None) -> list[str]:
+    """Stop the recorded processes and whatever carries their marker: TERM, then KILL. Twice is fine.
+
+    Args:
+        stack: identity of the stack. names: services to stop; None = every process of the stack, recorded or not.
+    Returns: names and pids of what does not end, and ports that are still taken; empty when all is gone.
+    """
+    recorded = list(records)
+    markers = None if names is None else {f"{stack}/{name}" for name in names}
+
+    def is_ours(marker: str) -> bool:
+        return marker.startswith(f"{stack}/") if markers is None else marker in markers
+
+    _end(_ours(recorded, is_ours), TERM_S)
+    # What was being started in that moment shows up in a second look.
+    _end(_ours(recorded, is_ours), KILL_S)
+    left = [f"{process.pid} ({_name(process)})" for process in _ours(recorded, is_ours)]
+    taken = [started for started in recorded if started.port and is_listening(started.port)]
+    return left + [f"port {started.port} of {started.name}" for started in taken]
+
+
+def _ours(records: list[Started], is_ours: Callable[[str], bool]) -> list[psutil.Process]:
+    roots = [process for started in records if (process := started.process()) is not None]
+    found: dict[int, psutil.Process] = {process.pid: process for process in roots}
+    for process in roots:
+        with contextlib.suppress(psutil.Error):
+            found |= {child.pid: child for child in process.children(recursive=True)}
+    for process in psutil.process_iter():
+        if process.pid not in found and is_ours(_marker(process)):
+            found[process.pid] = process
+    found.pop(os.getpid(), None)
+    return [process for process in found.values() if _runs(process)]
+
+
+def _marker(process: psutil.Process) -> str:
+    try:
+        mine = process.uids().real == os.getuid()
+        return process.environ().get(MARKER, "") if mine else ""
+    except (psutil.Error, OSError):
+        return ""
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return "gone"
+
+
+def _end(processes: list[psutil.Process], patience_s: float) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=patience_s)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, timeout=KILL_S)
+
+
+def python() -> str:
+    """The interpreter of this environment, as the workers of Spark and Airflow must be started with."""
+    return sys.executable

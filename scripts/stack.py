@@ -1,0 +1,312 @@
+"""The demo's servers: embedded S3 and Airflow, on loopback, with everything they keep below `.milepost/`.
+
+`python -m scripts.stack up|down|status`. What was started is written down in `.milepost/stack.json` before anything
+waits for it, so that `down` finds it whatever happens in between. A stack that lives is reused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts import airflow_home, processes
+from scripts.airflow_rest import AirflowRest
+from scripts.processes import StackError, Started
+
+ROOT = Path(__file__).resolve().parent.parent
+BUCKETS = ("landing", "milepost", "lake")
+AIRFLOW_SERVICES: dict[str, tuple[str, ...]] = {
+    "api-server": ("api-server", "--host", "127.0.0.1"),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+}
+BOOT_S = 240.0
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Stack:
+    """One set of servers and the folder that holds all their state.
+
+    Attributes:
+        folder: where `stack.json`, data and logs lie.
+        dags, plugins, config: what Airflow loads, and the folder of the job specs.
+        services: which of Airflow's processes run.
+        settings: Airflow options over our own, section -> option -> value.
+        environ: further variables of every process.
+        marker: carried by every process of this stack.
+    """
+
+    folder: Path
+    dags: Path = ROOT / "dags"
+    plugins: Path = ROOT / "plugins"
+    config: Path = ROOT / "config"
+    services: tuple[str, ...] = tuple(AIRFLOW_SERVICES)
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict)
+    marker: str = ""
+    started: dict[str, Started] = field(default_factory=dict)
+    say: Say = print
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._read()
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "stack.json"
+
+    @property
+    def home(self) -> Path:
+        """AIRFLOW_HOME."""
+        return self.folder / "airflow"
+
+    @property
+    def s3_url(self) -> str:
+        return f"http://127.0.0.1:{self.started['s3'].port}"
+
+    @property
+    def airflow_url(self) -> str:
+        return f"http://127.0.0.1:{self.started['api-server'].port}"
+
+    def rest(self) -> AirflowRest:
+        return AirflowRest(self.airflow_url, airflow_home.LOGIN, airflow_home.password(self.home))
+
+    def process_environ(self) -> dict[str, str]:
+        """What every process of the stack, and a command that works with it, gets as environment."""
+        extra = {
+            "AIRFLOW_HOME": str(self.home),
+            "MILEPOST_CONFIG": str(self.config),
+            "PYSPARK_PYTHON": processes.python(),
+            "SPARK_LOCAL_HOSTNAME": "localhost",
+            "SPARK_LOCAL_IP": processes.LOOPBACK,
+            "AWS_ACCESS_KEY_ID": "milepost",
+            "AWS_SECRET_ACCESS_KEY": "milepost-on-loopback",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        if "s3" in self.started:
+            extra["MILEPOST_S3_ENDPOINT"] = self.s3_url
+        return processes.clean_environ(extra | dict(self.environ))
+
+    def is_alive(self, *names: str) -> bool:
+        return all(name in self.started and self.started[name].process() is not None for name in names)
+
+    def start_s3(self) -> None:
+        """Start the S3 server, its data on disk below the folder, and make the buckets."""
+        if not self.is_alive("s3"):
+            self.say("starting the embedded S3 server")
+            # One process at a time may own the data: what an earlier, half-dead stack left is stopped first.
+            self.stop()
+            self._start_s3()
+        create_buckets(self.s3_url, self.process_environ())
+
+    def _start_s3(self) -> None:
+        python = ROOT / ".venv-s3" / "bin" / "python"
+        if not python.exists():
+            raise StackError(f"{python} does not exist: run `make env` first")
+        port = processes.free_port(self._last_port("s3"))
+        environ = self.process_environ() | {
+            "BIND_HOST": processes.LOOPBACK,
+            "GATEWAY_PORT": str(port),
+            "S3_PERSIST": "1",
+            "S3_DATA_DIR": str(self.folder / "s3"),
+            "SERVICES": "s3",
+        }
+        self._start("s3", [str(python), "-m", "ministack"], environ, port)
+        server = self.started["s3"]
+        processes.wait_until(lambda: processes.is_listening(port), of=[server], timeout_s=60, what="the S3 server")
+
+    def start_airflow(self) -> None:
+        """Start Airflow's processes, after its database is up to date, and wait until they are healthy."""
+        if self.is_alive(*self.services):
+            self.say(f"Airflow is already running at {self.airflow_url}")
+            return
+        if remains := [name for name in self.started if name != "s3"]:
+            self.stop(*remains)
+        port = processes.free_port(self._last_port("api-server"))
+        airflow_home.write_home(self.home, dags=self.dags, plugins=self.plugins, port=port, settings=self.settings)
+        self.say("preparing Airflow's database")
+        self._migrate()
+        self.say("starting Airflow (half a minute)")
+        for name in self.services:
+            command = [processes.python(), "-m", "airflow", *AIRFLOW_SERVICES[name]]
+            serves = name == "api-server"
+            self._start(
+                name,
+                [*command, "--port", str(port)] if serves else command,
+                self.process_environ(),
+                port if serves else None,
+            )
+        self.wait_for_airflow()
+
+    def wait_for_airflow(self) -> None:
+        """Wait until API, scheduler and DAG processor say they are healthy."""
+        rest = self.rest()
+        wanted = [name.replace("-", "_") for name in self.services if name != "api-server"]
+        try:
+            processes.wait_until(
+                lambda: rest.is_healthy(*wanted),
+                of=[self.started[name] for name in self.services],
+                timeout_s=BOOT_S,
+                what="Airflow",
+                interval_s=0.5,
+            )
+        finally:
+            rest.close()
+
+    def _migrate(self) -> None:
+        log = self.folder / "logs" / "db-migrate.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            result = subprocess.run(
+                [processes.python(), "-m", "airflow", "db", "migrate"],
+                check=False,
+                env=self.process_environ(),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                umask=0o077,
+            )
+        if result.returncode != 0:
+            raise StackError(f"`airflow db migrate` ended with exit code {result.returncode}; see {log}")
+
+    def stop(self, *names: str) -> None:
+        """Stop the named services, or everything of this stack. Raises StackError when something stays."""
+        chosen = [self.started[name] for name in names] if names else list(self.started.values())
+        left = processes.stop(chosen, self.marker, names or None)
+        if left:
+            raise StackError(f"still there after TERM and KILL: {', '.join(left)}")
+        for started in chosen:
+            self.started.pop(started.name, None)
+        self._write()
+
+    def _start(self, name: str, command: list[str], environ: Mapping[str, str], port: int | None) -> None:
+        log = self.folder / "logs" / f"{name}.log"
+        # Between fork and this write the marker alone identifies the process: it is on disk already.
+        self.started[name] = processes.start(
+            name, command, stack=self.marker, environ=environ, cwd=self.folder, log=log, port=port
+        )
+        self._write()
+
+    def _last_port(self, name: str) -> int | None:
+        try:
+            ports = json.loads(self.record.read_text(encoding="utf-8"))["ports"]
+        except (OSError, ValueError, KeyError):
+            return None
+        port = ports.get(name)
+        return int(port) if port else None
+
+    def _read(self) -> None:
+        if self.record.exists():
+            known = json.loads(self.record.read_text(encoding="utf-8"))
+            self.marker = known["marker"]
+            self.started = {name: Started(**about) for name, about in known["processes"].items()}
+        else:
+            self.marker = secrets.token_hex(16)
+            self._write()
+
+    def _write(self) -> None:
+        ports = {name: started.port for name, started in self.started.items() if started.port}
+        before = json.loads(self.record.read_text(encoding="utf-8"))["ports"] if self.record.exists() else {}
+        known = {
+            "marker": self.marker,
+            "ports": before | ports,
+            "processes": {name: dataclasses.asdict(started) for name, started in self.started.items()},
+        }
+        temporary = self.record.with_suffix(".tmp")
+        temporary.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+        temporary.chmod(0o600)
+        temporary.replace(self.record)
+
+
+def create_buckets(endpoint: str, environ: Mapping[str, str]) -> None:
+    """Create the demo's buckets where they are missing."""
+    import boto3
+    from botocore.config import Config
+
+    client = boto3.session.Session().client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
+        config=Config(proxies={}, s3={"addressing_style": "path"}),
+    )
+    there = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
+    for bucket in BUCKETS:
+        if bucket not in there:
+            client.create_bucket(Bucket=bucket)
+
+
+def demo_stack() -> Stack:
+    """The stack of this clone."""
+    return Stack(ROOT / ".milepost")
+
+
+def down() -> int:
+    """Stop what this clone started. Exit code 0 also when nothing was running."""
+    if not (ROOT / ".milepost" / "stack.json").exists():
+        print("nothing is running")
+        return 0
+    # A second Ctrl-C must not leave half of the processes behind.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        stack = demo_stack()
+        names = [name for name, started in stack.started.items() if started.process() is not None]
+        stack.stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    print(f"stopped {', '.join(names)}" if names else "nothing is running")
+    return 0
+
+
+def status() -> int:
+    """Print what runs and where. Exit code 0 when all of it lives, 1 otherwise."""
+    if not (ROOT / ".milepost" / "stack.json").exists():
+        print("nothing is running")
+        return 1
+    stack = demo_stack()
+    for name, started in stack.started.items():
+        alive = "running" if started.process() is not None else "ended"
+        where = f"  http://127.0.0.1:{started.port}" if started.port else ""
+        print(f"{name:14} pid {started.pid:<8} {alive}{where}")
+    if not stack.started:
+        print("nothing is running")
+    return 0 if stack.started and stack.is_alive(*stack.started) else 1
+
+
+def up() -> int:
+    stack = demo_stack()
+    stack.start_s3()
+    stack.start_airflow()
+    print(f"S3 {stack.s3_url}, Airflow {stack.airflow_url}")
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    commands = {"up": up, "down": down, "status": status}
+    if len(arguments) != 1 or arguments[0] not in commands:
+        print(f"usage: python -m scripts.stack {'|'.join(commands)}", file=sys.stderr)
+        return 2
+    try:
+        return commands[arguments[0]]()
+    except StackError as error:
+        print(error, file=sys.stderr)
+        return 8
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

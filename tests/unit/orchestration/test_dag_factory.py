@@ -1,0 +1,157 @@
+"""The epoch DAG has the shape that INTERFACE section 3 promises, and one broken spec hurts only its own job."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow.sdk import DAG, AssetAlias
+from airflow.sdk.exceptions import AirflowFailException
+
+from pipeline.config.load import load_job
+from pipeline.orchestration import tasks
+from pipeline.orchestration.dag_factory import BROKEN_TAG, epoch_dag, epoch_dags, execution_timeout, sink_assets
+
+ROOT = Path(__file__).resolve().parents[3]
+
+SPEC = """
+name: {name}
+storage: state
+sources:
+  flights:
+    format: csv
+    path: landing/*.csv
+    schema: {{carrier: string, delay: int32}}
+operators:
+  - {{uid: carriers, kind: aggregate, inputs: [flights], key: [carrier], aggregates: {{flights: count(*)}}}}
+sinks:
+  - {{name: carriers, input: carriers, format: parquet, path: lake/carriers, mode: upsert}}
+  - {{name: remote, input: carriers, format: parquet, path: "${{env:SOMEWHERE}}/remote", mode: upsert}}
+checkpointing: {{timeout: 20m}}
+"""
+SCHEDULE = 'schedule: {cron: "*/10 * * * *", timezone: Europe/Vienna}\n'
+AIRFLOW = "airflow: {owner: ops, tags: [milepost, air], retries: 5, pool: heavy}\n"
+
+MODULES_AFTER_PARSING = """
+import json, runpy, sys, time
+import airflow.sdk
+after_airflow = time.process_time()
+dags = [name for name, value in runpy.run_path(sys.argv[1]).items() if isinstance(value, airflow.sdk.DAG)]
+print(json.dumps({"modules": sorted(sys.modules), "seconds": time.process_time() - after_airflow, "dags": dags}))
+"""
+
+
+def write(folder: Path, name: str, *more: str) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(SPEC.format(name=name) + "".join(more))
+    return path
+
+
+def dag_of(folder: Path, *more: str) -> DAG:
+    return epoch_dag(load_job(write(folder, "flights", *more)))
+
+
+def test_one_run_is_one_epoch_in_seven_tasks(tmp_path: Path) -> None:
+    dag = dag_of(tmp_path)
+    assert dag.dag_id == "flights__epoch"
+    assert [task.task_id for task in dag.topological_sort() if task.task_id != "abort_checkpoint"] == [
+        "trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume",
+    ]  # fmt: skip
+    assert set(dag.task_ids) - {"abort_checkpoint"} == {*tasks.BEFORE_THE_COMMIT_POINT, "notify_complete", "subsume"}
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+
+
+def test_abort_follows_only_the_tasks_before_the_commit_point(tmp_path: Path) -> None:
+    """I9, DESIGN 4.5: what is completed is never aborted; a sink that is down delays, it does not abort."""
+    abort = dag_of(tmp_path).get_task("abort_checkpoint")
+    assert abort.upstream_task_ids == set(tasks.BEFORE_THE_COMMIT_POINT)
+    assert abort.trigger_rule == "one_failed"
+    assert not abort.downstream_task_ids
+
+
+def test_subsume_runs_when_nothing_before_it_failed(tmp_path: Path) -> None:
+    """Mapped tasks over no sinks are skipped; `none_failed` still runs what follows (INTERFACE 3.5)."""
+    subsume = dag_of(tmp_path).get_task("subsume")
+    assert subsume.upstream_task_ids == {"notify_complete"}
+    assert subsume.trigger_rule == "none_failed"
+
+
+def test_the_epoch_must_end_before_its_lease(tmp_path: Path) -> None:
+    """I10."""
+    assert dag_of(tmp_path).get_task("run_epoch").execution_timeout == timedelta(minutes=18)
+    assert execution_timeout(timedelta(seconds=2)) < timedelta(seconds=2)
+
+
+def test_schedule_and_airflow_settings_come_from_the_spec(tmp_path: Path) -> None:
+    assert dag_of(tmp_path).schedule is None
+    dag = dag_of(tmp_path, SCHEDULE, AIRFLOW)
+    assert dag.schedule.expression == "*/10 * * * *"
+    assert dag.schedule.timezone == "Europe/Vienna"
+    run = dag.get_task("run_epoch")
+    assert (run.owner, run.retries, run.pool, dag.tags) == ("ops", 5, "heavy", {"milepost", "air"})
+
+
+def test_the_form_has_two_switches_that_are_off(tmp_path: Path) -> None:
+    dag = dag_of(tmp_path)
+    assert {name: dag.params[name] for name in dag.params} == {"until_caught_up": False, "take_over": False}
+    for name in dag.params:
+        with pytest.raises(Exception, match="not of type 'boolean'"):
+            dag.params.get_param(name).resolve(value="yes")
+
+
+def test_sinks_are_assets_and_show_no_value_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 9: what is shown is the unresolved spec."""
+    monkeypatch.setenv("SOMEWHERE", "s3://secret-bucket")
+    job = load_job(write(tmp_path, "flights"))
+    assert sink_assets(job) == {"carriers": f"file://{tmp_path}/lake/carriers", "remote": "milepost://flights/remote"}
+    outlets = epoch_dag(job).get_task("notify_complete").partial_kwargs["outlets"]
+    assert outlets == [AssetAlias("milepost.flights")]
+
+
+def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> None:
+    write(tmp_path, "flights", SCHEDULE)
+    (tmp_path / "taxis.yaml").write_text("name: taxis\nstorages: x\n" + SCHEDULE)
+    (tmp_path / "No Yaml.yaml").write_text("{ this is : [ not\n")
+    (tmp_path / "notes.txt").write_text("not a spec")
+    dags = epoch_dags(tmp_path)
+    assert set(dags) == {"flights__epoch", "taxis__epoch", "no-yaml__epoch"}
+    assert BROKEN_TAG not in dags["flights__epoch"].tags
+    broken = dags["taxis__epoch"]
+    assert BROKEN_TAG in broken.tags
+    assert broken.schedule.expression == "*/10 * * * *", "its failing runs are what tells its owner"
+    with pytest.raises(AirflowFailException, match="storages"):
+        broken.get_task("trigger_checkpoint").execute({})
+
+
+def test_two_specs_of_one_name_do_not_silently_replace_each_other(tmp_path: Path) -> None:
+    write(tmp_path, "flights")
+    (tmp_path / "flights_copy.yaml").write_text(SPEC.format(name="flights"))
+    dags = epoch_dags(tmp_path)
+    assert BROKEN_TAG in dags["flights__epoch__duplicate"].tags
+    assert BROKEN_TAG not in dags["flights__epoch"].tags
+
+
+def test_the_dag_file_parses_without_anything_heavy(tmp_path: Path) -> None:
+    """DESIGN 2: DAG files parse in under a second; no store, no engine and no user code is loaded."""
+    write(tmp_path, "flights")
+    write(tmp_path, "taxis")
+    environ = os.environ | {
+        "MILEPOST_CONFIG": str(tmp_path),
+        "AIRFLOW_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(ROOT),
+    }
+    parsed = subprocess.run(
+        [sys.executable, "-c", MODULES_AFTER_PARSING, str(ROOT / "dags" / "milepost.py")],
+        env=environ, capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    seen = json.loads(parsed.stdout.splitlines()[-1])
+    assert seen["dags"] == ["flights__epoch", "taxis__epoch"]
+    heavy = {"pyspark", "pyarrow", "great_expectations", "boto3", "botocore", "pandas", "numpy", "duckdb", "sqlglot"}
+    assert heavy & set(seen["modules"]) == set()
+    assert "pipeline.jobmaster" not in seen["modules"]
+    assert seen["seconds"] < 1.0, "CPU seconds, beyond those of importing airflow.sdk"

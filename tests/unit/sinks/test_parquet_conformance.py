@@ -1,0 +1,22 @@
+"""The Parquet sink keeps the sink contract on a local store, in both modes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.storage.open import file_url
+from tests.conformance.parquet_sink import ParquetSinkTests
+
+
+class LocalTests(ParquetSinkTests):
+    def store_config(self, root: Path) -> StoreConfig:
+        return StoreConfig(file_url(root / "a lake"))
+
+
+class TestAppend(LocalTests):
+    mode = "append"
+
+
+class TestUpsert(LocalTests):
+    mode = "upsert"

@@ -1,0 +1,137 @@
+"""JSON lines: what is read, and how exactly a bad line is named."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.protocol.errors import InvalidRequest
+from pipeline.sources.build import build_reader
+from pipeline.sources.contract import BadRecord
+from pipeline.sources.diagnosis import BLOCK_BYTES
+from tests.harness.landing import Landing, source
+
+SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
+GOOD = '{"n": 1, "name": "a", "at": "2013-01-01T10:00:00Z"}\n'
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Landing:
+    return Landing(tmp_path)
+
+
+def refused(landing: Landing, body: bytes, key: str = "a.json") -> BadRecord:
+    with pytest.raises(BadRecord) as raised:
+        landing.read(source("json", SCHEMA, event_time="at"), key, body)
+    assert raised.value.key == key
+    return raised.value
+
+
+def test_fields_are_matched_by_name_and_a_left_out_one_is_null(landing: Landing) -> None:
+    body = GOOD + '\n{"at": "2013-01-01T12:00:00+02:00", "x": [{"y": 1}], "n": 2}\n'
+    table = landing.read(source("json", SCHEMA, event_time="at"), "a.json", body.encode())
+    assert table["n"].to_pylist() == [1, 2]
+    assert table["name"].to_pylist() == ["a", None]
+    assert table["at"].cast(pa.int64()).to_pylist() == [1357034400000000] * 2
+
+
+def test_every_type_of_a_spec_that_json_can_hold_is_read(landing: Landing) -> None:
+    values = {
+        "bool": ("true", True),
+        "int8": ("-128", -128),
+        "int64": ("9223372036854775807", 2**63 - 1),
+        "float32": ("0.5", 0.5),
+        "float64": ("3", 3.0),
+        "decimal(10,2)": ('"12.34"', None),
+        "string": ('"\\u00e4x"', "äx"),
+        "binary": ('"ab"', b"ab"),
+        "date": ('"2013-01-02"', None),
+        "timestamp[ms]": ('"2013-01-01T10:00:00.123"', None),
+        "timestamp[ns, UTC]": ('"2013-01-01T10:00:00.123456789Z"', None),
+        "list<int32>": ("[1, null, 3]", [1, None, 3]),
+        "struct<a: string, b: list<struct<c: float64>>>": (
+            '{"a": "x", "b": [{"c": 0.5}], "z": 1}',
+            {"a": "x", "b": [{"c": 0.5}]},
+        ),
+    }
+    schema = {f"c{n}": type_ for n, type_ in enumerate(values)}
+    body = "{" + ", ".join(f'"c{n}": {text}' for n, (text, _) in enumerate(values.values())) + "}"
+    table = landing.read(source("json", schema), "a.json", body.encode())
+    for column, (text, value) in zip(table.columns, values.values(), strict=True):
+        assert column.null_count == 0, text
+        assert value is None or column[0].as_py() == value
+
+
+@pytest.mark.parametrize("type_", ["list<date>", "struct<a: int32, b: timestamp[us, UTC]>"])
+def test_a_type_that_is_not_built_is_refused_by_name(type_: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"sources\.f\.schema\.x: .* is not available in format json"):
+        build_reader("f", source("json", {"x": type_}))
+
+
+def test_rows_keep_their_order_over_many_batches(landing: Landing) -> None:
+    body = "".join(GOOD.replace('"n": 1', f'"n": {n}') for n in range(60_000)).encode()
+    reader = build_reader("f", source("json", SCHEMA, event_time="at"))
+    batches = list(reader.read(landing.store, landing.put("a.json.gz", gzip.compress(body))))
+    assert len(batches) >= 3
+    assert pa.Table.from_batches(batches)["n"].to_pylist() == list(range(60_000))
+
+
+@pytest.mark.parametrize("body", [b"", b"\n \n"])
+def test_an_object_without_rows_is_no_error(landing: Landing, body: bytes) -> None:
+    assert landing.read(source("json", SCHEMA, event_time="at"), "a.json", body).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "value", "reason"),
+    [
+        ('{"n": "x", "at": "2013-01-01T10:00:00Z"}', "n", "x", "is not of type int32"),
+        ('{"n": 1.5, "at": "2013-01-01T10:00:00Z"}', "n", "1.5", "is not of type int32"),
+        ('{"n": 3000000000, "at": "2013-01-01T10:00:00Z"}', "n", "3000000000", "is not of type int32"),
+        ('{"name": 1, "at": "2013-01-01T10:00:00Z"}', "name", "1", "is not of type string"),
+        ('{"n": 1, "at": "never"}', "at", "never", "is not of type timestamp[us, UTC]"),
+        ('{"n": 1, "at": "2013-01-01T10:00:00"}', "at", "2013-01-01T10:00:00", "is not of type timestamp[us, UTC]"),
+        ('{"n": 1, "at": null}', "at", "null", "is null, but it is the event time"),
+        ('{"n": 1}', "at", "null", "is null, but it is the event time"),
+        ('{"n": 1', None, '{"n": 1', "is not JSON"),
+        ("n;at", None, "n;at", "is not JSON"),
+        ("[1, 2]", None, "[1, 2]", "is not a JSON object"),
+    ],
+)
+def test_a_bad_line_is_named_exactly(landing: Landing, line: str, column: str | None, value: str, reason: str) -> None:
+    bad = refused(landing, (GOOD * 5000 + "\n" + line + "\n" + GOOD).encode())
+    assert (bad.line, bad.column, bad.value, bad.reason) == (5002, column, value, reason)
+
+
+def test_text_that_is_not_utf8_is_named(landing: Landing) -> None:
+    bad = refused(landing, GOOD.encode() + GOOD.encode().replace(b'"a"', b'"a\xff"'))
+    assert (bad.line, bad.column, bad.value, bad.reason) == (2, "name", "a\ufffd", "is not valid UTF-8")
+
+
+def test_a_column_that_no_record_has_is_missing(landing: Landing) -> None:
+    bad = refused(landing, b'{"n": 1, "at": "2013-01-01T10:00:00Z"}\n' * 3)
+    assert (bad.line, bad.column, bad.reason) == (None, "name", "no record has such a field")
+
+
+def test_a_column_that_is_null_everywhere_is_not_missing(landing: Landing) -> None:
+    body = b'{"n": 1, "at": "2013-01-01T10:00:00Z"}\n' * 2 + GOOD.replace('"a"', "null").encode()
+    assert landing.read(source("json", SCHEMA, event_time="at"), "a.json", body)["name"].null_count == 3
+
+
+def test_a_record_beyond_the_bound_is_a_bad_record(landing: Landing) -> None:
+    bad = refused(landing, (GOOD + GOOD.replace('"a"', '"' + "z" * 3 * BLOCK_BYTES + '"')).encode())
+    assert (bad.line, bad.reason) == (2, "begins a record longer than 1,048,576 bytes")
+
+
+def test_deep_nesting_in_an_ignored_field_does_not_kill_the_worker(landing: Landing) -> None:
+    body = GOOD.replace("{", '{"q": ' + "[" * 100_000 + "]" * 100_000 + ", ").encode()
+    assert landing.read(source("json", SCHEMA, event_time="at"), "a.json", body).num_rows == 1
+    assert refused(landing, body + b'{"q": ' + b"[" * 100_000 + b"\n").line == 2
+
+
+def test_options_are_refused_by_name() -> None:
+    spec = source("json", SCHEMA).model_copy(update={"options": {"newlines_in_values": True}})
+    with pytest.raises(InvalidRequest, match="format json has no options"):
+        build_reader("f", spec)

@@ -1,0 +1,140 @@
+"""The node-local cache is always disposable: with it, without it, damaged or foreign, the state is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.state.cache import StateCache
+from pipeline.state.handles import StateHandle
+from pipeline.state.key_groups import key_group_range
+from pipeline.state.keyed_state import SubtaskState, restore_state
+from pipeline.storage.local import LocalStore
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+
+class Node:
+    """Checkpoints of one operator, restored through one cache directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = LocalStore(StoreConfig(f"file://{folder}/store"))
+        self.directory = folder / "cache"
+        self.handles: list[StateHandle] = []
+        self.epochs = 0
+
+    def restore(self, subtask: int = 0, parallelism: int = 1) -> SubtaskState:
+        return restore_state(
+            "agg", ["k"], SCHEMA, routing_key=["k"], handles=self.handles,
+            key_groups=key_group_range(8, parallelism, subtask), max_parallelism=8, watermark_us=None,
+            store=self.store, checkpoint_id=1, job="j", cache=StateCache(self.directory),
+        )  # fmt: skip
+
+    def epoch(self, first: int, last: int, acknowledged: bool = True) -> None:
+        self.epochs += 1
+        state = self.restore()
+        state.upsert(pa.table([[f"k{i}" for i in range(first, last)], [self.epochs] * (last - first)], schema=SCHEMA))
+        frozen = state.freeze(None)
+        snapshot = frozen.encode(f"chk-{self.epochs}/t1/")
+        for upload in snapshot.uploads:
+            self.store.put(upload.key, upload.body)
+        frozen.stage_cache(snapshot)
+        if acknowledged:
+            self.handles = [snapshot.handle]
+
+    def entries(self) -> list[Path]:
+        return sorted(self.directory.glob("*/*.arrow"))
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row.values()) for row in self.restore().rows().to_pylist())
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path)
+    node.epoch(0, 100)
+    node.epoch(90, 110)
+    node.epoch(105, 120)
+    return node
+
+
+def expected() -> list[tuple[Any, ...]]:
+    return sorted((f"k{i}", 3 if i >= 105 else 2 if i >= 90 else 1) for i in range(120))
+
+
+def test_a_warm_restore_reads_no_stored_run(node: Node) -> None:
+    """Every run of the checkpoint is in the cache once it was written or read on this node."""
+    assert node.rows() == expected()
+    assert len(node.entries()) == 3
+    node.store.delete([run.key for run in node.handles[0].runs])
+    assert node.rows() == expected()
+
+
+def test_a_cold_restore_gives_the_same_state_and_fills_the_cache(node: Node) -> None:
+    """Deleting the cache costs a read of the store, nothing else."""
+    warm = [path.name for path in node.entries()]
+    for path in node.entries():
+        path.unlink()
+    assert node.rows() == expected()
+    assert [path.name for path in node.entries()] == warm
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda body: b"",
+        lambda body: body[: len(body) // 2],
+        lambda body: body[:400] + bytes([body[400] ^ 0xFF]) + body[401:],
+        lambda body: bytes(len(body)),
+        lambda body: body + b"\0",
+    ],
+)
+def test_a_damaged_entry_is_ignored_and_replaced(node: Node, damage: Any) -> None:
+    """Torn by a crash, or altered: the name says size and checksum, the store has the truth."""
+    intact = {path: path.read_bytes() for path in node.entries()}
+    for path, body in intact.items():
+        path.write_bytes(damage(body))
+    assert node.rows() == expected()
+    assert {path: path.read_bytes() for path in node.entries()} == intact
+
+
+def test_an_unacknowledged_attempt_leaves_entries_that_nobody_asks_for(node: Node) -> None:
+    """Entries are named by the run they equal; the next restore of the checkpoint removes what it does not list."""
+    node.epoch(0, 30, acknowledged=False)
+    assert len(node.entries()) == 4
+    assert node.rows() == expected()
+    assert len(node.entries()) == 3
+
+
+def test_entries_of_replaced_runs_and_of_other_ranges_are_removed(node: Node) -> None:
+    """The cache is bounded by what the checkpoint needs on this node."""
+    node.epoch(0, 120)
+    assert len(node.handles[0].runs) == 1, "a base replaced every run"
+    node.restore()
+    assert len(node.entries()) == 1
+    halves = [node.restore(subtask, 2).rows() for subtask in range(2)]
+    assert sum(half.num_rows for half in halves) == 120
+    assert len(node.entries()) == 2, "one entry per half, the whole range is gone"
+
+
+def test_a_cache_that_others_may_write_is_not_used(node: Node) -> None:
+    """DESIGN 9: other users of the machine are not trusted; the damaged store then shows that no entry was read."""
+    node.directory.chmod(0o777)
+    assert node.rows() == expected()
+    node.store.delete([run.key for run in node.handles[0].runs])
+    with pytest.raises(StateCorrupt, match="it is missing"):
+        node.rows()
+
+
+def test_a_cache_directory_that_cannot_be_made_costs_nothing_but_reads(tmp_path: Path) -> None:
+    """A fault of the cache is logged, never raised."""
+    (tmp_path / "cache").write_text("a file where the directory should be")
+    node = Node(tmp_path)
+    node.epoch(0, 10)
+    node.epoch(5, 10)
+    assert [value for _, value in node.rows()] == [1] * 5 + [2] * 5

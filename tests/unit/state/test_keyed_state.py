@@ -1,0 +1,307 @@
+"""Keyed state equals a dictionary, whatever is rescaled, compacted, cached or hashed to the same value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.protocol.errors import InvalidRequest, ProtocolViolation, StateCorrupt
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.state.cache import StateCache
+from pipeline.state.compaction import MAX_DELTAS, SnapshotWrite, choose_write
+from pipeline.state.handles import RunKind, StateHandle
+from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
+from pipeline.state.keyed_state import SubtaskState, restore_state
+from pipeline.state.layer import Hasher
+from pipeline.storage.local import LocalStore
+
+SCHEMA = pa.schema(
+    [("k", pa.string()), ("n", pa.int64()), ("v", pa.int64()), ("__timer", pa.int64()), ("__expires", pa.int64())]
+)
+KEY = ("k", "n")
+GROUPS = 8
+
+
+def weak_hash(table: pa.Table, key: Sequence[str]) -> np.ndarray:
+    """Only four different values: nearly every key collides with others."""
+    return key_hash(table, key) & np.uint64(0xC000000000000000)
+
+
+def local_store(folder: Path) -> LocalStore:
+    return LocalStore(StoreConfig(f"file://{folder}"))
+
+
+def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+
+
+def row(k: str | None, n: int | None, v: int, timer: int | None = None, expires: int | None = None) -> dict[str, Any]:
+    return {"k": k, "n": n, "v": v, "__timer": timer, "__expires": expires}
+
+
+class Checkpoints:
+    """One operator's state over epochs and parallelisms on a real store."""
+
+    def __init__(self, folder: Path, hasher: Hasher = key_hash, cached: bool = False) -> None:
+        self.store = local_store(folder / "store")
+        self.cache = StateCache(folder / "cache") if cached else None
+        self.hasher = hasher
+        self.handles: list[StateHandle] = []
+        self.watermark_us: int | None = None
+        self.uploaded: list[int] = []
+
+    def restore(self, subtask: int = 0, parallelism: int = 1, cache: StateCache | None = None) -> SubtaskState:
+        return restore_state(
+            "agg",
+            KEY,
+            SCHEMA,
+            routing_key=("k",),
+            handles=self.handles,
+            key_groups=key_group_range(GROUPS, parallelism, subtask),
+            max_parallelism=GROUPS,
+            watermark_us=self.watermark_us,
+            store=self.store,
+            checkpoint_id=7,
+            job="flights",
+            cache=cache if cache is not None else self.cache,
+            hasher=self.hasher,
+        )
+
+    def commit(self, states: Sequence[SubtaskState], watermark_us: int | None = None) -> None:
+        handles = []
+        for state in states:
+            frozen = state.freeze(watermark_us)
+            snapshot = frozen.encode(f"chk-{len(self.uploaded)}/t1/state/")
+            for upload in snapshot.uploads:
+                self.store.put(upload.key, upload.body)
+            frozen.stage_cache(snapshot)
+            self.uploaded.append(snapshot.checkpointed_bytes)
+            handles.append(StateHandle.from_json(snapshot.handle.to_json()))
+        self.handles, self.watermark_us = handles, watermark_us
+
+    def epoch(self, upserts: Sequence[dict[str, Any]], deletes: Sequence[dict[str, Any]] = ()) -> None:
+        state = self.restore()
+        state.upsert(table(upserts))
+        state.delete(table(deletes))
+        self.commit([state], self.watermark_us)
+
+
+def contents(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted((tuple(r.values()) for r in rows.to_pylist()), key=repr)
+
+
+texts = st.sampled_from([None, "", "a", "b", "c", "a long key that fills words"])
+keys = st.tuples(texts, st.sampled_from([None, 0, 1, 2]))
+int64 = st.integers(-(2**63), 2**63 - 1)
+values = st.tuples(int64, st.none() | st.integers(0, 9), st.none() | st.integers(0, 9))
+steps = st.lists(st.tuples(st.dictionaries(keys, values, max_size=8), st.sets(keys, max_size=4)), max_size=3)
+epochs = st.lists(st.tuples(steps, st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(epochs, st.booleans(), st.booleans())
+def test_state_equals_a_dictionary_through_rescale_compaction_and_collisions(
+    tmp_path_factory: pytest.TempPathFactory, plan: Any, weak: bool, cached: bool
+) -> None:
+    """DESIGN 5: merged on read, last wins per exact key (nulls equal nulls), tombstones, expiry, any parallelism."""
+    checkpoints = Checkpoints(tmp_path_factory.mktemp("state"), weak_hash if weak else key_hash, cached)
+    model: dict[tuple[Any, Any], tuple[Any, ...]] = {}
+    watermark: int | None = None
+    for changes, parallelism, advance in plan:
+        states = [checkpoints.restore(subtask, parallelism) for subtask in range(parallelism)]
+        owner = _owner(checkpoints.hasher, parallelism)
+        for changed, removed in changes:
+            for subtask, state in enumerate(states):
+                own = {key: value for key, value in changed.items() if owner(key) == subtask}
+                state.upsert(table([row(*key, *value) for key, value in own.items()]))
+                state.delete(table([row(*key, 0) for key in removed if owner(key) == subtask]))
+            model.update(changed)
+            model = {key: value for key, value in model.items() if key not in removed}
+        asked = table([row(*key, 0) for key in [*model, ("absent", 5), ("absent", 5)]])
+        live = {key: value for key, value in model.items() if not _dead(value, watermark)}
+        found = pa.concat_tables([state.lookup(asked) for state in states])
+        assert contents(found) == sorted(((*key, *value) for key, value in live.items()), key=repr)
+        due = {key: v for key, v in live.items() if any(at is not None and at <= 4 for at in v[1:])}
+        assert contents(pa.concat_tables([state.due(4) for state in states])) == sorted(
+            ((*key, *value) for key, value in due.items()), key=repr
+        )
+        watermark = None if watermark is None and advance == 0 else (watermark or 0) + advance
+        checkpoints.commit(states, watermark)
+        model = {key: value for key, value in live.items() if not _dead(value, watermark)}
+        assert contents(checkpoints.restore().rows()) == sorted(((*k, *v) for k, v in model.items()), key=repr)
+        assert sum(handle.live_rows for handle in checkpoints.handles) == len(model)
+        timers = [v[1] for v in model.values() if v[1] is not None and (watermark is None or v[1] > watermark)]
+        next_timers = [h.next_timer_us for h in checkpoints.handles if h.next_timer_us is not None]
+        assert min(next_timers, default=None) == min(timers, default=None)
+
+
+def _dead(value: tuple[Any, ...], watermark: int | None) -> bool:
+    return watermark is not None and value[2] is not None and value[2] <= watermark
+
+
+def _owner(hasher: Hasher, parallelism: int) -> Any:
+    def owner(key: tuple[Any, Any]) -> int:
+        groups = key_group(hasher(table([row(*key, 0)]), ["k"]), GROUPS)
+        return int(subtask_of_key_group(groups, GROUPS, parallelism)[0])
+
+    return owner
+
+
+def test_nothing_changed_writes_no_run_and_keeps_the_runs(tmp_path: Path) -> None:
+    """Unchanged state is carried by reference: no I/O."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.epoch([row("a", 1, 1)])
+    before = checkpoints.handles
+    checkpoints.epoch([])
+    assert checkpoints.handles == before and checkpoints.uploaded[-1] == 0
+    checkpoints.epoch([row("z", 1, 1)], [row("z", 1, 1)])
+    assert checkpoints.handles == before, "inserted and deleted in one epoch: nothing to record"
+
+
+def test_frozen_state_is_independent_of_later_changes(tmp_path: Path) -> None:
+    """The synchronous part ends with the freeze: what comes later belongs to no snapshot of this epoch."""
+    checkpoints = Checkpoints(tmp_path)
+    state = checkpoints.restore()
+    state.upsert(table([row("a", 1, 1)]))
+    frozen = state.freeze(None)
+    state.upsert(table([row("a", 1, 2), row("b", 1, 2)]))
+    snapshot = frozen.encode("chk-1/t1/")
+    checkpoints.store.put(snapshot.uploads[0].key, snapshot.uploads[0].body)
+    checkpoints.handles = [snapshot.handle]
+    assert contents(checkpoints.restore().rows()) == [("a", 1, 1, None, None)]
+    with pytest.raises(ProtocolViolation, match="frozen already"):
+        state.freeze(None)
+
+
+def test_two_attempts_write_the_same_bytes_under_the_same_name(tmp_path: Path) -> None:
+    """I12: what a subtask acknowledges is a pure function of its input, with or without cache and in any order."""
+    checkpoints = Checkpoints(tmp_path)
+    rows = [row(f"k{i}", i % 7, i) for i in range(500)]
+    checkpoints.epoch(rows)
+    changes = [row(f"k{i}", i % 7, -i) for i in range(100)]
+    snapshots = []
+    for order, cache in ((changes, None), (changes[::-1], StateCache(tmp_path / "cache"))):
+        state = checkpoints.restore(cache=cache)
+        for piece in (order[:30], order[30:]):
+            state.upsert(table(piece))
+        snapshots.append(state.freeze(None).encode("chk-2/t5/state/"))
+    assert snapshots[0] == snapshots[1]
+
+
+def test_deltas_grow_until_a_base_replaces_every_run(tmp_path: Path) -> None:
+    """Bytes follow changed keys; once deltas outgrow the base's share a base of live rows is written."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.epoch([row(f"k{i}", 0, i) for i in range(1_000)])
+    kinds = []
+    for epoch in range(14):
+        checkpoints.epoch([row(f"k{i}", 0, -epoch) for i in range(60 * epoch, 60 * epoch + 60)])
+        kinds.append([run.kind for run in checkpoints.handles[0].runs])
+    assert [RunKind.BASE] in kinds, "compacted at some point"
+    assert max(map(len, kinds)) <= MAX_DELTAS + 1
+    merged = kinds[MAX_DELTAS]
+    assert len(checkpoints.restore().rows()) == 1_000
+    assert len(merged) <= MAX_DELTAS + 1
+
+
+def test_small_deltas_on_a_large_base_are_merged_without_rewriting_it(tmp_path: Path) -> None:
+    """Many epochs of few keys: the base stays, the deltas become one."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.epoch([row(f"k{i}", 0, i) for i in range(1_000)])
+    base = checkpoints.handles[0].runs[0]
+    for epoch in range(MAX_DELTAS + 1):
+        checkpoints.epoch([row(f"k{epoch}", 0, -1)], [row(f"k{500 + epoch}", 0, 0)])
+    runs = checkpoints.handles[0].runs
+    assert [run.kind for run in runs] == [RunKind.BASE, RunKind.DELTA] and runs[0] == base
+    assert runs[1].rows == 2 * (MAX_DELTAS + 1)
+    assert checkpoints.restore().rows().num_rows == 1_000 - (MAX_DELTAS + 1)
+
+
+@pytest.mark.parametrize(
+    ("base", "delta", "runs", "changed", "expected"),
+    [
+        (0, 0, 0, 0, SnapshotWrite.KEEP),
+        (0, 0, 0, 1, SnapshotWrite.BASE),
+        (100, 0, 0, 50, SnapshotWrite.DELTA),
+        (100, 0, 0, 51, SnapshotWrite.BASE),
+        (100, 30, 1, 21, SnapshotWrite.BASE),
+        (100, 10, MAX_DELTAS, 1, SnapshotWrite.MERGED_DELTA),
+        (100, 100, MAX_DELTAS, 0, SnapshotWrite.KEEP),
+    ],
+)
+def test_the_choice_of_what_to_write_is_a_table(base: int, delta: int, runs: int, changed: int, expected: Any) -> None:
+    """A pure function of four numbers."""
+    assert choose_write(base_rows=base, delta_rows=delta, delta_runs=runs, changed_rows=changed) is expected
+
+
+def test_rows_compacted_away_do_not_come_back_after_rescaling_twice(tmp_path: Path) -> None:
+    """A file may count for some key groups and be replaced by a newer base for others."""
+    checkpoints = Checkpoints(tmp_path)
+    rows = [row(f"k{i}", 0, i) for i in range(200)]
+    checkpoints.epoch(rows)
+    states = [checkpoints.restore(subtask, 2) for subtask in range(2)]
+    gone = states[1].rows()
+    states[1].delete(gone)
+    checkpoints.commit(states)
+    assert states[0].rows().num_rows + gone.num_rows == 200
+    assert contents(checkpoints.restore().rows()) == contents(states[0].rows())
+    for parallelism in (1, 3, 2, 1):
+        again = [checkpoints.restore(subtask, parallelism) for subtask in range(parallelism)]
+        checkpoints.commit(again)
+    assert contents(checkpoints.restore().rows()) == contents(states[0].rows())
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda body: body[:-1], "bytes, expected"),
+        (lambda body: body[:50] + bytes([body[50] ^ 1]) + body[51:], "its sha256 is"),
+        (None, "it is missing"),
+    ],
+)
+def test_a_damaged_run_is_refused_naming_run_checkpoint_and_command(tmp_path: Path, damage: Any, problem: str) -> None:
+    """A corrupt checkpoint is never skipped: StateCorrupt, exit code 7, and what to type."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.epoch([row(f"k{i}", 0, i) for i in range(50)])
+    key = checkpoints.handles[0].runs[0].key
+    if damage is None:
+        checkpoints.store.delete([key])
+    else:
+        checkpoints.store.put(key, damage(checkpoints.store.get(key)))
+    with pytest.raises(StateCorrupt, match=problem) as caught:
+        checkpoints.restore()
+    assert key in caught.value.message and "checkpoint 7" in caught.value.message
+    assert "milepost verify flights" in caught.value.hint and caught.value.exit_code == 7
+
+
+def test_handles_that_do_not_cover_the_subtask_are_refused(tmp_path: Path) -> None:
+    """A lost handle must not read as missing keys."""
+    checkpoints = Checkpoints(tmp_path)
+    states = [checkpoints.restore(subtask, 2) for subtask in range(2)]
+    checkpoints.commit(states)
+    checkpoints.handles = checkpoints.handles[:1]
+    with pytest.raises(StateCorrupt, match="cover 4 of the 8 key groups"):
+        checkpoints.restore()
+
+
+def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
+    """State is matched by uid; what does not fit is the user's input, and nothing is changed."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.epoch([row("a", 1, 1)])
+
+    def restore(schema: pa.Schema, groups: int) -> None:
+        restore_state(
+            "agg", KEY, schema, routing_key=("k",), handles=checkpoints.handles, key_groups=range(groups),
+            max_parallelism=groups, watermark_us=None, store=checkpoints.store, checkpoint_id=1, job="j",
+        )  # fmt: skip
+
+    with pytest.raises(InvalidRequest, match=r"v: stored int64, now double"):
+        restore(SCHEMA.set(2, pa.field("v", pa.float64())), GROUPS)
+    with pytest.raises(InvalidRequest, match="has 8 key groups, the spec asks for 16"):
+        restore(SCHEMA, 16)
