@@ -30,7 +30,7 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, SourceInput, decode_input_record
 from pipeline.protocol.acknowledgements import Answer, Verified, verify
 from pipeline.protocol.errors import CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
-from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
 from pipeline.protocol.lease import HEARTBEAT_INTERVAL_MS
 from pipeline.protocol.records import ManifestState, PendingCheckpoint
 from pipeline.protocol.watermarks import source_watermark
@@ -109,7 +109,7 @@ def run_planned_epoch(
         verdict = _judge(context, committables)
         judged = time.monotonic()
         if not verdict.vetoes:
-            committables = _prepare(context, pending, base, committables)
+            committables = _prepare(context, state.live, pending, base, committables)
         prepared = time.monotonic()
         timings = {
             "plan_ms": round((ran - started) * 1000) - answers.session_ms - answers.job_ms,
@@ -197,6 +197,7 @@ def _judge(context: JobContext, committables: Mapping[str, Committable]) -> Gate
 
 def _prepare(
     context: JobContext,
+    timeline: TimelineId,
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
     committables: Mapping[str, Committable],
@@ -206,7 +207,7 @@ def _prepare(
     for name, committable in committables.items():
         sink = context.sink(name)
         predecessor = _predecessor(base, name)
-        sink.prepare(committable, mark=SinkMark("", pending.checkpoint_id, predecessor))
+        sink.prepare(committable, mark=SinkMark(timeline, pending.checkpoint_id, predecessor))
         prepared[name] = sink.compact(
             committable, predecessor=predecessor, checkpoint_id=pending.checkpoint_id, token=pending.token
         )

@@ -102,7 +102,7 @@ class AirflowRest:
         content = answer["content"]
         if isinstance(content, str):
             return content
-        return "\n".join(str(line.get("event", line)) if isinstance(line, dict) else str(line) for line in content)
+        return "\n".join(_log_line(line) for line in content)
 
     def clear(self, dag_id: str, run_id: str, *task_ids: str, downstream: bool = True) -> None:
         """Clear tasks of a run, as the UI's button does."""
@@ -142,3 +142,10 @@ class AirflowRest:
             if state in FINISHED_RUN:
                 return state
             time.sleep(interval_s)
+
+
+def _log_line(line: Any) -> str:
+    if not isinstance(line, dict):
+        return str(line)
+    causes = [f"{cause.get('exc_type')}: {cause.get('exc_value')}" for cause in line.get("error_detail") or ()]
+    return "\n".join([str(line.get("event", line)), *causes])

@@ -138,8 +138,10 @@ def _wait_for_dag(rest: AirflowRest, stack: Stack) -> None:
 def _run_epochs(rest: AirflowRest, master: Any, report: Report) -> list[int]:
     """Run epochs through the DAG until nothing is unread. Returns the ids of their checkpoints."""
     done: list[int] = []
-    while unread := master.status()["unread_objects"]:
-        head = master.status()["head"]
+    while unread := (status := master.status())["unread_objects"]:
+        if status["job_status"] == "failed":
+            raise DemoError(f"the job is FAILED: {status['last_failure_detail']}. Next: {status['next_step']}")
+        head = status["head"]
         with report.epoch(len(done) + 1, unread) as progress:
             run_id = rest.trigger(DAG_ID)
             state = rest.wait(DAG_ID, run_id, timeout_s=EPOCH_S, seen=progress.tasks)

@@ -48,7 +48,7 @@ class MilepostGroup(TyperGroup):
             logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
         extra.pop("standalone_mode", None)
         try:
-            result = super().main(words, prog_name or "milepost", standalone_mode=False, obj=output, **extra)
+            result = super().main(words, "milepost", standalone_mode=False, obj=output, **extra)
             code = result if isinstance(result, int) else 0
         except NoArgsIsHelpError as error:
             error.show()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipeline.config.environment import reference_problems
-from pipeline.config.locations import location_problem
 from pipeline.config.formats import option_problem
+from pipeline.config.locations import location_problem
 from pipeline.config.names import did_you_mean
 from pipeline.config.problems import Path, Problem
 from pipeline.config.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator

@@ -295,9 +295,13 @@ def _parse(sql: str) -> tuple[list[Any], exp.Select]:
         first = problem.errors[0] if problem.errors else {}
         near = str(first.get("highlight") or "").strip()
         column = int(first.get("col") or 0) - max(len(near) - 1, 0)
-        raise SqlProblem(
-            f"syntax error near {near!r}" if near else "syntax error", int(first.get("line") or 0), column
-        ) from None
+        reason = str(first.get("description") or "")
+        # The parser's reasons name its own classes, except where they are about a call's arguments.
+        detail = (
+            f": {reason.rstrip('.')}" if reason and "<class" not in reason and "Unexpected token" not in reason else ""
+        )
+        message = f"syntax error near {near!r}{detail}" if near else f"syntax error{detail}"
+        raise SqlProblem(message, int(first.get("line") or 0), column) from None
     except TokenError as problem:
         raise SqlProblem("syntax error: a quotation or a comment is not closed") from problem
     while tokens and tokens[-1].token_type.name == "SEMICOLON":

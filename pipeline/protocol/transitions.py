@@ -108,8 +108,7 @@ def checkpoints_of(event: Event) -> tuple[CheckpointId, ...]:
             return (event.checkpoint_id,)
         case CheckpointsSubsumed():
             return event.checkpoint_ids
-        case JobCreated() | GarbageDeleted() | JobResumed():
-            return ()
+    return ()
 
 
 def _name(status: Enum | None) -> str:

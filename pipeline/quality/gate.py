@@ -9,8 +9,9 @@ takes 5 to 12 s; `resolve_suite` (before a trigger, and `doctor`) builds every e
 so that a misspelt type or argument is refused before anything runs, against no list of ours that could drift.
 
 How rows reach it: whole numbers and booleans stay exact (a null would turn int64 into float64, where 2^60 + 1 passes
-for 2^60); the bounds of range checks are floats in the library itself. NaN counts as null, as pandas has it: a range check passes over it, `expect_column_values_to_not_be_null`
-finds it. Comparing two columns where one is null raises; say `ignore_row_if: either_value_is_missing`.
+for 2^60); the bounds of range checks are floats in the library itself. NaN counts as null, as pandas has it: a range
+check passes over it, `expect_column_values_to_not_be_null` finds it. Comparing two columns where one is null raises;
+say `ignore_row_if: either_value_is_missing`.
 """
 
 from __future__ import annotations
@@ -34,13 +35,11 @@ _COUNTS = ("element_count", "missing_count", "missing_percent", "unexpected_coun
 _EXCEPTION_LENGTH = 200
 
 
-def check_suite(spec: QualitySpec, columns: Sequence[str] | None = None) -> None:
-    """Refuse a suite whose shape is wrong; loads nothing heavy.
+def check_suite(spec: QualitySpec) -> None:
+    """Refuse a suite whose shape is wrong; loads nothing heavy. Columns are the spec's graph to check.
 
-    Args:
-        columns: of the sink's rows, when known.
     Raises:
-        InvalidRequest: no expectation, an argument that the gate sets itself, or a column the rows do not have.
+        InvalidRequest: no expectation, or an argument that the gate sets itself.
     """
     if not spec.expectations:
         raise InvalidRequest(
@@ -53,14 +52,6 @@ def check_suite(spec: QualitySpec, columns: Sequence[str] | None = None) -> None
                 raise InvalidRequest(
                     f"quality of sink {spec.sink}, {expectation.type}: `{name}` is set by the gate itself.",
                     hint=f"remove `{name}`",
-                )
-        for column in _columns(expectation):
-            if columns is not None and column not in columns and expectation.type != "expect_column_to_exist":
-                close = difflib.get_close_matches(column, columns, 1)
-                raise InvalidRequest(
-                    f"quality of sink {spec.sink}, {expectation.type}: {column!r} is not a column of its rows "
-                    f"({', '.join(columns)}).",
-                    hint=f"did you mean {close[0]!r}?" if close else "",
                 )
 
 

@@ -6,7 +6,6 @@ empty line shifts it), so on any complaint the object is read once more to find 
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 from collections.abc import Iterator, Mapping
@@ -81,7 +80,7 @@ class CsvReader:
         self._column_names = list(options["column_names"]) if options.get("column_names") else None
         self._encoding = options.get("encoding", "utf-8")
         try:
-            codecs.lookup(self._encoding)
+            "".encode(self._encoding)  # unlike a look-up, this refuses base64 and its like
             self._parse = pacsv.ParseOptions(
                 **{"newlines_in_values": True, **{name: options[name] for name in _PARSE & options.keys()}}
             )

@@ -15,6 +15,9 @@ from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.sources.contract import SourceObject
 
+_UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|(?:^|/)\.{1,2}/")
+"""Names that no store of ours can hold: whoever may land objects may choose them."""
+
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*\*|\*|[^*]+")
 _REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
 
@@ -64,6 +67,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
 
     Raises:
         StoreUnavailable, EnvironmentUnusable: as the store says. A missing prefix is an empty listing.
+        InvalidRequest: an object that matches has a name that cannot be read.
     """
     static = pattern.split("*", 1)[0]
     matches = _compile(pattern).fullmatch
@@ -80,6 +84,12 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
             skipped_hidden += 1
         elif stat.size == 0:
             skipped_empty += 1
+        elif _UNREADABLE.search(key) is not None:
+            raise InvalidRequest(
+                f"the landing store {store.config.url} holds an object with the name {key!r}, which cannot be read: "
+                "it has an empty part or a control character. Nothing was planned.",
+                hint="Rename or remove the object, or narrow the source's path.",
+            )
         else:
             objects.append(SourceObject(key, stat.etag, stat.size, stat.last_modified_ms))
     return Listing(tuple(objects), skipped_hidden, skipped_empty)

@@ -71,7 +71,7 @@ def check_key_type(name: str, data_type: pa.DataType) -> None:
     if not known:
         raise InvalidRequest(
             f"key column {name!r} has type {data_type}, which cannot be a key. Nothing was changed.",
-            hint="A key is a bool, integer, float, decimal, text, binary, date or timestamp: cast it in a `sql` operator.",
+            hint="A key is a bool, number, text, binary, date or timestamp: cast it in a `sql` operator.",
             column=name,
             type=str(data_type),
         )

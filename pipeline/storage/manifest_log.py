@@ -33,6 +33,7 @@ Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
 """Computes a transition from the head's state (None: no manifest yet) and the store's clock in ms; pure; may raise."""
 
 _RACES = 12
+_RACE_WAIT_S = 0.3
 _PUTS = 4
 _READS = 5
 _MAX_WAIT_S = 2.0
@@ -148,7 +149,7 @@ class ManifestLog:
         races = Retrying(
             retry=retry_if_exception_type(_LostRace),
             stop=stop_after_attempt(_RACES),
-            wait=wait_random_exponential(multiplier=0.02, max=_MAX_WAIT_S),
+            wait=wait_random_exponential(multiplier=0.02, max=_RACE_WAIT_S),
             reraise=True,
         )
         try:

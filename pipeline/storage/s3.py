@@ -11,12 +11,15 @@ import threading
 from collections.abc import Iterable, Iterator
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import cache
 from itertools import islice
 from typing import Any
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.loaders import Loader, create_loader
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
@@ -32,6 +35,12 @@ _MAX_CONNECTIONS = 32
 _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 60
 _ATTEMPTS = 4
+
+
+@cache
+def _service_models() -> Loader:
+    """Parse the description of S3 once per process: it is most of the cost of a client."""
+    return create_loader()
 
 
 class _BrokenBody(StoreUnavailable):
@@ -222,7 +231,9 @@ class S3Store:
             if is_loopback(endpoint):
                 options["proxies"] = {}  # HTTP_PROXY of the environment cannot lead to this machine's loopback
         try:
-            return boto3.session.Session().client(
+            session = botocore.session.get_session()
+            session.register_component("data_loader", _service_models())
+            return boto3.session.Session(botocore_session=session).client(
                 "s3",
                 endpoint_url=endpoint,
                 region_name=self.config.region,

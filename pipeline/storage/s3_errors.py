@@ -59,6 +59,9 @@ _WRONG_CREDENTIALS = frozenset(
      "UnrecognizedClientException"}
 )  # fmt: skip
 _WRONG_REGION = frozenset({"PermanentRedirect", "IllegalLocationConstraintException", "TemporaryRedirect"})
+_TRANSIENT = frozenset({"RequestTimeout", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"})
+"""Codes that come with status 400 although the request was right: it was cut or damaged on the way."""
+
 _TRY_AGAIN = "try again; if it persists, check that the endpoint is up and reachable from this machine"
 
 
@@ -95,7 +98,7 @@ class S3Errors:
         if isinstance(error, _NO_CREDENTIALS):
             return self._credentials(type(error).__name__)
         return EnvironmentUnusable(
-            f"{self.where} cannot be used: {error}. Nothing was read or written.",
+            f"{self.where} cannot be used: {_line(error)}. Nothing was read or written.",
             hint="correct `store.endpoint_url` and `store.region`, or the AWS configuration file",
         )
 
@@ -111,10 +114,10 @@ class S3Errors:
         if isinstance(error, _NO_CREDENTIALS):
             return self._credentials(type(error).__name__)
         if isinstance(error, ParamValidationError):
-            return InvalidRequest(f"{doing}: {self.where}: the request is malformed: {error}", **details)
+            return InvalidRequest(f"{doing}: {self.where}: the request is malformed: {_line(error)}", **details)
         if isinstance(error, SSLError):
             return EnvironmentUnusable(
-                f"{doing}: no TLS connection to {self.where} could be made: {error}. Nothing was changed.",
+                f"{doing}: no TLS connection to {self.where} could be made: {_line(error)}. Nothing was changed.",
                 hint="install the endpoint's certificate (AWS_CA_BUNDLE), or use the right scheme in endpoint_url",
                 **details,
             )
@@ -122,7 +125,7 @@ class S3Errors:
 
     def of_create(self, error: Exception, key: str) -> CheckpointError:
         """Return the error for a failed conditional create: only a definite refusal is one."""
-        status = http_status(error)
+        status, code = http_status(error), _code(error)
         doing = f"object {key!r} was not created"
         if status in (409, 412):
             return CommitConflict(
@@ -130,7 +133,9 @@ class S3Errors:
                 hint="read it back: it may be our own",
                 key=key,
             )
-        definite = status is not None and 300 <= status < 500 and status not in (408, 429)
+        definite = status is not None and 300 <= status < 500 and status not in (408, 429) and code not in _TRANSIENT
+        if status == 404 and code != "NoSuchBucket":
+            definite = False
         if definite or status == 501 or isinstance(error, _NEVER_SENT):
             return self.of(error, doing, key)
         return CommitOutcomeUnknown(
@@ -154,7 +159,7 @@ class S3Errors:
 
     def _of_reply(self, error: ClientError, doing: str, key: str | None) -> CheckpointError:
         details = {"key": key} if key is not None else {}
-        code, status = error.response.get("Error", {}).get("Code", ""), http_status(error) or 0
+        code, status = _code(error), http_status(error) or 0
         if code == "NoSuchBucket":
             return self.missing_bucket()
         if status == 404 and key is not None:
@@ -193,7 +198,7 @@ class S3Errors:
                 hint="free space, then run again",
                 **details,
             )
-        if 400 <= status < 500 and status not in (408, 409, 429):
+        if 400 <= status < 500 and status not in (408, 409, 429) and code not in _TRANSIENT:
             return EnvironmentUnusable(
                 f"{doing}: {self.where} refused the request ({_reason(error)}). Nothing was changed.",
                 hint="check bucket name, region and endpoint",
@@ -217,10 +222,18 @@ def http_status(error: Exception) -> int | None:
     return int(status) if status is not None else None
 
 
+def _code(error: Exception) -> str:
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
 def _reason(error: Exception) -> str:
     """Return what went wrong without request headers, signatures or keys: replies may quote them."""
     if isinstance(error, ClientError):
-        status, code = str(http_status(error)), error.response.get("Error", {}).get("Code", "")
+        status, code = str(http_status(error)), _code(error)
         return f"HTTP {status}" if code in ("", status) else f"HTTP {status} {code}"  # a HEAD's reply has no code
     if isinstance(error, BotoCoreError):
         return type(error).__name__.removesuffix("Error").removesuffix("Exception")

@@ -9,11 +9,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from pipeline.protocol.errors import CommitOutcomeUnknown, StoreUnavailable
+from pipeline.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
 from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
 
 T = TypeVar("T")
@@ -125,7 +126,8 @@ class FaultyStore:
 
     def _later(self, fault: Fault, operation: str, key: str, call: Callable[[], T]) -> None:
         assert fault.release.wait(60), f"late {operation} {key!r} was never released"
-        self._done(operation, key, call)
+        with suppress(CommitConflict):  # somebody else was first: nobody is left to be told
+            self._done(operation, key, call)
 
     def _strike(self, operation: str, key: str) -> Fault | None:
         with self._lock:

@@ -107,9 +107,7 @@ class JobLog:
 
     def rebind(self, session: str, checkpoint_id: int | None = None, timeout_ms: int = TIMEOUT_MS) -> Answer:
         wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
-        return self.ask(
-            coordinator.rebind, RebindRequest(SessionId(session), holder(session), wanted, timeout_ms)
-        )
+        return self.ask(coordinator.rebind, RebindRequest(SessionId(session), holder(session), wanted, timeout_ms))
 
     def complete_request(self, session: str, pending: PendingCheckpoint, **changes: Any) -> CompleteRequest:
         values: dict[str, Any] = {
@@ -126,7 +124,8 @@ class JobLog:
 
     def complete(self, session: str, pending: PendingCheckpoint | None = None, **changes: Any) -> Answer:
         return self.ask(
-            coordinator.complete, self.complete_request(session, self.pending if pending is None else pending, **changes)
+            coordinator.complete,
+            self.complete_request(session, self.pending if pending is None else pending, **changes),
         )
 
     def abort(

@@ -76,7 +76,7 @@ def test_a_column_type_is_the_arrow_type_of_its_name(text: str, expected: pa.Dat
 @pytest.mark.parametrize(
     "text",
     ["", "int", "int32?", "timestamp", "timestamp[us, CET]", "timestamp[h]", "decimal(39,0)", "decimal(3,4)", "list<>",
-     "list<int32", "struct<>", "struct<a int32>", "struct<a: int32, A: string>", "string string", "list<" * 40, None, 3],
+     "list<int32", "struct<>", "struct<a int32>", "struct<a: int32, A: string>", "string string", "list<" * 40, 3],
 )  # fmt: skip
 def test_what_is_no_column_type_is_refused_with_the_grammar(text: object) -> None:
     with pytest.raises(ValueError, match="types are bool, int8"):

@@ -130,16 +130,16 @@ def test_an_integer_sum_beyond_int64_fails_the_operator_and_a_sum_that_returns_d
 def test_a_decimal_sum_beyond_38_digits_fails_the_operator(started: Any) -> None:
     """Exact to the last digit below the limit, an error above it, also where 128 bits overflow."""
     schema = pa.schema([("k", pa.string()), ("d", pa.decimal128(38, 0))])
-    largest = Decimal(10**38 - 1)
+    largest, smallest = Decimal(10**38 - 1), Decimal(1 - 10**38)
 
     def of(*values: Decimal) -> pa.Table:
         return pa.table([["a"] * len(values), pa.array(values, schema.field("d").type)], schema=schema)
 
     run = started(build_operator(aggregate({"s": "sum(d)"}), schema, None))
-    assert run.epoch(of(largest, -largest, -largest, Decimal(7))).rows.column("s").to_pylist() == [Decimal(7) - largest]
+    assert run.epoch(of(largest, smallest, smallest, Decimal(7))).rows.column("s").to_pylist() == [Decimal(8 - 10**38)]
     for too_many in (2, 3, 9):
         with pytest.raises(OperatorFailed, match=r"s = sum\(d\) is beyond decimal128\(38, 0\)"):
-            run.epoch(of(*[-largest] * too_many))
+            run.epoch(of(*[smallest] * too_many))
     average = started(build_operator(aggregate({"a": "avg(d)"}), schema, None))
     with pytest.raises(OperatorFailed, match=r"a = avg\(d\)"):
         average.epoch(of(*[largest] * 9))

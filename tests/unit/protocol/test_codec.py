@@ -26,7 +26,7 @@ from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.events import EVENT_TYPES
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey
-from tests.harness.job_log import A, AIR_1, B, JobLog, airflow_run
+from tests.harness.job_log import AIR_1, A, B, JobLog, airflow_run
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -40,11 +40,17 @@ def eventful() -> list[LogEntry]:
         entries.append(LogEntry(log.state.version, f"write-{log.state.version:04d}", log.events[-1], log.state))
 
     keep()
-    for session, run in ((AIR_1, airflow_run("scheduled__1", "scheduled", "2013-01-01T00:00:00+00:00")), (A, airflow_run("m"))):
-        for step in (lambda: log.trigger(session, run), lambda: log.rebind(session), lambda: log.complete(session)):
-            log.now_ms += 1_000
-            step()
-            keep()
+    dated = airflow_run("scheduled__1", "scheduled", "2013-01-01T00:00:00+00:00")
+    for session, run in ((AIR_1, dated), (A, airflow_run("m"))):
+        log.now_ms += 1_000
+        log.trigger(session, run)
+        keep()
+        log.now_ms += 1_000
+        log.rebind(session)
+        keep()
+        log.now_ms += 1_000
+        log.complete(session)
+        keep()
     log.confirm(A, 1)
     keep()
     log.subsume(A, (1,), ("chk-00000000000000000001/t00000000000000000003/state/carriers/run.parquet",))
@@ -116,7 +122,18 @@ def test_an_unknown_format_is_refused(number: object) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"null", b'"text"', b"{}", b"\xff\xfe", b'{"format":1,"format":1}', b'{"format":NaN}', b"[" * 100_000],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"{}",
+        b"\xff\xfe",
+        b'{"format":1,"format":1}',
+        b'{"format":NaN}',
+        b"[" * 100_000,
+    ],
 )
 def test_bytes_that_are_no_entry_are_corrupt(body: bytes) -> None:
     """A torn or foreign object must never be taken for a manifest."""
@@ -155,7 +172,11 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("state.timelines.0", [], r"\.state\.timelines\[0\]: expected an object \(Timeline\), got \[\]"),
         ("state.timelines.0.parent", ["main"], r"parent: expected an array of 2"),
         ("state.checkpoints.0.summary", [], r"summary: expected an object"),
-        ("event.type", "SomethingElse", r"\.event: expected one of .*CheckpointAborted.* as its `type`, got 'SomethingElse'"),
+        (
+            "event.type",
+            "SomethingElse",
+            r"\.event: expected one of .*CheckpointAborted.* as its `type`, got 'SomethingElse'",
+        ),
         ("event.type", 7, r"\.event: expected one of"),
         ("event", [], r"\.event: expected one of .* got \[\]"),
         ("event.tolerated", 0, r"\.event\.tolerated: expected true or false, got 0"),

@@ -37,6 +37,7 @@ from tests.harness.job_log import (
     refused,
 )
 
+
 def test_a_new_job_is_version_one_with_the_empty_state() -> None:
     state = JobLog().state
     assert (state.version, state.status, state.next_checkpoint_id) == (1, JobStatus.RUNNING, 1)

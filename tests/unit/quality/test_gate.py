@@ -197,14 +197,6 @@ def test_what_the_gate_sets_itself_cannot_be_set_in_the_spec(name: str) -> None:
         check_suite(suite({**IN_RANGE, name: "COMPLETE"}))
 
 
-def test_a_column_the_sink_does_not_have_is_found_at_lint_time() -> None:
-    with pytest.raises(InvalidRequest, match="'worst' is not a column") as refused:
-        check_suite(suite({**IN_RANGE, "column": "worst"}), ["carrier", "worst_delay"])
-    assert "worst_delay" in refused.value.hint
-    check_suite(suite({"type": "expect_column_to_exist", "column": "worst"}), ["carrier"])
-    check_suite(suite(IN_RANGE), ["v"])
-
-
 def test_the_epochs_verdict_is_as_grave_as_its_gravest_sink() -> None:
     specs = [suite(IN_RANGE, sink="a"), suite({**IN_RANGE, "severity": "warning"}, sink="b"), suite(IN_RANGE, sink="c")]
     tables = {"a": GOOD, "b": BAD, "c": GOOD.slice(0, 0)}

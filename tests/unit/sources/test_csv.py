@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipeline.config.types import parse_type
 from pipeline.protocol.errors import CommitConflict, InvalidRequest, NotFound
 from pipeline.sources import streams
-from pipeline.sources.build import build_reader, read_planned
+from pipeline.sources.build import build_reader
 from pipeline.sources.contract import BadRecord
 from pipeline.sources.csv import CsvReader
 from pipeline.sources.diagnosis import BLOCK_BYTES
@@ -286,6 +286,7 @@ def test_text_that_is_not_in_its_encoding_is_named_by_line(landing: Landing) -> 
     ("options", "words"),
     [
         ({"encoding": "klingon"}, "unknown encoding"),
+        ({"encoding": "base64"}, "not a text encoding"),
         ({"column_names": ["a", "b"]}, "the declared column n is not among them"),
         ({"delimiter": "\n"}, "delimiter cannot be"),
         ({"include_columns": ["n"]}, "`include_columns` is not an option of format csv; options are column_names"),
@@ -334,8 +335,7 @@ def test_only_the_planned_version_is_read(landing: Landing) -> None:
         list(reader.read(landing.store, obj))
     landing.store.delete(["a.csv"])
     with pytest.raises(NotFound):
-        list(read_planned(reader, landing.store, obj, "fail"))
-    assert list(read_planned(reader, landing.store, obj, "skip")) == []
+        list(reader.read(landing.store, obj))
 
 
 def test_a_reader_goes_to_other_processes(landing: Landing) -> None:

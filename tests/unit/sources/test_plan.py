@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.protocol.errors import Action, InvalidRequest, SourceChanged
@@ -136,6 +136,7 @@ def test_a_listing_of_100_000_objects_is_planned_within_a_second(tmp_path: Path)
     assert plan.pending_objects == 50_000 - 4
 
 
+@settings(deadline=None)
 @given(
     landings=st.lists(st.sets(st.integers(0, 40), max_size=12), min_size=1, max_size=6),
     max_files=st.integers(1, 5),
@@ -172,6 +173,7 @@ def _concat(done: ConsumedSet, rows: dict[str, list[object]]) -> pa.Table:
     return pa.concat_tables([done.table, pa.table(rows, schema=done.table.schema)])
 
 
+@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), parallelism=st.integers(1, 12))
 def test_splits_are_contiguous_never_empty_and_cover_the_plan(sizes: list[int], parallelism: int) -> None:
     """I12: (channel, sequence) order is plan order whatever the parallelism."""

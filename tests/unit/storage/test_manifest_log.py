@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.codec import Tombstone, encode_tombstone
+from pipeline.protocol.codec import LogEntry, Tombstone, encode_entry, encode_tombstone
 from pipeline.protocol.coordinator import AlreadyDone
 from pipeline.protocol.errors import (
     Busy,
@@ -20,9 +22,12 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
+from pipeline.protocol.events import JobResumed
+from pipeline.protocol.ids import SessionId
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.storage.keys import file_url
 from pipeline.storage.layout import manifest_key
+from pipeline.storage.manifest_log import ManifestLog
 from pipeline.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.manifest_logs import create_job, new_log, trigger_checkpoint
@@ -98,8 +103,7 @@ def test_a_conflict_with_our_own_lost_put_is_a_success(store) -> None:
 @pytest.mark.parametrize("effect", [Effect.LOST_REQUEST, Effect.UNAVAILABLE])
 def test_a_request_that_never_arrived_is_sent_again_under_the_same_write_id(store, effect) -> None:
     ids = iter(["only-one"])
-    log = new_log(FaultyStore(store, [Fault(MANIFEST_PUT, effect)]))
-    log._new_write_id = lambda: next(ids)
+    log = ManifestLog(FaultyStore(store, [Fault(MANIFEST_PUT, effect)]), lambda: next(ids))
     assert log.transact(create_job("flights")).head.write_id == "only-one"
     assert versions(store) == [1]
 
@@ -193,7 +197,7 @@ def test_a_race_that_is_always_lost_ends_as_a_conflict(store) -> None:
     """Bounded: rivals that write a version between our read and our put, each time."""
     log, rival = new_log(store), new_log(store)
     rival.transact(create_job("flights"))
-    sessions = iter(range(1_000))
+    sessions = itertools.count()
 
     def always_late(state, now_ms):
         answer = trigger_checkpoint("cli:us")(state, now_ms)
@@ -205,14 +209,10 @@ def test_a_race_that_is_always_lost_ends_as_a_conflict(store) -> None:
 
 
 def _entry_without_pending(state, number: int) -> bytes:
-    from dataclasses import replace
-
-    from pipeline.protocol.codec import LogEntry, encode_entry
-    from pipeline.protocol.events import JobResumed
-    from pipeline.protocol.ids import SessionId
-
     event = JobResumed(at_ms=1, cleared_reason=None, cleared_detail=None, session_id=SessionId(f"cli:{number}"))
-    return encode_entry(LogEntry(state.version + 1, f"rival-{number}", event, replace(state, version=state.version + 1)))
+    return encode_entry(
+        LogEntry(state.version + 1, f"rival-{number}", event, replace(state, version=state.version + 1))
+    )
 
 
 def test_of_sessions_that_trigger_at_once_exactly_one_holds_the_timeline(store) -> None:
@@ -238,7 +238,10 @@ def test_of_sessions_that_trigger_at_once_exactly_one_holds_the_timeline(store) 
 def test_a_session_killed_at_the_put_left_the_transition_whole_or_not_at_all(store, effect, left) -> None:
     code = f"""
 import sys
+from pipeline.protocol.events import JobResumed
+from pipeline.protocol.ids import SessionId
 from pipeline.protocol.object_store import StoreConfig
+from pipeline.storage.manifest_log import ManifestLog
 from pipeline.storage.open import open_store
 from tests.harness.faulty_store import *
 from tests.harness.manifest_logs import *
@@ -281,7 +284,9 @@ def test_a_version_that_is_missing_is_corruption_not_history(store, missing) -> 
         versions(store)
 
 
-@pytest.mark.parametrize("body", [b"", b'{"format":1,"vers', b"[]", b"\xff\xfe"], ids=["empty", "torn", "other", "binary"])
+@pytest.mark.parametrize(
+    "body", [b"", b'{"format":1,"vers', b"[]", b"\xff\xfe"], ids=["empty", "torn", "other", "binary"]
+)
 def test_a_torn_head_is_corruption(store, body) -> None:
     three_versions(store)
     store.put(manifest_key(3), body)

@@ -1,0 +1,131 @@
+"""The epoch DAG in a real scheduler, with real Spark: INTERFACE section 3."""
+
+from __future__ import annotations
+
+from pipeline.jobmaster import Session, Triggered
+from tests.harness.airflow_instance import TASKS, AirflowInstance
+
+ALL_DONE = {task_id: "success" for task_id in TASKS if task_id != "notify_complete"} | {
+    "notify_complete[0]": "success",
+    "abort_checkpoint": "skipped",
+}
+NOTHING_DONE = dict.fromkeys(TASKS, "skipped") | {"abort_checkpoint": "skipped"}
+
+
+def test_a_triggered_run_is_one_epoch_and_emits_its_asset_event(airflow: AirflowInstance) -> None:
+    """Rule 1; each task says first for whom it acts; the sink's asset event carries what consumers need."""
+    job = airflow.add_job("one")
+    job.land("a", {"AA": 5, "UA": 7})
+    job.land("b", {"AA": 1})
+
+    run_id, state = job.run()
+
+    assert (state, job.states(run_id)) == ("success", ALL_DONE)
+    assert job.table() == {"AA": (1, 5), "UA": (1, 7)}, "one object an epoch: the second is the next run's"
+    (checkpoint,) = job.master.list_checkpoints()
+    assert (checkpoint["airflow"]["run_id"], checkpoint["airflow"]["run_type"]) == (run_id, "manual")
+    for task_id in TASKS:
+        text = job.log(run_id, task_id, map_index=0 if task_id == "notify_complete" else -1)
+        assert f"checkpoint 1, timeline main, token {job.token(run_id, task_id)}: {task_id}" in text
+    (event,) = airflow.asset_events(job.dag_id)
+    assert event["uri"] == f"file://{job.folder}/lake"
+    assert event["extra"] == {"checkpoint_id": 1, "timeline": "main", "watermark": None, "rows": 2}
+
+
+def test_a_run_with_nothing_new_is_green_and_writes_nothing(airflow: AirflowInstance) -> None:
+    """Rule 5: `subsume` also runs when there is nothing new; an empty landing prefix is a valid empty epoch."""
+    job = airflow.add_job("empty")
+
+    run_id, state = job.run()
+
+    expected = NOTHING_DONE | {"trigger_checkpoint": "success", "subsume": "success"}
+    assert (state, job.states(run_id)) == ("success", expected)
+    assert "no new input; nothing was written" in job.log(run_id, "trigger_checkpoint")
+    assert job.master.list_checkpoints() == []
+
+
+def test_until_caught_up_triggers_one_run_per_epoch(airflow: AirflowInstance) -> None:
+    """Rule 1: a run is an epoch also when the form asks for all there is."""
+    job = airflow.add_job("catching_up")
+    job.land("a", {"AA": 1})
+    job.land("b", {"AA": 2})
+
+    first = job.trigger(until_caught_up=True)
+    runs = airflow.until(lambda: job.finished_runs(3), "three finished runs: two epochs and one that finds nothing")
+
+    assert [run["state"] for run in runs] == ["success"] * 3
+    assert [run["dag_run_id"] for run in runs].count(first) == 1
+    assert job.statuses() == [(1, "completed"), (2, "completed")]
+    assert job.table() == {"AA": (2, 3)}
+
+
+def test_a_failed_epoch_is_a_red_run_and_publishes_nothing(airflow: AirflowInstance) -> None:
+    """Rule 5, the abort path: the gate fails, the checkpoint is aborted with its reason, the run is red."""
+    job = airflow.add_job("gated")
+    job.land("a", {"AA": 2_000_000})
+
+    run_id, state = job.run()
+
+    states = job.states(run_id)
+    assert state == "failed"
+    assert (states["validate"], states["abort_checkpoint"]) == ("failed", "failed")
+    assert {states[task] for task in ("complete_checkpoint", "notify_complete", "subsume")} == {"upstream_failed"}
+    (checkpoint,) = job.master.list_checkpoints()
+    assert (checkpoint["status"], checkpoint["failure_reason"]) == ("aborted", "QUALITY_GATE_FAILED")
+    assert job.published_checkpoint() is None
+    assert job.tries(run_id, "validate") == 1, "another try could only read the same verdict"
+
+    # Rule 3: the checkpoint of this run is gone, so its cleared task fails at once, without retries.
+    job.clear(run_id, "run_epoch")
+    assert job.wait(run_id) == "failed"
+    assert "fenced; trigger a new run" in job.log(run_id, "run_epoch", job.tries(run_id, "run_epoch"))
+    assert job.statuses() == [(1, "aborted")]
+
+
+def test_a_tolerated_failure_is_a_green_run(airflow: AirflowInstance) -> None:
+    """Rule 5: what `tolerable_failures` tolerates does not wake anybody."""
+    job = airflow.add_job("tolerant", tolerable=1)
+    job.land("a", {"AA": 2_000_000})
+
+    run_id, state = job.run()
+
+    assert (state, job.states(run_id)["abort_checkpoint"]) == ("success", "success")
+    assert job.statuses() == [(1, "aborted")]
+    assert job.published_checkpoint() is None
+
+
+def test_a_finished_run_that_is_cleared_changes_nothing(airflow: AirflowInstance) -> None:
+    """Rule 2: the run id already has a completed checkpoint."""
+    job = airflow.add_job("cleared")
+    job.land("a", {"AA": 5})
+    job.land("b", {"AA": 6})
+    run_id, state = job.run()
+    assert state == "success"
+    log_before = job.master.history()
+
+    job.clear(run_id, "trigger_checkpoint")
+
+    assert job.wait(run_id) == "success"
+    assert "already covered by checkpoint 1" in job.log(run_id, "trigger_checkpoint", 2)
+    assert job.master.history() == log_before
+    assert job.table() == {"AA": (1, 5)}
+
+
+def test_a_run_beside_another_session_is_skipped_until_it_takes_over(airflow: AirflowInstance) -> None:
+    """Rule 4: the pending checkpoint is a lease; the newcomer skips, or takes over when a person says so."""
+    job = airflow.add_job("leased")
+    job.land("a", {"AA": 5})
+    other = Session.cli()
+    held = job.master.trigger(other)
+    assert isinstance(held, Triggered)
+
+    run_id, state = job.run()
+
+    assert (state, job.states(run_id)) == ("success", NOTHING_DONE)
+    assert job.statuses() == [(1, "pending")]
+
+    run_id, state = job.run(take_over=True)
+
+    assert (state, job.states(run_id)) == ("success", ALL_DONE)
+    assert job.statuses() == [(1, "aborted"), (2, "completed")]
+    assert job.table() == {"AA": (1, 5)}

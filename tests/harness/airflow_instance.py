@@ -1,0 +1,219 @@
+"""One real Airflow for the end-to-end tests: its own processes, home and database, from the demo's own stack code.
+
+The specs it sees are files in its `config` folder; a test adds its own job and waits until the scheduler knows it.
+Waiting is always for a state that Airflow reports, never for time to pass.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipeline.config.load import LoadedJob, load_job
+from pipeline.job_context import JobContext
+from pipeline.jobmaster import JobMaster
+from pipeline.orchestration.specs import epoch_dag_id
+from scripts.airflow_rest import AirflowRest
+from scripts.stack import Stack
+
+TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
+RUN_S = 180.0
+STATE_S = 120.0
+
+SETTINGS: dict[str, dict[str, object]] = {
+    "scheduler": {
+        # A lost task is found quickly; the demo and a real deployment keep Airflow's 300 s.
+        "task_instance_heartbeat_timeout": 10,
+        "task_instance_heartbeat_timeout_detection_interval": 2,
+        "scheduler_health_check_threshold": 10,
+        "orphaned_tasks_check_interval": 5,
+    },
+    # A DAG file is parsed again when a test asks for it, not all the time: two cores have other work.
+    "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 600},
+}
+
+CARRIERS = """
+name: {name}
+storage: {storage}
+sources:
+  flights:
+    format: csv
+    path: {landing}/*.csv
+    schema: {{carrier: string, delay: int64}}
+    limits_per_epoch: {{max_files: 1}}
+operators:
+  - {{uid: carriers, kind: aggregate, inputs: [flights], key: [carrier],
+     aggregates: {{flights: count(*), delay_sum: sum(delay)}}}}
+sinks:
+  - {{name: carriers, input: carriers, format: parquet, path: {lake}, mode: upsert}}
+quality:
+  - sink: carriers
+    expectations:
+      - {{type: expect_column_values_to_be_between, column: delay_sum, max_value: 1000000, severity: critical}}
+checkpointing: {{timeout: {timeout}, tolerable_failures: {tolerable}}}
+spark: {{master: "local[2]", parallelism: 2, conf: {{spark.ui.enabled: false}}}}
+airflow: {{retries: {retries}, pool: {pool}}}
+"""
+
+
+class E2eJob:
+    """One job of the instance: a folder with its landing, storage and lake, and its spec in Airflow's config."""
+
+    def __init__(self, airflow: AirflowInstance, name: str, folder: Path, spec: str) -> None:
+        self.airflow = airflow
+        self.name = name
+        self.folder = folder
+        self.spec_path = airflow.config / f"{name}.yaml"
+        self.spec_path.write_text(spec)
+        self.dag_id = epoch_dag_id(name)
+
+    @property
+    def loaded(self) -> LoadedJob:
+        return load_job(self.spec_path)
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(self.loaded)
+
+    def land(self, name: str, rows: dict[str, int]) -> None:
+        """Land one object: a row per carrier with its delay."""
+        landing = self.folder / "landing"
+        landing.mkdir(parents=True, exist_ok=True)
+        body = "carrier,delay\n" + "".join(f"{carrier},{delay}\n" for carrier, delay in rows.items())
+        (landing / f"{name}.csv").write_text(body)
+
+    def trigger(self, **conf: bool) -> str:
+        return self.airflow.rest.trigger(self.dag_id, dict(conf))
+
+    def run(self, **conf: bool) -> tuple[str, str]:
+        """Trigger a run and wait for its end. Returns its run id and state."""
+        run_id = self.trigger(**conf)
+        return run_id, self.wait(run_id)
+
+    def wait(self, run_id: str) -> str:
+        return self.airflow.rest.wait(self.dag_id, run_id, timeout_s=RUN_S)
+
+    def states(self, run_id: str) -> dict[str, str | None]:
+        return self.airflow.rest.states(self.dag_id, run_id)
+
+    def wait_for_task(self, run_id: str, task_id: str, *states: str) -> str:
+        """Wait until a task has one of the states; return it."""
+
+        def found() -> str | None:
+            own = [state for name, state in self.states(run_id).items() if name.split("[")[0] == task_id]
+            return next((state for state in own if state in states), None)
+
+        return str(self.airflow.until(found, f"{self.dag_id} {run_id}: {task_id} in {states}"))
+
+    def log(self, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
+        return self.airflow.rest.log(self.dag_id, run_id, task_id, try_number, map_index)
+
+    def tries(self, run_id: str, task_id: str) -> int:
+        """How often a task was started, clears included."""
+        return max(
+            task["try_number"] for task in self.airflow.rest.tasks(self.dag_id, run_id) if task["task_id"] == task_id
+        )
+
+    def token(self, run_id: str, task_id: str) -> int:
+        """The token that a task of a run acts for: that of the trigger, and from `run_epoch` on that of its try."""
+        own = "trigger_checkpoint" if task_id in ("trigger_checkpoint", "run_epoch") else "run_epoch"
+        path = f"/dags/{self.dag_id}/dagRuns/{run_id}/taskInstances/{own}/xcomEntries/return_value"
+        value = self.airflow.rest.ask("GET", path, params={"deserialize": True})["value"]
+        return int(value["token"])
+
+    def clear(self, run_id: str, task_id: str) -> None:
+        """Clear a task and what follows, and wait until Airflow has the run going again."""
+        tries = self.tries(run_id, task_id)
+        self.airflow.rest.clear(self.dag_id, run_id, task_id)
+        self.airflow.until(lambda: self.tries(run_id, task_id) > tries, f"{task_id} of {run_id} starts again")
+
+    def finished_runs(self, count: int) -> list[dict[str, Any]] | None:
+        """The runs, oldest first, once that many are finished."""
+        runs = self.airflow.rest.runs(self.dag_id)[::-1]
+        done = [run for run in runs if run["state"] in ("success", "failed")]
+        return done if len(done) >= count else None
+
+    def published_checkpoint(self) -> int | None:
+        """The checkpoint that the sink's head belongs to; None while nothing is published."""
+        mark = JobContext(self.loaded).sink("carriers").head()
+        return None if mark is None else mark.checkpoint_id
+
+    def table(self) -> dict[str, tuple[int, int]]:
+        """The published table: carrier -> (flights, delay_sum)."""
+        rows = self.master.read("carriers").to_pylist()
+        return {row["carrier"]: (row["flights"], row["delay_sum"]) for row in rows}
+
+    def statuses(self) -> list[tuple[int, str]]:
+        """Checkpoint id and status, oldest first."""
+        found = self.master.list_checkpoints()
+        return sorted((checkpoint["checkpoint_id"], checkpoint["status"]) for checkpoint in found)
+
+
+class AirflowInstance:
+    """A running Airflow and the jobs that tests gave it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = folder / "config"
+        self.config.mkdir(parents=True)
+        self.stack = Stack(
+            folder / "stack",
+            config=self.config,
+            services=("api-server", "scheduler", "dag-processor"),
+            settings=SETTINGS,
+            say=lambda text: None,
+        )
+
+    def start(self) -> None:
+        self.stack.start_airflow()
+        self.rest: AirflowRest = self.stack.rest()
+
+    def stop(self) -> None:
+        self.stack.stop()
+
+    def add_job(self, name: str, spec: str = CARRIERS, *, schedule: str = "", **values: Any) -> E2eJob:
+        """Write a job's spec, have the DAG file parsed again, and unpause its DAG.
+
+        Args:
+            spec: a template; its fields get defaults below, `values` over them.
+            schedule: further YAML text.
+        """
+        folder = self.folder / "jobs" / name
+        fields: dict[str, Any] = {
+            "name": name,
+            "storage": folder / "state",
+            "landing": folder / "landing",
+            "lake": folder / "lake",
+            "timeout": "5m",
+            "tolerable": 0,
+            "retries": 0,
+            "pool": "default_pool",
+        }
+        (folder / "landing").mkdir(parents=True)
+        job = E2eJob(self, name, folder, spec.format(**(fields | values)) + schedule)
+        self.reparse()
+        self.until(lambda: job.dag_id in self.rest.dags(), f"{job.dag_id} is listed")
+        self.rest.set_paused(job.dag_id, False)
+        return job
+
+    def reparse(self) -> None:
+        """Ask for the DAG file to be parsed now; the first time Airflow does so by itself."""
+        for dag in self.rest.dags().values():
+            self.rest.ask("PUT", f"/parseDagFile/{dag['file_token']}")
+            return
+
+    def asset_events(self, dag_id: str) -> list[dict[str, Any]]:
+        """The asset events that a DAG's runs emitted, oldest first."""
+        events = self.rest.ask("GET", "/assets/events", params={"source_dag_id": dag_id, "limit": 100})["asset_events"]
+        return sorted(events, key=lambda event: event["id"])
+
+    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = STATE_S) -> Any:
+        """Wait for something that Airflow or the store shows. Returns it. Raises TimeoutError."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
+            time.sleep(0.3)
+        return found

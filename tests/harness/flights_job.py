@@ -1,0 +1,102 @@
+"""The flights job over local folders: land days, run epochs in this process, compare every sink with the oracle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.config.load import LoadedJob, load_job
+from pipeline.job_context import JobContext
+from pipeline.jobmaster import JobMaster, Session
+from pipeline.planning import decode_input_record
+from pipeline.protocol.events import CheckpointCompleted
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.spark.runner import SparkEpochRunner
+from pipeline.storage.checked import read_handle
+from pipeline.storage.open import open_store
+from tests.harness.flights import land
+from tests.harness.oracle import Expected, expected_tables
+from tests.harness.tables import assert_same_rows
+
+FLIGHTS_SPEC = Path(__file__).resolve().parents[2] / "config" / "flights.yaml"
+
+
+def local_spec(text: str) -> str:
+    """The flights spec with its buckets as folders beside `config/`."""
+    text = re.sub(r"^store:.*$", "", text, flags=re.MULTILINE)
+    text = text.replace("storage: s3://milepost", "storage: ../store")
+    return text.replace("s3://landing", "../landing").replace("s3://lake", "../lake")
+
+
+@dataclass(frozen=True)
+class FlightsJob:
+    """A job under `folder`: `config/flights.yaml`, `landing/`, `store/`, `lake/`."""
+
+    folder: Path
+
+    @classmethod
+    def create(cls, folder: Path, edit: dict[str, str] | None = None) -> FlightsJob:
+        """Write the spec; `edit` replaces texts that must occur in it."""
+        job = cls(folder)
+        (folder / "config").mkdir(parents=True)
+        job.edit(local_spec(FLIGHTS_SPEC.read_text()), edit or {})
+        return job
+
+    def edit(self, text: str, edit: dict[str, str]) -> None:
+        for old, new in edit.items():
+            assert old in text, f"the spec does not contain {old!r}"
+            text = text.replace(old, new)
+        self.spec_path.write_text(text)
+
+    @property
+    def spec_path(self) -> Path:
+        return self.folder / "config" / "flights.yaml"
+
+    @property
+    def landing(self) -> ObjectStore:
+        return open_store(StoreConfig(f"file://{self.folder / 'landing'}"))
+
+    def land(self, days: Iterable[int]) -> list[str]:
+        return land(self.landing, days)
+
+    def load(self) -> LoadedJob:
+        return load_job(self.spec_path)
+
+    def master(self) -> JobMaster:
+        return JobMaster(self.load())
+
+    def run(self) -> dict[str, Any]:
+        """One epoch in this process, with a fresh JobMaster as a new process would have."""
+        loaded = self.load()
+        return JobMaster(loaded).run(Session.cli(), SparkEpochRunner(loaded))
+
+    def run_until_caught_up(self) -> list[dict[str, Any]]:
+        documents = []
+        while (document := self.run()).get("checkpoint_id"):
+            documents.append(document)
+        return documents
+
+    def epochs(self) -> list[list[str]]:
+        """The object keys that each completed epoch consumed, oldest epoch first, as the input records say."""
+        context = JobContext(self.load())
+        completed = [entry.event for entry in context.log.entries() if isinstance(entry.event, CheckpointCompleted)]
+        keys = []
+        for event in sorted(completed, key=lambda event: event.checkpoint.checkpoint_id):
+            inputs = decode_input_record(read_handle(context.store, event.checkpoint.plan))
+            keys.append([obj.key for item in inputs for obj in item.objects])
+        return keys
+
+    def expected(self, *, deduplicate: bool = True) -> Expected:
+        context = JobContext(self.load())
+        root, _ = context.source("flights")
+        return expected_tables(context.spec, open_store(root), self.epochs(), deduplicate=deduplicate)
+
+    def assert_tables_equal_the_oracle(self) -> Expected:
+        """Every sink holds, row for row, what the oracle computes from the landed files."""
+        expected = self.expected()
+        for name, table in expected.tables.items():
+            assert_same_rows(self.master().read(name), table, name)
+        return expected

@@ -1,0 +1,29 @@
+"""The first milepost: real flights, epoch by epoch, equal to an independent oracle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.flights import EMPTY_KEY, facts
+from tests.harness.flights_job import FlightsJob
+from tests.harness.tables import assert_same_rows
+
+
+def test_28_days_in_7_epochs_equal_the_oracle_row_for_row(tmp_path: Path) -> None:
+    job = FlightsJob.create(tmp_path)
+    documents = []
+    for first in range(1, 29, 4):
+        job.land(range(first, first + 4))
+        documents += job.run_until_caught_up()
+    assert [document["epoch"] for document in documents] == [1, 2, 3, 4, 5, 6, 7]
+    consumed = [key for epoch in job.epochs() for key in epoch]
+    assert len(consumed) == 28 and not any(EMPTY_KEY.endswith(key) for key in consumed)
+    expected = job.assert_tables_equal_the_oracle()
+    known = facts(range(1, 29))
+    assert sum(document["rows_in"] for document in documents) == sum(item.rows for item in known.values())
+    assert expected.late["hourly"] == sum(document["late_rows"] for document in documents) > 0
+    with pytest.raises(AssertionError, match="carriers"):
+        without = job.expected(deduplicate=False)
+        assert_same_rows(job.master().read("carriers"), without.tables["carriers"], "carriers")

@@ -1,0 +1,83 @@
+"""A source over a real S3 server: landed, listed, planned by etag, read in that version only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.load import load_job
+from pipeline.protocol.errors import CommitConflict, EnvironmentUnusable, InvalidRequest, NotFound, SourceChanged
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.protocol.records import ObjectHandle
+from pipeline.sources.build import build_reader
+from pipeline.sources.consumed import ConsumedSet, append, load
+from pipeline.sources.objects import list_objects, split_path
+from pipeline.sources.plan import plan_source
+from pipeline.storage.open import open_store
+from tests.harness import flights
+from tests.harness.s3_servers import Ministack
+
+SPEC = load_job(Path(__file__).resolve().parents[2] / "config" / "flights.yaml").spec.sources["flights"]
+PATTERN = split_path(SPEC.path)[1]
+
+
+@pytest.fixture
+def landing(ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    for name, value in ministack.environment().items():
+        monkeypatch.setenv(name, value)
+    return open_store(StoreConfig(f"s3://{ministack.new_bucket()}", ministack.endpoint_url))
+
+
+def test_landed_flights_are_planned_and_read_epoch_by_epoch(landing: ObjectStore, tmp_path: Path) -> None:
+    job = open_store(StoreConfig(f"file://{tmp_path}"))
+    reader = build_reader("flights", SPEC)
+    facts = flights.facts(range(1, 19))
+    handles: tuple[ObjectHandle, ...] = ()
+    consumed = ConsumedSet.empty()
+    read: dict[str, int] = {}
+    for epoch in range(1, 10):
+        flights.land(landing, range(2 * epoch - 1, 2 * epoch + 1))
+        plan = plan_source("flights", list_objects(landing, PATTERN), consumed, max_files=4)
+        for obj in plan.objects:
+            read[obj.key] = sum(batch.num_rows for batch in reader.read(landing, obj))
+        handles = append(job, f"chk-{epoch}/", "flights", handles, plan.consumed, epoch)
+        consumed = load(job, handles)
+    assert read == {key: fact.rows for key, fact in facts.items()}
+    assert list_objects(landing, PATTERN).skipped_empty == 1
+    flights.land(landing, range(1, 19))
+    assert plan_source("flights", list_objects(landing, PATTERN), consumed).is_empty
+
+
+def test_an_object_that_changed_or_vanished_is_noticed(landing: ObjectStore, tmp_path: Path) -> None:
+    """Issue: an object changed or vanished, both cases."""
+    job = open_store(StoreConfig(f"file://{tmp_path}"))
+    flights.land(landing, [1, 2])
+    first, second = list_objects(landing, PATTERN).objects
+    reader = build_reader("flights", SPEC)
+    landing.put(first.key, flights.day_body(3))
+    landing.delete([second.key])
+    with pytest.raises(CommitConflict):
+        list(reader.read(landing, first))
+    with pytest.raises(NotFound):
+        list(reader.read(landing, second))
+    consumed = load(job, append(job, "chk-1/", "flights", (), [first, second], 1))
+    with pytest.raises(SourceChanged, match=first.key):
+        plan_source("flights", list_objects(landing, PATTERN), consumed)
+
+
+def test_a_missing_bucket_is_said_to_be_missing(landing: ObjectStore) -> None:
+    nowhere = open_store(StoreConfig("s3://no-such-bucket-here", landing.config.endpoint_url))
+    with pytest.raises(EnvironmentUnusable, match="no-such-bucket-here"):
+        list_objects(nowhere, PATTERN)
+    with pytest.raises(EnvironmentUnusable, match="no-such-bucket-here"):
+        flights.land(nowhere, [1])
+
+
+def test_a_name_that_cannot_be_read_is_refused_before_anything_is_planned(
+    landing: ObjectStore, ministack: Ministack
+) -> None:
+    bucket = landing.config.url.removeprefix("s3://")
+    ministack.client.put_object(Bucket=bucket, Key="flights//a.csv", Body=b"x")
+    with pytest.raises(InvalidRequest, match=r"'flights//a\.csv', which cannot be read"):
+        list_objects(landing, PATTERN)

@@ -1,0 +1,233 @@
+"""The `milepost` command: exit codes, one JSON document, short errors, and nothing heavy before it is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipeline.cli.failures import report
+from pipeline.cli.main import UNAVAILABLE, app
+from pipeline.cli.output import Output
+from pipeline.config.lint import json_schema, lint_report
+from pipeline.config.load import load_job
+from pipeline.protocol.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
+
+COMMANDS = "init lint schema doctor run list show history status read state verify resume".split()  # noqa: SIM905
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory whose path has a space."""
+    folder = tmp_path / "my jobs"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def milepost(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def document(result: Result) -> dict[str, Any]:
+    """The one JSON document of a `--json` call."""
+    lines = result.stdout.splitlines()
+    assert len(lines) == 1
+    value = json.loads(lines[0])
+    assert value["schema"] == "milepost/v1"
+    return value
+
+
+def test_help_lists_what_works_and_nothing_else() -> None:
+    result = milepost("--help")
+    assert result.exit_code == 0
+    listed = [line.split()[0] for line in result.stdout.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert set(COMMANDS) <= set(listed)
+    assert not set(UNAVAILABLE) & set(listed)
+
+
+@pytest.mark.parametrize("command", UNAVAILABLE)
+def test_a_command_of_a_later_version_is_refused_by_name(command: str) -> None:
+    result = milepost(command, "flights")
+    assert result.exit_code == 2
+    assert f"`milepost {command}` is not available in this version" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["lst"], "Did you mean `milepost list`?"),
+        (["list"], "Missing argument 'JOB'"),
+        (["list", "x", "--bogus"], "No such option: --bogus"),
+        (["list", "x", "--status", "done"], "'done' is not one of"),
+        (["list", "x", "--limit", "0"], "greater than or equal to 1"),
+        (["show", "x", "one"], "should be a valid integer"),
+        (["run", "x", "--epochs", "0"], "greater than or equal to 1"),
+        (["run", "x", "--epochs", "2", "--until-caught-up"], "exclude each other"),
+        (["run", "x", "--drain"], "`--drain` is not available in this version"),
+        (["status", "x", "--max-lag", "3"], "--max-lag: expected a duration"),
+        (["read", "x", "s", "--format", "xlsx"], "'xlsx' is not one of"),
+    ],
+)
+def test_a_usage_error_exits_2_and_says_what_is_wrong(words: list[str], reason: str) -> None:
+    result = milepost(*words)
+    assert result.exit_code == 2
+    assert reason in " ".join(result.stderr.split())
+    assert result.stdout == ""
+    as_json = document(milepost(*words, "--json"))
+    assert as_json["ok"] is False
+    assert as_json["error"]["exit_code"] == 2
+
+
+def test_an_unknown_job_exits_3(workdir: Path) -> None:
+    result = milepost("list", "flights", "--json")
+    assert result.exit_code == 3
+    error = document(result)["error"]
+    assert error["class"] == "NotFound"
+    assert "there is no job flights: config/flights.yaml does not exist" in error["message"]
+    assert "Traceback" not in milepost("list", "flights").stderr
+
+
+def test_init_writes_a_job_that_lints_and_never_overwrites(workdir: Path) -> None:
+    result = milepost("init", "visits", "--json")
+    assert result.exit_code == 0
+    files = document(result)["data"]["files"]
+    assert files == ["config/visits_data/2026-01-01.csv", "config/visits_data/2026-01-02.csv", "config/visits.yaml"]
+    report_ = lint_report(load_job("visits"))
+    assert [node["uid"] for node in report_["nodes"]] == ["visits", "known", "totals"]
+    before = {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
+    again = milepost("init", "visits")
+    assert again.exit_code == 2
+    assert "config/visits.yaml already exists. Nothing was written." in again.stderr
+    assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["../visits", "Visits", "a__b", "", "a b", "x" * 80])
+def test_init_refuses_a_name_no_job_may_have(workdir: Path, name: str) -> None:
+    result = milepost("init", name)
+    assert result.exit_code == 2
+    assert "Nothing was written" in result.stderr
+    assert list(workdir.iterdir()) == []
+
+
+def test_init_does_not_follow_a_link_out_of_the_folder(workdir: Path) -> None:
+    (workdir / "config").mkdir()
+    (workdir / "config" / "visits.yaml").symlink_to(workdir / "elsewhere")
+    assert milepost("init", "visits").exit_code == 2
+    assert not (workdir / "elsewhere").exists()
+
+
+def test_lint_shows_the_graph_and_the_kinds_of_output(workdir: Path) -> None:
+    milepost("init", "visits")
+    result = milepost("lint", "visits")
+    assert result.exit_code == 0, result.stderr
+    assert "totals" in result.stdout
+    assert "updates" in result.stdout
+    data = document(milepost("lint", "visits", "--json"))["data"]
+    assert {node["uid"]: node["output"] for node in data["nodes"]} == {
+        "visits": "append",
+        "known": "append",
+        "totals": "updates",
+    }
+    assert data["compatibility"] == []
+
+
+def test_lint_reports_all_problems_with_their_places(workdir: Path) -> None:
+    milepost("init", "visits")
+    spec = workdir / "config" / "visits.yaml"
+    spec.write_text(spec.read_text().replace("event_time", "evnt_time").replace("kind: sql", "kind: join"))
+    result = milepost("lint", "visits")
+    assert result.exit_code == 2
+    assert "config/visits.yaml:11:5: sources.visits.evnt_time: unknown key" in result.stderr
+    assert "`kind: join` is not available in this version" in result.stderr
+    assert len(result.stderr.splitlines()) <= 24
+    problems = document(milepost("lint", "visits", "--json"))["error"]["details"]["problems"]
+    assert [problem["line"] for problem in problems] == [11, 15]
+
+
+def test_schema_prints_the_json_schema() -> None:
+    assert json.loads(milepost("schema").stdout) == json_schema()
+    assert document(milepost("schema", "--json"))["data"] == json_schema()
+
+
+def test_doctor_names_each_check() -> None:
+    result = milepost("doctor", "--json")
+    checks = {check["check"]: check for check in document(result)["data"]["checks"]}
+    assert {"python", "java", "pyspark", "pyarrow", "disk", "host name", "user"} <= set(checks)
+    assert result.exit_code == (0 if all(check["ok"] for check in checks.values()) else 8)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidRequest("bad"), 2),
+        (QualityGateFailed("gate"), 5),
+        (StateCorrupt("torn"), 7),
+        (KeyboardInterrupt(), 130),
+        (RuntimeError("boom\nmore"), 1),
+    ],
+)
+def test_each_error_has_its_exit_code(error: BaseException, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(error, Output()) == code
+    assert report(error, Output(json=True)) == code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error"]["exit_code"] == code
+    assert "Traceback" not in printed.err
+
+
+def test_an_error_has_at_most_24_lines_and_a_trace_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    error = CheckpointError("\n".join(f"line {i}" for i in range(100)), hint="do this")
+    report(error, Output())
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 23
+    assert lines[-1] == "do this"
+    try:
+        raise RuntimeError("boom")
+    except RuntimeError as caught:
+        report(caught, Output())
+        assert capsys.readouterr().err.splitlines() == [
+            "Error: unexpected RuntimeError: boom",
+            "This is a bug of ours or of the environment; -v shows the stack trace.",
+        ]
+        report(caught, Output(verbose=True))
+        assert "Traceback" in capsys.readouterr().err
+
+
+def test_text_from_data_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().table(["a", "n"], [["\x1b[31mred\nline", 1], [None, 20]])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert len(out.splitlines()) == 4
+
+
+def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env, check=False, timeout=60)
+
+
+def test_the_module_is_the_command() -> None:
+    result = _run("-m", "pipeline", "rollback", "x")
+    assert result.returncode == 2
+    assert "`milepost rollback` is not available" in result.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom pipeline.cli.main import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = ('pyspark', 'pyarrow', 'pandas', 'airflow', 'great_expectations', 'boto3', 'sqlglot', 'pydantic')\n"
+        "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
+    )
+    assert _run("-c", code).stderr.strip() == "[]"
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m pipeline schema | head -c 10"
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == 0
+    assert result.stderr == ""

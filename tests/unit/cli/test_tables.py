@@ -1,0 +1,83 @@
+"""A table is written in four formats, whole or not at all."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.cli.progress import EpochProgress
+from pipeline.cli.tables import as_rows, write_file, write_stdout
+from pipeline.protocol.errors import EnvironmentUnusable, InvalidRequest
+
+TABLE = pa.table(
+    {
+        "k": ["a", None],
+        "n": pa.array([1, 2], pa.int64()),
+        "d": pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)),
+        "t": pa.array([dt.datetime(2026, 1, 1, 8, tzinfo=dt.UTC), None], pa.timestamp("us", tz="UTC")),
+        "l": pa.array([[1, 2], None], pa.list_(pa.int32())),
+        "b": pa.array([b"\x00\xff", None], pa.binary()),
+        "f": pa.array([0.5, float("nan")]),
+    }
+)
+
+
+def test_json_is_one_array_of_rows_with_times_as_text() -> None:
+    assert as_rows(TABLE)[0] == {
+        "k": "a",
+        "n": 1,
+        "d": "1.50",
+        "t": "2026-01-01T08:00:00Z",
+        "l": [1, 2],
+        "b": "AP8=",
+        "f": 0.5,
+    }
+    assert set(as_rows(TABLE)[1].values()) == {None, 2}
+
+
+def test_each_format_holds_every_row(tmp_path: Path) -> None:
+    write_file(TABLE, "parquet", tmp_path / "t.parquet")
+    assert pq.read_table(tmp_path / "t.parquet").drop(["f"]).equals(TABLE.drop(["f"]))
+    write_file(TABLE, "json", tmp_path / "t.json")
+    assert len(json.loads((tmp_path / "t.json").read_text())) == 2
+    write_file(TABLE.drop(["b"]), "csv", tmp_path / "t.csv")
+    read = pacsv.read_csv(tmp_path / "t.csv")
+    assert read["l"].to_pylist()[0] == "[1, 2]"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.json", "t.parquet"]
+
+
+def test_a_file_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("mine")
+    with pytest.raises(InvalidRequest, match="already exists"):
+        write_file(TABLE.select(["n"]), "csv", file)
+    assert file.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentUnusable, match="cannot be written"):
+        write_file(TABLE, "csv", tmp_path / "missing" / "t.csv")
+    with pytest.raises(InvalidRequest, match="use csv, json or parquet"):
+        write_file(TABLE, "table", tmp_path / "t.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_table_says_that_it_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    write_stdout(pa.table({"n": range(1500)}), "table")
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1002
+    assert "1,000 of 1,500 rows" in printed.err
+
+
+def test_progress_off_a_terminal_writes_nothing_for_a_short_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    with EpochProgress() as progress:
+        progress("run")
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,79 @@
+"""The specs we ship are valid, and the one with every key has every key."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.config.document import read_document
+from pipeline.config.lint import json_schema, lint_report
+from pipeline.config.load import load_job
+
+CONFIG = Path(__file__).parents[3] / "config"
+ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*CONFIG.glob("*.yaml"), *CONFIG.glob("examples/*.yaml")]), ids=lambda p: p.name
+)
+def test_a_shipped_spec_lints(path: Path) -> None:
+    assert lint_report(load_job(path))["unread"] == []
+
+
+def test_the_demo_job_finds_late_rows_after_it_dropped_duplicates() -> None:
+    graph = load_job(CONFIG / "flights.yaml").graph()
+    assert [(node.uid, node.level) for node in graph.stateful] == [("unique", 1), ("carriers", 2), ("hourly", 2)]
+    assert graph.nodes["hourly"].late_sinks == ("late_flights",)
+
+
+def _schema_keys(schema: dict[str, Any], definitions: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(name, key) for name, model in {"JobSpec": schema, **definitions}.items() for key in model["properties"]}
+
+
+def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
+    """`milepost schema` lists only what works, and `all_keys.yaml` shows all of it."""
+    schema = json_schema()
+    used: set[str] = set()
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict):
+            used.update(value)
+            for item in value.values():
+                collect(item)
+        elif isinstance(value, list):
+            for item in value:
+                collect(item)
+
+    collect(read_document(ALL_KEYS.read_text(encoding="utf-8")).value)
+    assert {key for _, key in _schema_keys(schema, schema["$defs"])} <= used
+
+
+def test_the_schema_has_nothing_that_this_version_refuses() -> None:
+    text = json.dumps(json_schema())
+    for word in (
+        "join",
+        "lookup",
+        "process",
+        "idle_timeout",
+        "forget_after",
+        "dead_letter",
+        "aligned_timeout",
+        "delta",
+        "remote",
+    ):
+        assert f'"{word}"' not in text
+
+
+def test_loading_a_spec_imports_nothing_heavy() -> None:
+    """DAG files load specs and must parse in under a second."""
+    code = (
+        "import sys; from pipeline.config.load import load_job; load_job(sys.argv[1]);"
+        "print([m for m in ('pyarrow', 'sqlglot', 'pyspark', 'pandas', 'airflow', 'boto3') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(ALL_KEYS)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

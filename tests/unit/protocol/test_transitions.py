@@ -1,0 +1,84 @@
+"""The tables are the machine, and the documentation is drawn from them."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+import pipeline.protocol
+from pipeline.protocol.errors import ProtocolViolation
+from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, Event
+from pipeline.protocol.records import CheckpointStatus, JobStatus
+from pipeline.protocol.transitions import (
+    CHECKPOINT_RULES,
+    JOB_RULES,
+    checkpoint_status_after,
+    checkpoints_of,
+    job_status_after,
+    render_tables,
+)
+from tests.unit.protocol.test_codec import ENTRIES
+
+DOCUMENT = Path(pipeline.protocol.__file__).parent / "PROTOCOL.md"
+SAMPLES: dict[type[Event], Event] = {type(entry.event): entry.event for entry in ENTRIES}
+
+
+def test_every_event_has_a_rule_for_the_job() -> None:
+    assert {rule.event for rule in JOB_RULES} == set(EVENT_TYPES) == set(SAMPLES)
+
+
+@pytest.mark.parametrize(("status", "event_type"), list(product([None, *JobStatus], EVENT_TYPES)))
+def test_what_is_not_in_the_job_table_is_refused(status: JobStatus | None, event_type: type[Event]) -> None:
+    """An illegal event raises; a legal one leads where the table says."""
+    event = SAMPLES[event_type]
+    legal = {rule.after for rule in JOB_RULES if rule.before is status and rule.event is event_type}
+    if legal:
+        assert job_status_after(status, event) in legal
+    else:
+        with pytest.raises(ProtocolViolation, match=f"{event_type.__name__} refused, expected .*Nothing was written"):
+            job_status_after(status, event)
+
+
+@pytest.mark.parametrize(("status", "event_type"), list(product([None, *CheckpointStatus], EVENT_TYPES)))
+def test_what_is_not_in_the_checkpoint_table_is_refused(
+    status: CheckpointStatus | None, event_type: type[Event]
+) -> None:
+    event = SAMPLES[event_type]
+    legal = {rule.after for rule in CHECKPOINT_RULES if rule.before is status and rule.event is event_type}
+    if legal:
+        assert {checkpoint_status_after(status, event)} == legal
+    else:
+        with pytest.raises(ProtocolViolation, match="refused"):
+            checkpoint_status_after(status, event)
+
+
+@pytest.mark.parametrize("status", [CheckpointStatus.ABORTED, CheckpointStatus.SUBSUMED])
+def test_aborted_and_subsumed_are_final(status: CheckpointStatus) -> None:
+    with pytest.raises(ProtocolViolation, match="expected no further event"):
+        checkpoint_status_after(status, SAMPLES[CheckpointAborted])
+
+
+def test_an_event_names_the_checkpoints_it_concerns() -> None:
+    named = {event_type.__name__: checkpoints_of(event) for event_type, event in SAMPLES.items()}
+    assert named == {
+        "JobCreated": (),
+        "CheckpointTriggered": (3,),
+        "CheckpointRebound": (2,),
+        "CheckpointCompleted": (2,),
+        "CheckpointAborted": (3,),
+        "SinkConfirmed": (1,),
+        "CheckpointsSubsumed": (1,),
+        "GarbageDeleted": (),
+        "JobResumed": (),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(render_tables()))
+def test_the_tables_of_the_documentation_are_those_of_the_code(name: str) -> None:
+    """Docs that list what code lists drift; these cannot."""
+    found = re.search(rf"<!-- table: {name} -->\n(.*?)\n<!-- end -->", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    assert found is not None, f"PROTOCOL.md has no table {name}"
+    assert found[1] == render_tables()[name]

@@ -1,0 +1,54 @@
+"""What is read by handle is what was written, or StateCorrupt (I7)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.storage.checked import read_handle, stat_handle, write_content_addressed, write_named
+from pipeline.storage.keys import file_url
+from pipeline.storage.open import open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(StoreConfig(file_url(tmp_path)))
+
+
+def test_a_body_lies_under_its_hash_and_comes_back(store) -> None:
+    handle = write_content_addressed(store, "inputs/", ".json", b"plan")
+    assert handle.key == f"inputs/{hashlib.sha256(b'plan').hexdigest()}.json"
+    assert write_content_addressed(store, "inputs/", ".json", b"plan") == handle
+    assert read_handle(store, handle) == b"plan"
+    stat_handle(store, handle)
+    assert [stat.key for stat in store.list("")] == [handle.key]
+
+
+def test_a_named_body_is_checked_as_well(store) -> None:
+    handle = write_named(store, "chk/_metadata", b"metadata")
+    assert read_handle(store, handle) == b"metadata"
+    write_named(store, "chk/_metadata", b"Metadata")
+    with pytest.raises(StateCorrupt, match="expected SHA-256"):
+        read_handle(store, handle)
+
+
+@pytest.mark.parametrize("body", [b"", b"pla", b"planet"])
+def test_another_size_is_corruption(store, body) -> None:
+    handle = write_content_addressed(store, "inputs/", ".json", b"plan")
+    store.put(handle.key, body)
+    for read in (read_handle, stat_handle):
+        with pytest.raises(StateCorrupt, match=f"expected 4 bytes, got {len(body)}"):
+            read(store, handle)
+
+
+def test_a_missing_object_is_corruption_not_absence(store) -> None:
+    handle = replace(write_content_addressed(store, "inputs/", ".json", b"plan"), key="inputs/gone.json")
+    for read in (read_handle, stat_handle):
+        with pytest.raises(StateCorrupt, match="the object is missing") as raised:
+            read(store, handle)
+        assert raised.value.details["key"] == "inputs/gone.json"

@@ -1,0 +1,174 @@
+"""Which texts are keys, URLs and a job's own keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.protocol.errors import InvalidRequest, StateCorrupt
+from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.storage import layout
+from pipeline.storage.keys import LocalRoot, S3Root, is_loopback, join_url, parse_root, resolve_url, validate_prefix
+from pipeline.storage.local import LocalStore
+from pipeline.storage.open import below, open_store
+
+CHECKPOINT, TOKEN, UID = CheckpointId(42), FencingToken(7), OperatorUid("carriers")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("file:///data/lake", "file:///data/lake"),
+        ("file:///data/lake/", "file:///data/lake"),
+        ("file:///with%20space/x", "file:///with space/x"),
+        ("file:///with space/ü", "file:///with space/ü"),
+        ("file:///100%25", "file:///100%25"),
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/", "s3://bucket"),
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        ("store", "file:///specs/store"),
+        ("./store", "file:///specs/store"),
+        ("../store", "file:///store"),
+        ("/abs/store", "file:///abs/store"),
+        ("a b/%41", "file:///specs/a b/%2541"),
+        ("landing/**/*.csv", "file:///specs/landing/**/*.csv"),
+    ],
+)
+def test_a_location_in_a_spec_means_one_absolute_url(text, url) -> None:
+    assert resolve_url(text, Path("/specs")) == url
+    assert resolve_url(url, Path("/elsewhere")) == url
+
+
+@pytest.mark.parametrize("scheme", ["gs", "s3a", "http", "hdfs", "abfss"])
+def test_another_scheme_is_refused_by_its_name(scheme) -> None:
+    for refuse in (lambda url: resolve_url(url, Path("/")), lambda url: open_store(StoreConfig(url))):
+        with pytest.raises(InvalidRequest, match=f"scheme `{scheme}` is not available"):
+            refuse(f"{scheme}://host/path")
+
+
+@pytest.mark.parametrize("text", ["", " ", "~/data", "file://relative/x", "s3://", "s3:///key", "s3://b@d/x", "s3://bucket/a//b",
+                                  "s3:bucket", "file:/x", "s3://bucket/../x"])  # fmt: skip
+def test_a_location_that_means_nothing_is_refused(text) -> None:
+    with pytest.raises(InvalidRequest):
+        resolve_url(text, Path("/specs"))
+
+
+def test_a_store_below_another_is_the_same_store_deeper() -> None:
+    config = StoreConfig("s3://bucket", "http://127.0.0.1:1", "eu-west-1")
+    assert below(config, "flights") == StoreConfig("s3://bucket/flights", "http://127.0.0.1:1", "eu-west-1")
+    assert join_url("s3://bucket/root", "a/b") == "s3://bucket/root/a/b"
+    assert parse_root(join_url("file:///root", "100% ü")) == LocalRoot(Path("/root/100% ü"))
+    assert parse_root("s3://bucket/a/b") == S3Root("bucket", "a/b")
+    with pytest.raises(InvalidRequest):
+        join_url("s3://bucket", "../other")
+
+
+def test_opening_a_store_touches_nothing(tmp_path) -> None:
+    store = open_store(StoreConfig(f"file://{tmp_path}/not/there"))
+    assert isinstance(store, LocalStore)
+    assert list(store.list("")) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "a/", "a/.", "a/..", ".", "a/b c/"])
+def test_any_beginning_of_a_key_is_a_prefix(prefix) -> None:
+    assert validate_prefix(prefix) == prefix
+
+
+@pytest.mark.parametrize("prefix", ["/", "/a", "a//", "a//b", "../", "a/../", "a\n"])
+def test_what_no_key_begins_with_is_no_prefix(prefix) -> None:
+    with pytest.raises(InvalidRequest, match="listing prefix"):
+        validate_prefix(prefix)
+
+
+def test_loopback_is_recognised_in_all_its_spellings() -> None:
+    assert all(map(is_loopback, ["http://127.0.0.1:9000", "http://127.8.9.1", "https://localhost:1", "http://[::1]:9",
+                                 "http://s3.localhost:1"]))  # fmt: skip
+    assert not any(map(is_loopback, ["https://s3.amazonaws.com", "http://10.0.0.1:9000", "http://localhost.example"]))
+
+
+# -- layout ------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 10**19 - 2))
+def test_a_newer_manifest_version_always_sorts_first(version) -> None:
+    """I1: so one LIST of one key finds the head."""
+    assert layout.manifest_key(version + 1).encode() < layout.manifest_key(version).encode()
+    assert layout.manifest_version(layout.manifest_key(version)) == version
+
+
+@given(st.integers(0, 10**19), st.integers(0, 10**19))
+def test_ids_in_keys_sort_as_numbers(one, other) -> None:
+    keys = [layout.checkpoint_prefix(CheckpointId(number)) for number in (one, other)]
+    assert (keys[0] < keys[1]) == (one < other)
+
+
+def test_all_that_one_token_writes_lies_below_its_own_prefix() -> None:
+    """I3: a zombie can write only below its own token's prefix."""
+    own = "chk-00000000000000000042/t00000000000000000007/"
+    assert layout.token_prefix(CHECKPOINT, TOKEN) == own
+    keys = [
+        layout.state_prefix(CHECKPOINT, TOKEN, UID) + "f.parquet",
+        layout.channel_prefix(CHECKPOINT, TOKEN, UID) + "f.arrow",
+        layout.ack_key(CHECKPOINT, TOKEN, 1, 3),
+        layout.heartbeat_key(CHECKPOINT, TOKEN),
+        layout.verdict_key(CHECKPOINT, TOKEN),
+        layout.metadata_key(CHECKPOINT, TOKEN),
+    ]
+    assert len(set(keys)) == len(keys)
+    for key in keys:
+        assert key.startswith(own)
+        assert layout.token_of_key(key) == (CHECKPOINT, TOKEN)
+        assert layout.require_own_key(key, within=own) == key
+    assert layout.token_of_key("inputs/a.json") is None
+
+
+@pytest.mark.parametrize("uid", ["", "a/b", "..", ".", "-x", "a b", "ü", "x" * 129])
+def test_a_uid_that_would_leave_its_directory_is_refused(uid) -> None:
+    with pytest.raises(InvalidRequest, match="operator uid"):
+        layout.state_prefix(CHECKPOINT, TOKEN, OperatorUid(uid))
+
+
+FOREIGN = [
+    "",
+    "/etc/passwd",
+    "../other/chk-00000000000000000001/t00000000000000000001/x",
+    "chk-00000000000000000042/t00000000000000000007/../../../x",
+    "chk-00000000000000000042/t00000000000000000007//x",
+    "chk-00000000000000000042/x",
+    "chk-42/t7/x",
+    "manifest/09999999999999999999.json",
+    "inputs/",
+    "inputs/a\nb",
+    "state/x",
+]
+
+
+@pytest.mark.parametrize("key", FOREIGN, ids=ascii)
+def test_a_stored_key_that_leads_out_of_the_job_is_corruption(key) -> None:
+    with pytest.raises(StateCorrupt, match="neither read nor deleted"):
+        layout.require_own_key(key)
+
+
+def test_a_stored_key_outside_the_token_it_was_read_from_is_corruption() -> None:
+    other = layout.metadata_key(CHECKPOINT, FencingToken(8))
+    with pytest.raises(StateCorrupt):
+        layout.require_own_key(other, within=layout.token_prefix(CHECKPOINT, TOKEN))
+
+
+@pytest.mark.parametrize(
+    "prefix", [*FOREIGN, "chk-", "chk-0000000000000000004", "/", "chk-00000000000000000042/state/"], ids=ascii
+)
+def test_a_garbage_entry_that_is_not_one_directory_or_object_is_corruption(prefix) -> None:
+    """I8: deleting by it could take what is still live."""
+    with pytest.raises(StateCorrupt):
+        layout.require_own_prefix(prefix)
+
+
+def test_a_garbage_entry_is_a_checkpoint_a_token_or_an_object() -> None:
+    for prefix in (layout.checkpoint_prefix(CHECKPOINT), layout.token_prefix(CHECKPOINT, TOKEN), "inputs/a.json"):
+        assert layout.require_own_prefix(prefix) == prefix
