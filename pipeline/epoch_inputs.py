@@ -38,3 +38,12 @@ def plan_inputs(context: JobContext, base: CheckpointMetadata | None) -> tuple[S
         )
         inputs.append(source_input(name, plan))
     return tuple(inputs)
+
+
+def has_unrecorded_start(context: JobContext, base: CheckpointMetadata | None) -> bool:
+    """Whether a source with `start: latest` still has to record where it starts.
+
+    Its first epoch runs even when it finds nothing: else what lands before the second trigger would pass for old.
+    """
+    known = base.sources if base is not None else {}
+    return any(spec.start == "latest" and name not in known for name, spec in context.spec.sources.items())

@@ -22,7 +22,7 @@ from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.code import CODE_HASH
 from pipeline.config.compatibility import compare_signatures, state_signatures
 from pipeline.config.load import LoadedJob
-from pipeline.epoch_inputs import plan_inputs
+from pipeline.epoch_inputs import has_unrecorded_start, plan_inputs
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from pipeline.history import History
 from pipeline.job_context import JobContext
@@ -118,7 +118,7 @@ class JobMaster:
             base = context.base_metadata(state, state.timeline().head)
             self._check_compatible(base)
             inputs = plan_inputs(context, base)
-            if not any(item.consumed for item in inputs):
+            if not any(item.consumed for item in inputs) and not has_unrecorded_start(context, base):
                 check_runnable(state)  # a FAILED job must not pass for one that is merely up to date
                 return NothingToDo("empty", f"job {context.spec.name}: no new input; nothing was written")
             answer = self._trigger(session, state, inputs)

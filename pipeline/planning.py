@@ -111,8 +111,10 @@ def split_inputs(
     """The epoch's source subtasks: for each its source and its objects, contiguous in plan order.
 
     Sources follow in name order, so the channel order of any receiver is plan order whatever the parallelism.
+    An epoch that reads nothing (a baseline to record) still has one source subtask: somebody must send the barrier.
     """
-    return tuple((item, split) for item in inputs for split in assign_splits(item.objects, parallelism))
+    splits = tuple((item, split) for item in inputs for split in assign_splits(item.objects, parallelism))
+    return splits or ((inputs[0], ()),)
 
 
 def expected_subtasks(source_subtasks: int, levels: int, parallelism: int) -> tuple[SubtaskKey, ...]:

@@ -8,7 +8,15 @@ import shutil
 import sys
 import tempfile
 
+import hypothesis
 import pytest
+
+from tests.harness.s3_servers import ministack, seaweed
+
+__all__ = ["ministack", "seaweed"]  # fixtures: each server is started once, at its first use
+
+hypothesis.settings.register_profile("milepost", deadline=None)
+hypothesis.settings.load_profile("milepost")
 
 SEED = int(os.environ.get("MILEPOST_SEED") or random.SystemRandom().randrange(1 << 24))
 """The run's seed: printed in the header, so that any run can be repeated."""

@@ -36,10 +36,13 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
-_HEALTH_EXIT = {"healthy": 0, "failed": 1, "fenced": 4, "lagging": 6}
+_HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
+_EVENT_COLUMNS = ("version", "time", "event", "checkpoint_id", "epoch", "session_id", "reason", "detail")
 
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most N, the newest.")]
-TableFormat = Annotated[Format | None, typer.Option("--format", help="Default: table; with --output: parquet.")]
+TableFormat = Annotated[
+    Format | None, typer.Option("--format", help="Default: table; for a file, by its suffix, else parquet.")
+]
 ToFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write to a file that does not exist.")]
 
 
@@ -122,8 +125,7 @@ def history(ctx: typer.Context, job: Job, limit: Limit = None, as_json: Json = F
     events = _master(job).history(limit)
     if output.json:
         return output.document({"events": events})
-    columns = list(dict.fromkeys(key for event in events for key in event)) or ["version", "event"]
-    return output.table(columns, [[event.get(column) for column in columns] for event in events])
+    return output.table(_EVENT_COLUMNS, [[event.get(column) for column in _EVENT_COLUMNS] for event in events])
 
 
 def status(
@@ -142,10 +144,17 @@ def status(
         except ValueError as problem:
             raise InvalidRequest(f"--max-lag: {problem}.") from None
     health = _master(job).status(bound_ms)
-    code = _HEALTH_EXIT[health["health"]]
+    code = int(health["exit_code"])
     if output.json:
         output.document(health, ok=code == 0)
-    output.text(f"{health['health']}: {health['message']}")
+    facts = [
+        f"job {health['job_status']}",
+        f"head {printable(health['head'])}",
+        f"last success {printable(health['last_success'])}",
+        f"lag {health['lag_ms'] / 60_000:.0f} min",
+        f"{show_count(health['unread_objects'])} unread objects",
+    ]
+    output.text(f"{_HEALTH.get(code, 'failed')}: {', '.join(facts)}; next: {health['next_step']}")
     raise typer.Exit(code)
 
 
@@ -177,10 +186,17 @@ def state(
     _show_table(_master(job).state(uid, at), format_, file, ctx.obj)
 
 
+def _default_format(file: Path | None) -> str:
+    if file is None:
+        return "table"
+    suffix = file.suffix.removeprefix(".")
+    return suffix if suffix in ("csv", "json") else "parquet"
+
+
 def _show_table(table: Any, format_: Format | None, file: Path | None, output: Output) -> None:
     from pipeline.cli.tables import as_rows, write_file, write_stdout
 
-    chosen = format_.value if format_ else ("parquet" if file else "table")
+    chosen = format_.value if format_ else _default_format(file)
     if file is not None:
         write_file(table, chosen, file)
         if output.json:
@@ -204,5 +220,6 @@ def verify(
     result = _master(job).verify(checkpoint_id, deep)
     if output.json:
         return output.document(result)
-    facts = ", ".join(f"{printable(value)} {key.replace('_', ' ')}" for key, value in result.items())
-    return output.text(f"present and unchanged: {facts}")
+    checkpoints = ", ".join(str(checkpoint) for checkpoint in result["checkpoints"]) or "none"
+    objects = show_count(result["objects"])
+    return output.text(f"checkpoints {checkpoints}: {objects} objects, all present and unchanged")

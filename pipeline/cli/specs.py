@@ -56,7 +56,7 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
         [node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"], ", ".join(node["key"])]
         for node in report["nodes"]
     ]
-    output.text(f"{loaded.path}: job {report['job']} is valid; {report['levels']} exchanges per epoch")
+    output.text(f"{loaded.path}: job {report['job']} is valid; exchanges per epoch: {report['levels']}")
     output.table(["uid", "kind", "level", "inputs", "output", "key"], rows)
     for uid in report["unread"]:
         output.note(f"note: nothing reads {uid}")

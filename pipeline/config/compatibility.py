@@ -1,7 +1,8 @@
 """Whether a job's recorded state can be continued by a changed spec.
 
 A signature says what an operator's state, or a sink's chain, depends on; it is kept with each checkpoint and compared
-before anything is planned. What is not in it (sql, ttl, limits, schedule) may change freely.
+before anything is planned. What is not in it (sql, limits, schedule) may change freely; a ttl or an allowed lateness
+may only shrink.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.config.durations import format_duration, parse_duration
 from pipeline.config.graph import JobGraph, Node
-from pipeline.config.spec import AggregateOperator, JobSpec, WindowOperator
+from pipeline.config.spec import AggregateOperator, DeduplicateOperator, JobSpec, WindowOperator
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"
 NEW_UID = "needs a new uid or a backfill"
 
+_REMEMBERS = "remembers"
+"""How much longer than its watermark an operator keeps keys: allowed lateness, or ttl."""
+_FOR_EVER = "for ever"
 _SECTIONS = ("operators", "sources", "sinks", "job")
 
 
@@ -56,6 +61,9 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         }
     if isinstance(operator, WindowOperator):
         signature["window"] = operator.window.model_dump(mode="json")
+        signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
+    if isinstance(operator, DeduplicateOperator):
+        signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
     return signature
 
 
@@ -101,12 +109,23 @@ def _label(section: str, name: str) -> str:
 def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, str]:
     if before is None:
         return COMPATIBLE, "new: begins empty"
-    changed = [key for key in sorted({*before, *after}) if _differs(before.get(key), after.get(key))]
+    changed = [
+        key
+        for key in sorted({*before, *after})
+        if (_grows if key == _REMEMBERS else _differs)(before.get(key), after.get(key))
+    ]
     if not changed:
         return COMPATIBLE, "unchanged"
     detail = "; ".join(f"{key} was {_text(before.get(key))}, is {_text(after.get(key))}" for key in changed)
     # A source remembers object keys below its root: below another root they would mean other objects.
     return NEW_UID, detail
+
+
+def _grows(before: str | None, after: str | None) -> bool:
+    """Whether an operator would have to remember more than it did: what it has forgotten cannot come back."""
+    if before is None or after is None or before == _FOR_EVER:
+        return False
+    return after == _FOR_EVER or parse_duration(after) > parse_duration(before)
 
 
 def _differs(before: Any, after: Any) -> bool:

@@ -74,7 +74,7 @@ def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, pat
 
 
 def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Aggregates per key and window: each window once, append."""
+    """Aggregates per key and window: each window once, append; with allowed lateness updates of it."""
     problems = _append_only(operator.kind, name, rows, path) + _event_time_problems("a window", name, rows, path)
     problems += _key_problems(operator.key, name, rows, path) + _aggregate_problems(
         operator.aggregates, name, rows, path
@@ -84,9 +84,8 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
     columns: Columns = {column: rows.columns[column] for column in operator.key}
     columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
     # The watermark of the input says nothing about a window that closes later: its times are data, no event time.
-    return OutputRows(
-        {**columns, **_results(operator.aggregates, rows)}, None, APPEND, (*operator.key, *WINDOW_COLUMNS)
-    )
+    kind = UPDATES if operator.allowed_lateness else APPEND
+    return OutputRows({**columns, **_results(operator.aggregates, rows)}, None, kind, (*operator.key, *WINDOW_COLUMNS))
 
 
 def deduplicate_rows(
@@ -143,8 +142,8 @@ def _key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path)
     for index, column in enumerate(key):
         if column not in rows.columns:
             message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
-        elif (type_ := rows.columns[column]) is not None and (type_.is_nested or type_.kind in ("float32", "float64")):
-            message = f"{column} is {type_}; a key is made of values that compare exactly, no floats, lists or structs"
+        elif (type_ := rows.columns[column]) is not None and type_.is_nested:
+            message = f"{column} is {type_}; a key is made of single values, no lists or structs"
         else:
             continue
         problems.append(Problem((*path, "key", index), message))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from pipeline.config.fields import (
     Aggregate,
@@ -129,7 +129,8 @@ class WindowOperator(SpecModel):
     """Aggregates per key and event-time window; output has window_start and window_end.
 
     Attributes:
-        allowed_lateness: only 0s in this version: a window is emitted once, then final.
+        allowed_lateness: how long after its end a window still takes rows up. 0s: it is emitted once, then final
+            (append); more: again with each epoch that brings it rows (updates).
     """
 
     uid: NodeName
@@ -139,12 +140,6 @@ class WindowOperator(SpecModel):
     window: TumblingWindow
     aggregates: Aggregates
     allowed_lateness: Duration = timedelta(0)
-
-    @model_validator(mode="after")
-    def _final_windows(self) -> WindowOperator:
-        if self.allowed_lateness:
-            raise ValueError("`allowed_lateness` above 0s is not available in this version")
-        return self
 
 
 class DeduplicateOperator(SpecModel):

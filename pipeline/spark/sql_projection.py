@@ -53,11 +53,14 @@ def projection(spec: JobSpec, node: Node, input_columns: Iterable[str]) -> str:
 
 
 def infer_schema(session: SparkSession, spec: JobSpec, node: Node, input_schema: pa.Schema) -> pa.Schema:
-    """The Arrow schema of a SQL operator's rows, by Spark's own analysis."""
+    """The Arrow schema of a SQL operator's rows, by Spark's own analysis; every column may be null.
+
+    In the wide frame a column that Spark calls non-null is null wherever another node's row is.
+    """
     empty = session.createDataFrame([], wide_type({node.inputs[0]: input_schema}))
     wide = empty.selectExpr(projection(spec, node, input_schema.names))
     struct = arrow_schema(wide.schema).field(0).type
-    return pa.schema(list(struct))
+    return pa.schema([field.with_nullable(True) for field in struct])
 
 
 def project(frame: DataFrame, expressions: Iterable[str], keep: Iterable[str]) -> DataFrame:
@@ -114,8 +117,7 @@ def _decode_rows(batch: pa.RecordBatch, schemas: Mapping[str, pa.Schema]) -> Ite
     for node, schema in schemas.items():
         struct = batch.column(column_of(node)).drop_null()
         if len(struct):
-            rows = pa.Table.from_arrays(struct.flatten(), schema=pa.schema(list(struct.type)))
-            yield Rows(node, rows.cast(schema))
+            yield Rows(node, pa.table(struct.flatten(), names=schema.names).cast(schema))
 
 
 def _literal(text: str) -> str:

@@ -106,7 +106,7 @@ class S3Store:
         if limit is not None and limit <= 0:
             return iter(())
         page_size = _LIST_PAGE if limit is None else min(limit, _LIST_PAGE)
-        if self.config.endpoint_url is None:
+        if not self.config.endpoint_url:
             return islice(self._pages(prefix, start_after, page_size), limit)
         return islice(self._pages_in_byte_order(prefix, start_after, limit, page_size), limit)
 
@@ -224,7 +224,7 @@ class S3Store:
         return client
 
     def _new_client(self, attempts: int) -> Any:
-        endpoint = self.config.endpoint_url
+        endpoint = self.config.endpoint_url or None  # an unset ${env:…:-} is ""
         options: dict[str, Any] = {}
         if endpoint is not None:
             options["s3"] = {"addressing_style": "path"}

@@ -55,7 +55,10 @@ def set_operator(index: int, **values: Any) -> Any:
     [
         (lambda value: None, {}),
         (set_operator(0, sql="SELECT k, v + 1 AS v, t FROM rows"), {}),
-        (set_operator(1, ttl="9d"), {}),
+        (set_operator(1, ttl="9h"), {}),
+        (set_operator(1, ttl="9d"), {"seen": NEW_UID}),
+        (set_operator(1, ttl=None), {"seen": NEW_UID}),
+        (set_operator(3, allowed_lateness="1h"), {"hourly": NEW_UID}),
         (lambda value: value.update(spark={"parallelism": 5}, checkpointing={"retained": 3}), {}),
         (set_operator(2, key=["k", "t"]), {"sums": NEW_UID, "sink sums": NEW_UID}),
         (set_operator(2, aggregates={"s": "max(v)"}), {"sums": NEW_UID}),

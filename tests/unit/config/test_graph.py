@@ -163,9 +163,13 @@ def test_sinks_know_what_they_read() -> None:
         ([window("w"), window("v", "w")], [], "a window needs an event time"),
         ([sql("s", "SELECT k, v AS t FROM rows"), unique("u", "s", ttl="1d")], [], "a ttl needs an event time"),
         ([aggregate("a", key="q")], [], "rows has no column q"),
-        ([aggregate("a", key="f")], [], "f is float64; a key is made of values that compare exactly"),
         ([aggregate("a", s="sum(k)")], [], "sum needs numbers, but k is string"),
-        ([window("w", allowed_lateness="0s", aggregates={"k": "count(*)"})], [], "the column k occurs twice"),
+        (
+            [window("w", allowed_lateness="1h")],
+            [sink("w", "append")],
+            "gives updates, which an append sink cannot take",
+        ),
+        ([window("w", aggregates={"k": "count(*)"})], [], "the column k occurs twice"),
         ([window("w", aggregates={"window_end": "count(*)"})], [], "the column window_end occurs twice"),
         ([sql("a", "SELECT * FROM b", "b"), sql("b", "SELECT * FROM a", "a")], [], "a cycle: a <- b <- a"),
         ([sql("a", "SELECT * FROM a", "a")], [], "a cycle: a <- a"),
@@ -182,6 +186,20 @@ def test_what_cannot_read_what_is_refused(
 def test_two_sinks_cannot_publish_to_one_path() -> None:
     sinks = [sink("rows", "append", "a"), {**sink("rows", "append", "b"), "path": "out/a/"}]
     assert "a already publishes there" in refusal(spec([], sinks))
+
+
+def test_a_window_with_allowed_lateness_gives_updates_by_key_and_window() -> None:
+    """INTERFACE 1: append with lateness 0, updates with more."""
+    graph = build_graph(spec([window("w", allowed_lateness="1h")], [sink("w", "upsert")]))
+    assert graph.nodes["w"].output_kind == "updates"
+    assert graph.sink_inputs["out"].key == ("k", "window_start", "window_end")
+
+
+def test_a_list_or_struct_is_no_key() -> None:
+    columns = {"k": "list<string>", "t": "timestamp[us, UTC]"}
+    assert "k is list<string>; a key is made of single values" in refusal(
+        spec([aggregate("a")], format="json", schema=columns)
+    )
 
 
 def test_a_window_over_a_source_without_event_time_is_refused() -> None:

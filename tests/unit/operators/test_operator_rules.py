@@ -162,6 +162,14 @@ def test_interfaces_example_of_late_and_emitted(started: Any) -> None:
     assert windows(run.epoch(rows(), 10 * HOUR_US, 11 * HOUR_US).rows) == [("a", 10 * 60, 1)]
 
 
+@pytest.mark.parametrize(("watermark", "late"), [(HOUR_US - 1, 0), (HOUR_US, 1)])
+def test_a_row_is_late_exactly_from_its_windows_end(started: Any, watermark: int, late: int) -> None:
+    """`window_end` <= the watermark at the start of the epoch, to the microsecond."""
+    run = started(build_operator(window(), SCHEMA, "t"))
+    run.epoch(rows(("a", 1, 50)), None, watermark)
+    assert run.epoch(rows(("a", 2, 0)), watermark, watermark).late.num_rows == late
+
+
 def test_windows_fire_without_input_and_their_state_goes(started: Any) -> None:
     """A timer needs no row of its key group; a final window leaves no state and no timer."""
     run = started(build_operator(window(), SCHEMA, "t"))

@@ -14,7 +14,7 @@ from pipeline.protocol.codec import LogEntry, decode_entry, encode_entry
 from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
 from pipeline.protocol.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, ProtocolViolation
 from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted, CheckpointRebound, CheckpointTriggered
-from pipeline.protocol.ids import CheckpointId, SessionId
+from pipeline.protocol.ids import SessionId
 from pipeline.protocol.layout import metadata_key, token_prefix
 from pipeline.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -63,6 +63,8 @@ class Protocol(RuleBasedStateMachine):
         self.heads: list[int] = [0]
         self.statuses: dict[int, CheckpointStatus] = {}
         self.folded = 0
+        self.confirmed: set[int] = set()
+        self.listed: dict[str, tuple[int, int]] = {}
 
     def ask(self, call) -> Transition | AlreadyDone | CheckpointError:  # type: ignore[no-untyped-def]
         """Make a request; a refusal must leave everything as it was."""
@@ -81,6 +83,8 @@ class Protocol(RuleBasedStateMachine):
 
     def observe(self, answer: Transition) -> None:
         event = answer.event
+        for entry in answer.state.garbage:
+            self.listed.setdefault(entry.prefix, (answer.state.version, self.log.now_ms))
         if isinstance(event, CheckpointTriggered | CheckpointRebound):
             assert not self.granted or answer.token > self.granted[-1], "I3: tokens rise"
             self.granted.append(answer.token)
@@ -129,6 +133,7 @@ class Protocol(RuleBasedStateMachine):
             self.references[pending.checkpoint_id] = self.carried(pending)
             assert isinstance(self.ask(lambda: self.log.complete(session, pending, swept=True)), Transition)
         elif isinstance(decision, Abandon):
+            assert not facts.gate_passed, "I10: what is finished is adopted"
             swept = self.ask(
                 lambda: self.log.abort(
                     session, int(decision.checkpoint_id), decision.reason, token=int(decision.token), swept=True
@@ -207,6 +212,7 @@ class Protocol(RuleBasedStateMachine):
             checkpoint_id = int(waiting[pick % len(waiting)].checkpoint_id)
             assert isinstance(self.ask(lambda: self.log.confirm(session, checkpoint_id)), Transition)
             assert isinstance(self.ask(lambda: self.log.confirm(session, checkpoint_id)), AlreadyDone)
+            self.confirmed.add(checkpoint_id)
 
     @rule(session=SESSIONS, last=st.integers(1, 3))
     def subsume(self, session: str, last: int) -> None:
@@ -221,6 +227,10 @@ class Protocol(RuleBasedStateMachine):
     def collect_garbage(self, session: str) -> None:
         """Delete in the store first, then forget; a crash between the two repeats a harmless deletion."""
         ready = deletable(self.log.state, SessionId(session), self.log.now_ms, GRACE_MS)
+        for entry in ready:
+            version, listed_ms = self.listed.pop(entry.prefix)
+            assert version < self.granted[-1], "I8: only a later leader deletes"
+            assert self.log.now_ms - listed_ms >= GRACE_MS, "I8: after the grace period"
         self.files = {name for name in self.files if not any(name.startswith(entry.prefix) for entry in ready)}
         self.ask(lambda: self.log.forget(session, tuple(entry.prefix for entry in ready), GRACE_MS))
 
@@ -242,8 +252,9 @@ class Protocol(RuleBasedStateMachine):
         """I8: all that a retained checkpoint refers to is there, the unconfirmed ones included."""
         for checkpoint in self.log.state.checkpoints:
             assert self.references[checkpoint.checkpoint_id] <= self.files
-        unconfirmed = {one.checkpoint_id for one in self.log.state.unconfirmed()}
-        assert unconfirmed <= {CheckpointId(one) for one in self.references}
+        completed = {one for one, event in self.ended.items() if event is CheckpointCompleted}
+        retained = {int(one.checkpoint_id) for one in self.log.state.checkpoints}
+        assert completed - self.confirmed <= retained, "I8: an unconfirmed checkpoint is not subsumed"
 
     @invariant()
     def the_log_tells_the_same_story(self) -> None:

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.operators import contract
 from pipeline.protocol.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from pipeline.protocol.object_store import StoreConfig
+from pipeline.state import snapshot
 from pipeline.state.cache import StateCache
 from pipeline.state.compaction import MAX_DELTAS, SnapshotWrite, choose_write
 from pipeline.state.handles import RunKind, StateHandle
@@ -163,6 +165,11 @@ def test_nothing_changed_writes_no_run_and_keeps_the_runs(tmp_path: Path) -> Non
     assert checkpoints.handles == before and checkpoints.uploaded[-1] == 0
     checkpoints.epoch([row("z", 1, 1)], [row("z", 1, 1)])
     assert checkpoints.handles == before, "inserted and deleted in one epoch: nothing to record"
+    checkpoints.epoch([row("b", n, 1) for n in range(9)])
+    checkpoints.epoch([], [row("a", 1, 0)])
+    before = checkpoints.handles
+    checkpoints.epoch([], [row("a", 1, 0), row("never", 1, 0)])
+    assert checkpoints.handles == before, "what is gone already needs no second tombstone"
 
 
 def test_frozen_state_is_independent_of_later_changes(tmp_path: Path) -> None:
@@ -305,3 +312,8 @@ def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
         restore(SCHEMA.set(2, pa.field("v", pa.float64())), GROUPS)
     with pytest.raises(InvalidRequest, match="has 8 key groups, the spec asks for 16"):
         restore(SCHEMA, 16)
+
+
+def test_state_and_operators_name_timers_and_expiry_alike() -> None:
+    """`state` may not import `operators`: the two columns of the contract are spelled in both, equally."""
+    assert (snapshot.TIMER_COLUMN, snapshot.EXPIRES_COLUMN) == (contract.TIMER_COLUMN, contract.EXPIRES_COLUMN)

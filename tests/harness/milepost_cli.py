@@ -1,0 +1,74 @@
+"""The `milepost` command as a person uses it: in this process (one Spark session for all calls) or in one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from pipeline.cli.main import app
+from tests.harness.processes import REPOSITORY
+
+ERROR_LINES = 24
+_PROGRESS = re.compile(r"[a-z][\w ]* \(\d+ s\)")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one call ended. `error` is stderr without the lines that tell progress."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def error(self) -> list[str]:
+        return [line for line in self.stderr.splitlines() if not _PROGRESS.fullmatch(line)]
+
+    def document(self) -> dict[str, Any]:
+        """The data of the one JSON document that the call printed."""
+        (line,) = self.stdout.splitlines()
+        data: dict[str, Any] = json.loads(line)["data"]
+        return data
+
+
+def milepost(*words: str | Path) -> Outcome:
+    """Run the command in this process."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    outcome = Outcome(result.exit_code, result.stdout, result.stderr)
+    _show(words, outcome)
+    return outcome
+
+
+def milepost_process(*words: str | Path, environment: Mapping[str, str] | None = None, seconds: float = 180) -> Outcome:
+    """Run the command in a process of its own, with the JVM and the workers that it starts."""
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})}
+    command = [sys.executable, "-m", "pipeline", *map(str, words)]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds, check=False)
+    outcome = Outcome(result.returncode, result.stdout, result.stderr)
+    _show(words, outcome)
+    return outcome
+
+
+def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str) -> None:
+    """Fail unless the call ended with this code and one short error that says all of `mentions`, and no stack trace."""
+    assert outcome.exit_code == exit_code, f"exit {outcome.exit_code}, expected {exit_code}: {outcome.stderr}"
+    text = "\n".join(outcome.error)
+    assert outcome.error and outcome.error[0].startswith("Error: "), text
+    assert len(outcome.error) <= ERROR_LINES, f"{len(outcome.error)} lines: {text}"
+    for trace in ("Traceback", '  File "', "\tat ", "Exception:", "unexpected "):
+        assert trace not in text, f"the error holds {trace!r}: {text}"
+    for words in mentions:
+        assert words in text, f"the error does not say {words!r}: {text}"
+
+
+def _show(words: tuple[str | Path, ...], outcome: Outcome) -> None:
+    print(f"$ milepost {' '.join(map(str, words))}\n{outcome.stderr}{outcome.stdout}[exit {outcome.exit_code}]")

@@ -1,0 +1,173 @@
+"""What bad input gets: a clear error, nothing published, nothing lost; after the fix, tables as if it had never been.
+
+Each case: a healthy job with a completed epoch and new input -> the fault -> `milepost run` -> the error -> the fix ->
+`milepost run` -> every sink equals the oracle.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.harness.flights import day_body, day_key
+from tests.harness.flights_job import FlightsJob
+from tests.harness.milepost_cli import assert_clear_error, milepost
+from tests.harness.recovering_job import RecoveringJob
+
+SQL = "SELECT carrier, flight, origin, dest, dep_delay, distance, time_hour FROM flights WHERE dep_delay IS NOT NULL"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault, and how it is fixed.
+
+    Attributes:
+        name: of the case. strike, fix: change the job's spec or its landing folder.
+        exit_code, says: of the error. reason: of the aborted checkpoint; None when nothing may be planned.
+    """
+
+    name: str
+    strike: Callable[[FlightsJob], None]
+    fix: Callable[[FlightsJob], None]
+    exit_code: int
+    says: tuple[str, ...]
+    reason: str | None = None
+
+
+def spec_fault(name: str, edit: dict[str, str], exit_code: int, *says: str, reason: str | None = None) -> Fault:
+    """A fault of the spec; the fix undoes the edit."""
+
+    def strike(job: FlightsJob) -> None:
+        shutil.copy2(job.spec_path, job.folder / "spec.good")
+        job.edit(job.spec_path.read_text(), edit)
+
+    def fix(job: FlightsJob) -> None:
+        shutil.copy2(job.folder / "spec.good", job.spec_path)
+
+    return Fault(name, strike, fix, exit_code, says, reason)
+
+
+def day_fault(name: str, edit: Callable[[bytes], bytes], *says: str) -> Fault:
+    """A fault in day 3's object, which no epoch has consumed; the fix lands the right bytes."""
+
+    def strike(job: FlightsJob) -> None:
+        body = edit(day_body(3))
+        assert body != day_body(3)
+        job.landing.put(day_key(3), body)
+
+    def fix(job: FlightsJob) -> None:
+        job.landing.put(day_key(3), day_body(3))
+
+    return Fault(name, strike, fix, 1, ("object flights/2013/01/03.csv", *says), "BAD_RECORD")
+
+
+def rewrite_consumed(job: FlightsJob) -> None:
+    path = (job.folder / "landing") / day_key(2)
+    shutil.copy2(path, job.folder / "consumed.good")
+    path.write_bytes(day_body(2) + b"\n")
+
+
+def put_consumed_back(job: FlightsJob) -> None:
+    shutil.copy2(job.folder / "consumed.good", (job.folder / "landing") / day_key(2))
+
+
+def cell(line: int, column: int, value: bytes) -> Callable[[bytes], bytes]:
+    """Replace one value of a CSV object; `line` is 1-based, the header is line 1."""
+
+    def edit(body: bytes) -> bytes:
+        lines = body.split(b"\n")
+        cells = lines[line - 1].split(b",")
+        cells[column] = value
+        lines[line - 1] = b",".join(cells)
+        return b"\n".join(lines)
+
+    return edit
+
+
+def line(number: int, text: bytes) -> Callable[[bytes], bytes]:
+    """Replace one line of a CSV object."""
+
+    def edit(body: bytes) -> bytes:
+        lines = body.split(b"\n")
+        lines[number - 1] = text
+        return b"\n".join(lines)
+
+    return edit
+
+
+CARRIERS_KEY = "uid: carriers\n    kind: aggregate\n    inputs: [unique]\n    key: [carrier]"
+EXTRA_OPERATOR = "operators:\n  - {uid: extra, kind: aggregate, inputs: [clean], key: [dest], aggregates: {x: sum(origin)}}"
+
+FAULTS = [
+    spec_fault("unknown-key", {"watermark_delay": "watermark_dely"}, 2, "flights.yaml:", "watermark_delay", "lint"),
+    spec_fault("missing-key", {"    path: ../landing/flights/**/*.csv\n": ""}, 2, "flights.yaml:", "path", "lint"),
+    spec_fault("missing-key-column", {CARRIERS_KEY: CARRIERS_KEY.replace("[carrier]", "[carier]")}, 2, "carier"),
+    spec_fault("sql-syntax", {SQL: SQL.replace("FROM", "FORM")}, 2, "flights.yaml:", "sql"),
+    spec_fault("sql-unknown-column", {SQL: SQL.replace("distance", "distanc")}, 2, "distanc", "distance"),
+    spec_fault(
+        "sql-type",
+        {SQL: SQL.replace("distance", "size(dest) AS distance")},
+        1,
+        "clean",
+        "DATATYPE_MISMATCH",
+        reason="SQL_ERROR",
+    ),
+    spec_fault(
+        "sql-on-a-value",
+        {SQL: SQL.replace("distance", "CAST(tailnum AS INT) AS distance")},
+        1,
+        "clean",
+        "CAST_INVALID_INPUT",
+        reason="SQL_ERROR",
+    ),
+    spec_fault("aggregate-of-text", {"operators:": EXTRA_OPERATOR}, 2, "extra", "sum(origin)"),
+    spec_fault("changed-operator", {"max(dep_delay)": "min(dep_delay)"}, 2, "carriers", "new uid"),
+    spec_fault(
+        "column-type",
+        {"tailnum: string": "tailnum: int32"},
+        1,
+        "object flights/2013/01/0",
+        "line 2",
+        "column tailnum",
+        reason="BAD_RECORD",
+    ),
+    day_fault("bad-value", cell(7, 5, b"soon"), "line 7", "column dep_delay", "'soon'"),
+    day_fault("short-line", line(9, b"2013,1,3"), "line 9"),
+    day_fault("no-event-time", cell(5, 18, b"NA"), "line 5", "time_hour"),
+    day_fault("no-such-column", cell(1, 9, b"airline"), "carrier"),
+    day_fault("not-utf-8", cell(4, 9, b"\xff\xfe"), "line 4"),
+    Fault(
+        "changed-after-it-was-consumed",
+        rewrite_consumed,
+        put_consumed_back,
+        1,
+        ("flights/2013/01/02.csv", "consumed by checkpoint 1", "on_change"),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> FlightsJob:
+    """A job with one completed epoch, to be copied."""
+    return RecoveringJob.healthy(tmp_path_factory.mktemp("healthy") / "job").job
+
+
+@pytest.fixture
+def recovering(healthy: FlightsJob, tmp_path: Path) -> RecoveringJob:
+    """A copy of the healthy job, with new input landed: days 3 and 4."""
+    return RecoveringJob.copy_of(healthy, tmp_path / "a job")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_bad_input_is_said_and_loses_nothing(fault: Fault, recovering: RecoveringJob) -> None:
+    """Issue, "What bad input gets"."""
+    job = recovering.job
+    fault.strike(job)
+    assert_clear_error(milepost("run", job.spec_path), fault.exit_code, *fault.says)
+    fault.fix(job)
+    recovering.assert_nothing_happened(aborted=fault.reason)
+    recovering.recover(failed=fault.reason is not None)

@@ -1,0 +1,153 @@
+"""The exchange's rows are a pure function of the rows put in: no attempt, time or metric is in them (I12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.protocol.acknowledgements import Decline, decode_answer
+from pipeline.protocol.barrier import BarrierAligner, BarrierEvent, EventKind, SubtaskIdentity
+from pipeline.protocol.errors import StoreUnavailable
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.sinks.contract import StagedFile
+from pipeline.spark.exchange import Edge, ExchangeWriter, decode_buffer
+from pipeline.spark.items import Declined, Forward, HostEnd, Item, Rows, RowsDone, decode_control, encode_control
+from pipeline.spark.tail import TailPlan, run_tail
+from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
+
+EDGE = Edge("clean", "carriers", ("k",), ("k", "v"))
+MAX_PARALLELISM = 16
+
+
+def _plan(receivers: int = 2, buffer_bytes: int = 64, sinks: dict[str, tuple[str, ...]] | None = None) -> TailPlan:
+    edges = (EDGE,) if receivers else ()
+    return TailPlan(CheckpointId(1), FencingToken(3), 0, receivers, MAX_PARALLELISM, buffer_bytes, edges, sinks or {})
+
+
+def _table(keys: list[int]) -> pa.Table:
+    return pa.table({"k": pa.array(keys, pa.int64()), "unused": ["x"] * len(keys), "v": list(range(len(keys)))})
+
+
+def _items(keys: list[int], cut: int) -> Iterator[Item]:
+    table = _table(keys)
+    for start in range(0, table.num_rows, cut):
+        yield Rows("clean", table.slice(start, cut))
+    yield RowsDone()
+    yield HostEnd({"sources": {"flights": {"rows": table.num_rows, "newest_event_us": None}}})
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@dataclass
+class StagingSink:
+    """Stands for a sink's first half: remembers what it was asked to stage, or fails as a store does."""
+
+    name: str = "out"
+    fails: bool = False
+    staged: list[pa.Table] = field(default_factory=list)
+
+    def stage(self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int) -> StagedFile | None:
+        if self.fails:
+            raise StoreUnavailable("the lake did not answer")
+        self.staged.append(rows)
+        return StagedFile(f"data/{checkpoint_id}-{token}-{subtask}", rows.num_rows, 1, "ab")
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 7), st.integers(1, 3), st.sampled_from([1, 64, 10**6]))
+def test_every_row_reaches_the_owner_of_its_key_group_once_and_in_order(
+    keys: list[int], cut: int, receivers: int, buffer_bytes: int
+) -> None:
+    rows = _rows(run_tail(_plan(receivers, buffer_bytes), 0, _items(keys, cut), {}))
+    received: dict[int, list[tuple[int, int]]] = {target: [] for target in range(receivers)}
+    for target in range(receivers):
+        aligner = BarrierAligner(SubtaskIdentity(CheckpointId(1), FencingToken(3), 1, target), 1)
+        for row in rows:
+            if row["subtask"] != target:
+                continue
+            if row["kind"] == EventKind.BUFFER.value:
+                assert aligner.buffer(0, row["sequence"], "carriers", "clean", row["payload"])  # type: ignore[arg-type]
+                table = decode_buffer(row["payload"])  # type: ignore[arg-type]
+                assert table.column_names == ["k", "v"]
+                received[target] += zip(table["k"].to_pylist(), table["v"].to_pylist(), strict=True)
+            else:
+                aligner.barrier(0, BarrierEvent.decode(row["payload"]))  # type: ignore[arg-type]
+        assert not isinstance(aligner.close(), Decline)
+    assert sorted(v for pairs in received.values() for _, v in pairs) == list(range(len(keys)))
+    for target, pairs in received.items():
+        assert [v for _, v in pairs] == sorted(v for _, v in pairs)
+        for key, _ in pairs:
+            groups = key_group(key_hash(pa.table({"k": [key]}), ("k",)), MAX_PARALLELISM)
+            assert subtask_of_key_group(groups, MAX_PARALLELISM, receivers)[0] == target
+
+
+def test_a_second_attempt_writes_the_same_bytes() -> None:
+    once = _rows(run_tail(_plan(), 0, _items(list(range(40)), 5), {}))
+    again = _rows(run_tail(_plan(), 0, _items(list(range(40)), 5), {}))
+    assert once == again
+
+
+def test_a_declined_host_ends_in_cancel_markers_on_every_channel_with_its_input_drained() -> None:
+    drained = []
+
+    def items() -> Iterator[Item]:
+        identity = SubtaskIdentity(CheckpointId(1), FencingToken(3), 0, 0)
+        yield Rows("clean", _table([1, 2]))
+        yield Declined(identity.decline(CheckpointFailureReason.BAD_RECORD, "line 3"))
+        drained.append(True)
+        yield Rows("clean", _table([3]))
+
+    rows = _rows(run_tail(_plan(), 0, items(), {}))
+    cancels = [row for row in rows if row["kind"] == EventKind.CANCEL.value]
+    assert {row["subtask"] for row in cancels} == {0, 1} and drained
+    assert not [row for row in rows if row["kind"] == EventKind.BARRIER.value]
+    answer = decode_answer(bytes(cancels[0]["payload"]).decode())  # type: ignore[call-overload]
+    assert isinstance(answer, Decline) and answer.reason is CheckpointFailureReason.BAD_RECORD
+
+
+def test_a_sink_that_cannot_stage_declines_instead_of_crashing() -> None:
+    plan = _plan(sinks={"clean": ("out",)})
+    rows = _rows(run_tail(plan, 0, _items([1], 1), {"out": StagingSink(fails=True)}))  # type: ignore[dict-item]
+    answer = decode_answer(bytes(rows[-1]["payload"]).decode())  # type: ignore[call-overload]
+    assert isinstance(answer, Decline) and answer.reason is CheckpointFailureReason.IO_EXCEPTION
+
+
+def test_the_acknowledgement_names_every_staged_file() -> None:
+    sink = StagingSink()
+    rows = _rows(run_tail(_plan(receivers=0, sinks={"clean": ("out",)}), 5, _items([1, 2], 1), {"out": sink}))  # type: ignore[dict-item]
+    event = BarrierEvent.decode(rows[-1]["payload"])  # type: ignore[arg-type]
+    assert event.barrier.subtask == 5
+    assert event.barrier.ack["sinks"]["out"]["rows"] == 2 and len(sink.staged) == 1
+
+
+def test_a_host_that_ends_without_an_answer_is_declined() -> None:
+    rows = _rows(run_tail(_plan(), 0, iter([Rows("clean", _table([1]))]), {}))
+    assert {row["kind"] for row in rows} == {EventKind.CANCEL.value}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        Forward(1, "late", "clean", b"\x00\n\xff"),
+        RowsDone(),
+        HostEnd({"operators": {}}, {0: "ab"}, ()),
+        Declined(
+            SubtaskIdentity(CheckpointId(1), FencingToken(3), 0, 0).decline(CheckpointFailureReason.SQL_ERROR, "é")
+        ),
+    ],
+)
+def test_control_items_survive_the_way_through_the_jvm(item: Forward | RowsDone | HostEnd | Declined) -> None:
+    assert decode_control(encode_control(item)) == item
+
+
+def test_a_forwarded_buffer_counts_in_the_channel_like_any_other() -> None:
+    writer = ExchangeWriter(channel=0, receivers=2, max_parallelism=MAX_PARALLELISM, edges=(), buffer_bytes=1)
+    writer.forward(1, "later", "flights", b"payload")
+    assert {target: total.count for target, total in writer.sums().items()} == {0: 0, 1: 1}
