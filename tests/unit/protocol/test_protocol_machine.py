@@ -214,8 +214,13 @@ class Protocol(RuleBasedStateMachine):
             assert isinstance(self.ask(lambda: self.log.confirm(session, checkpoint_id)), AlreadyDone)
             self.confirmed.add(checkpoint_id)
 
-    @rule(session=SESSIONS, last=st.integers(1, 3))
-    def subsume(self, session: str, last: int) -> None:
+    def leader_or(self, session: str | None) -> str:
+        leader = self.log.state.timeline().leader
+        return session or ("cli:nobody" if leader is None else leader.session_id)
+
+    @rule(session=st.none() | SESSIONS, last=st.integers(1, 3))
+    def subsume(self, session: str | None, last: int) -> None:
+        session = self.leader_or(session)
         dropped = subsumable(self.log.state, RetentionPolicy(last))
         kept = [
             self.references[one.checkpoint_id] for one in self.log.state.checkpoints if one.checkpoint_id not in dropped
@@ -223,9 +228,10 @@ class Protocol(RuleBasedStateMachine):
         garbage = unreferenced_keys(kept, [self.references[one] for one in dropped])
         self.ask(lambda: self.log.subsume(session, tuple(int(one) for one in dropped), garbage, last))
 
-    @rule(session=SESSIONS)
-    def collect_garbage(self, session: str) -> None:
+    @rule(session=st.none() | SESSIONS)
+    def collect_garbage(self, session: str | None) -> None:
         """Delete in the store first, then forget; a crash between the two repeats a harmless deletion."""
+        session = self.leader_or(session)
         ready = deletable(self.log.state, SessionId(session), self.log.now_ms, GRACE_MS)
         for entry in ready:
             version, listed_ms = self.listed.pop(entry.prefix)

@@ -1,0 +1,121 @@
+"""Runs of `milepost` as processes that are killed, whose JVM and Python workers live on until the test ends them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.harness.processes import LOOPBACK, REPOSITORY
+
+SECONDS = 180
+FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+@dataclass(frozen=True)
+class MortalProcess:
+    """One run, leader of a session of its own: by that its orphans are known after its death.
+
+    Attributes:
+        home: its HOME and working directory, its own. output: what it and its JVM printed.
+    """
+
+    process: subprocess.Popen[bytes]
+    home: Path
+    output: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def members(self) -> Iterator[psutil.Process]:
+        """Every live process of its session, orphans included."""
+        for pid in psutil.pids():
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if os.getsid(pid) == self.pid:
+                    yield psutil.Process(pid)
+
+    def jvm_lives(self) -> bool:
+        return any(member.name() == "java" for member in self.members())
+
+    def wait(self) -> int:
+        """Its exit code, negative for a signal. Raises AssertionError when it does not end in time."""
+        try:
+            return self.process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the run did not end within {SECONDS} s:\n{self.tail()}") from None
+
+    def kill_when(self, due: Callable[[], bool]) -> int:
+        """kill -9 from outside as soon as `due`; returns its exit code, which is its own if it ended before."""
+        deadline = time.monotonic() + SECONDS
+        while self.process.poll() is None and not due():
+            assert time.monotonic() < deadline, f"the moment did not come within {SECONDS} s:\n{self.tail()}"
+            time.sleep(0.001)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        return self.wait()
+
+    def tail(self) -> str:
+        return self.output.read_text(errors="replace")[-3000:]
+
+
+@dataclass
+class MortalProcesses:
+    """Starts runs, each in a working directory and HOME of its own, and ends what they leave.
+
+    Attributes:
+        folder: where those directories lie.
+    """
+
+    folder: Path
+    started: list[MortalProcess] = field(default_factory=list)
+
+    def start(self, *words: str, plan: dict[str, Any] | None = None) -> MortalProcess:
+        """Start `milepost <words>` under a plan (see `mortal_run`)."""
+        home = self.folder / f"home {len(self.started) + 1}"
+        home.mkdir(parents=True)
+        output = home / "output.txt"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        environment = {
+            **inherited,
+            "HOME": str(home),
+            "PYTHONPATH": str(REPOSITORY),
+            "JAVA_TOOL_OPTIONS": FAST_JVM,
+            "NO_PROXY": LOOPBACK,
+            "no_proxy": LOOPBACK,
+        }
+        command = [sys.executable, "-m", "tests.harness.mortal_run", json.dumps(plan or {}), *words]
+        with output.open("wb") as stream:  # a file: orphans would hold a pipe open for ever
+            process = subprocess.Popen(
+                command,
+                cwd=home,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        run = MortalProcess(process, home, output)
+        self.started.append(run)
+        return run
+
+    def end(self) -> None:
+        """Kill every process that a started run has left, by its id."""
+        for run in self.started:
+            left = list(run.members())
+            for member in left:
+                with suppress(psutil.NoSuchProcess):
+                    member.kill()
+            psutil.wait_procs(left, timeout=10)
+            if run.process.poll() is None:
+                run.process.wait(10)
