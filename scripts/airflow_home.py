@@ -48,7 +48,7 @@ def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Se
         },
         "api_auth": {"jwt_secret": own["jwt_secret"]},
         "scheduler": {"scheduler_idle_sleep_time": 0.2, "enable_health_check": False},
-        "dag_processor": {"refresh_interval": 10, "min_file_process_interval": 10, "parsing_processes": 1},
+        "dag_processor": {"refresh_interval": 30, "min_file_process_interval": 30, "parsing_processes": 1},
         "usage_data_collection": {"enabled": False},
     }
     for section, options in (settings or {}).items():

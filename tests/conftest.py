@@ -56,7 +56,7 @@ def pytest_report_header() -> str:
     return f"seed: {SEED} (PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}); repeat: make test SEED={SEED}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def seed() -> int:
     """This run's seed; a test that draws at random starts from it and says so when it fails."""
     return SEED

@@ -59,6 +59,10 @@ class FlightsJob:
     def landing(self) -> ObjectStore:
         return open_store(StoreConfig(f"file://{self.folder / 'landing'}"))
 
+    def sink_store(self, name: str) -> ObjectStore:
+        """The store of one sink's table."""
+        return open_store(JobContext(self.load()).sink_config(name))
+
     def land(self, days: Iterable[int]) -> list[str]:
         return land(self.landing, days)
 

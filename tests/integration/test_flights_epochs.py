@@ -27,3 +27,16 @@ def test_28_days_in_7_epochs_equal_the_oracle_row_for_row(tmp_path: Path) -> Non
     with pytest.raises(AssertionError, match="carriers"):
         without = job.expected(deduplicate=False)
         assert_same_rows(job.master().read("carriers"), without.tables["carriers"], "carriers")
+
+
+def test_a_whole_year_equals_the_oracle_row_for_row(tmp_path: Path) -> None:
+    """365 days, 336,776 flights, with duplicates, late rows, an empty object and one out of name order."""
+    job = FlightsJob.create(tmp_path, {"max_files: 4": "max_files: 15"})
+    read = 0
+    for first in range(1, 366, 15):
+        job.land(range(first, min(first + 15, 366)))
+        read += sum(document["rows_in"] for document in job.run_until_caught_up())
+    expected = job.assert_tables_equal_the_oracle()
+    assert read == sum(expected.rows) > 336_776
+    assert expected.duplicates["unique"] > 1000 and expected.late["hourly"] > 0
+    assert job.master().verify(deep=True)["problems"] == []

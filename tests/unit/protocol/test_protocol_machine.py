@@ -119,6 +119,9 @@ class Protocol(RuleBasedStateMachine):
     @rule(target=tries, session=SESSIONS, facts=FACTS, rebind=st.booleans())
     def start_epoch(self, session: str, facts: LeaseFacts, rebind: bool):  # type: ignore[no-untyped-def]
         """Sweep, trigger, and perhaps die before the rebind."""
+        return self.start_epoch_of(session, facts, rebind)
+
+    def start_epoch_of(self, session: str, facts: LeaseFacts, rebind: bool):  # type: ignore[no-untyped-def]
         pending = self.log.state.timeline().pending
         if pending is not None:
             finished = metadata_key(pending.checkpoint_id, pending.token) in self.files
@@ -147,6 +150,18 @@ class Protocol(RuleBasedStateMachine):
             assert isinstance(self.ask(lambda: self.log.rebind(session)), Transition)
         return (session, self.log.pending)
 
+    @rule(target=tries, session=st.sampled_from(["cli:a", "cli:b"]), confirm=st.booleans())
+    def a_whole_epoch(self, session: str, confirm: bool):  # type: ignore[no-untyped-def]
+        """The ordinary case, so that heads, unconfirmed checkpoints and garbage pile up."""
+        attempt = self.start_epoch_of(session, LeaseFacts(take_over=True), rebind=True)
+        if attempt[1] is not None:
+            self.finish(attempt, None)
+            if confirm:
+                checkpoint_id = int(attempt[1].checkpoint_id)
+                assert isinstance(self.ask(lambda: self.log.confirm(session, checkpoint_id)), Transition)
+                self.confirmed.add(checkpoint_id)
+        return attempt
+
     @rule(target=tries, attempt=tries)
     def retry_run_epoch(self, attempt):  # type: ignore[no-untyped-def]
         """A retried or cleared task takes a new token; the old try lives on as a zombie."""
@@ -170,6 +185,9 @@ class Protocol(RuleBasedStateMachine):
     @rule(attempt=tries, thief=st.none() | SESSIONS)
     def complete(self, attempt, thief: str | None) -> None:  # type: ignore[no-untyped-def]
         """On time, late, twice, or by somebody who is not entitled."""
+        self.finish(attempt, thief)
+
+    def finish(self, attempt, thief: str | None) -> None:  # type: ignore[no-untyped-def]
         session, pending = attempt
         if pending is None:
             return
@@ -205,19 +223,20 @@ class Protocol(RuleBasedStateMachine):
         elif isinstance(answer, AlreadyDone) and answer.outcome is Outcome.ALREADY_COMPLETED:
             assert self.ended[checkpoint_id] is CheckpointCompleted
 
+    @precondition(lambda self: self.log.state.unconfirmed())
     @rule(session=SESSIONS, pick=st.integers(0, 5))
     def confirm(self, session: str, pick: int) -> None:
         waiting = self.log.state.unconfirmed()
-        if waiting:
-            checkpoint_id = int(waiting[pick % len(waiting)].checkpoint_id)
-            assert isinstance(self.ask(lambda: self.log.confirm(session, checkpoint_id)), Transition)
-            assert isinstance(self.ask(lambda: self.log.confirm(session, checkpoint_id)), AlreadyDone)
-            self.confirmed.add(checkpoint_id)
+        checkpoint_id = int(waiting[pick % len(waiting)].checkpoint_id)
+        assert isinstance(self.ask(lambda: self.log.confirm(session, checkpoint_id)), Transition)
+        assert isinstance(self.ask(lambda: self.log.confirm(session, checkpoint_id)), AlreadyDone)
+        self.confirmed.add(checkpoint_id)
 
     def leader_or(self, session: str | None) -> str:
         leader = self.log.state.timeline().leader
         return session or ("cli:nobody" if leader is None else leader.session_id)
 
+    @precondition(lambda self: len(self.log.state.checkpoints) > 1)
     @rule(session=st.none() | SESSIONS, last=st.integers(1, 3))
     def subsume(self, session: str | None, last: int) -> None:
         session = self.leader_or(session)
@@ -228,6 +247,7 @@ class Protocol(RuleBasedStateMachine):
         garbage = unreferenced_keys(kept, [self.references[one] for one in dropped])
         self.ask(lambda: self.log.subsume(session, tuple(int(one) for one in dropped), garbage, last))
 
+    @precondition(lambda self: self.log.state.garbage)
     @rule(session=st.none() | SESSIONS)
     def collect_garbage(self, session: str | None) -> None:
         """Delete in the store first, then forget; a crash between the two repeats a harmless deletion."""

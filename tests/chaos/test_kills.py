@@ -1,0 +1,267 @@
+"""kill -9 of `milepost run` anywhere, its JVM and workers left alive: the next run recovers, and every row is there once.
+
+The kills are chained over one job: each process, in another working directory and HOME, first recovers what the killed
+one before it left, then goes on to its own end.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted
+from pipeline.protocol.reasons import CheckpointFailureReason
+from tests.harness.kill_chain import SINKS, KillChain
+
+JOB = "/flights"
+MANIFEST = r"manifest/\d+\.json"
+HEAD = r"_heads/\d+\.json"
+CONSUMED = r"chk-\d+/t\d+/consumed/.+"
+THREE_HOURS_MS = 3 * 3_600_000
+"""Longer than the grace period of garbage of a job with a timeout of 10 minutes."""
+
+
+def entry(event: str, skip: int = 0) -> dict[str, Any]:
+    """The manifest entry of an event."""
+    return {"operation": "create", "store": JOB, "key": MANIFEST, "event": event, "skip": skip}
+
+
+def head_of(sink: str, skip: int = 0) -> dict[str, Any]:
+    """The sink's head: what makes an epoch visible to its readers."""
+    return {"operation": "create", "store": f"/lake/{sink}", "key": HEAD, "skip": skip}
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill.
+
+    Attributes:
+        die: right after this write; None: from outside, once `appears` finds something new.
+        left: what the store must look like then.
+    """
+
+    name: str
+    left: Callable[[KillChain], None]
+    die: dict[str, Any] | None = None
+    appears: str | None = None
+    clock_ahead_ms: int = 0
+
+    def strike(self, chain: KillChain) -> None:
+        plan: dict[str, Any] = {"clock_ahead_ms": self.clock_ahead_ms}
+        if self.die is not None:
+            chain.dies(plan | {"die": self.die})
+            return
+        # The driver waits before its first write after the Spark job, so that this kill cannot come too late.
+        plan["hold"] = {"operation": "put", "store": JOB, "key": CONSUMED}
+        assert self.appears is not None
+        there = set(chain.job.folder.glob(self.appears))
+        pattern = self.appears
+        chain.dies(plan, lambda: bool(set(chain.job.folder.glob(pattern)) - there))
+
+
+# -- what each position means ---------------------------------------------------------------------------------------
+
+
+def no_checkpoint(chain: KillChain) -> None:
+    assert chain.job.master().list_checkpoints() == []
+    assert not any(chain.context.store.list("chk-")) and not any(chain.marks().values())
+
+
+def only_planned(chain: KillChain) -> None:
+    assert any(chain.context.store.list("inputs/"))
+    no_checkpoint(chain)
+
+
+def pending_with(*written: str, tokens: int, absent: str = "_metadata") -> Callable[[KillChain], None]:
+    """A checkpoint is pending, this much of it is durable, and no reader sees any of it."""
+
+    def check(chain: KillChain) -> None:
+        pending = chain.pending
+        found = chain.written(pending)
+        assert len(pending.prefixes) == tokens
+        assert set(written) <= found if written else not found
+        assert absent not in found
+        assert all(mark < pending.checkpoint_id for mark in chain.marks().values())
+
+    return check
+
+
+def finished(chain: KillChain) -> None:
+    """All is durable and nothing is published: the next run adopts it."""
+    pending_with("_metadata", "_heartbeat", "state", "consumed", "metrics", tokens=2, absent="")(chain)
+
+
+def completed(*, published: int, confirmed: int, adopted: bool | None = None) -> Callable[[KillChain], None]:
+    """The head is complete; its first so many sinks show it, and so many have confirmed it."""
+
+    def check(chain: KillChain) -> None:
+        state = chain.state
+        head = state.head()
+        assert head is not None and state.timeline().pending is None
+        assert head.unconfirmed == SINKS[confirmed:]
+        shown = [name for name, mark in chain.marks().items() if mark == head.checkpoint_id]
+        assert shown == list(SINKS[:published])
+        if adopted is not None:
+            event = next(e.event for e in chain.context.log.entries() if isinstance(e.event, CheckpointCompleted))
+            assert event.checkpoint.checkpoint_id == head.checkpoint_id
+            assert (event.adopted_by is not None) == adopted
+
+    return check
+
+
+def subsumed(chain: KillChain) -> None:
+    """Publish before delete: what was dropped is listed, and not one object of it is gone."""
+    assert chain.job.master().list_checkpoints("subsumed") and len(chain.state.checkpoints) == 2
+    keys = [item.prefix for item in chain.state.garbage if item.prefix.endswith("_metadata")]
+    assert keys and all(chain.context.store.stat(key).size for key in keys)
+
+
+def partly_deleted(chain: KillChain) -> None:
+    """The manifest still lists what is deleted: the next leader deletes it again, and nothing else."""
+    assert deleted(chain) and len(deleted(chain)) < len(chain.state.garbage)
+
+
+def deletion_recorded(chain: KillChain) -> None:
+    assert "GarbageDeleted" in {type(e.event).__name__ for e in chain.context.log.entries(1)}
+
+
+def deleted(chain: KillChain) -> list[str]:
+    store = chain.context.store
+    return [item.prefix for item in chain.state.garbage if not any(store.list(item.prefix))]
+
+
+KILLS = (
+    Kill("manifest created", no_checkpoint, entry("JobCreated")),
+    Kill("input record", only_planned, {"operation": "put", "store": JOB, "key": r"inputs/.+"}),
+    Kill("trigger", pending_with(tokens=1), entry("CheckpointTriggered")),
+    Kill("rebind", pending_with(tokens=2), entry("CheckpointRebound")),
+    Kill(
+        "heartbeat",
+        pending_with("_heartbeat", tokens=2),
+        {"operation": "put", "store": JOB, "key": r"chk-\d+/t\d+/_heartbeat"},
+    ),
+    Kill("state run", pending_with("_heartbeat", "state", tokens=2), appears="store/flights/chk-*/t*/state/*/*"),
+    Kill("staged sink file", pending_with("state", tokens=2), appears="lake/carriers/data/chk-*/t*/*"),
+    Kill(
+        "consumed run",
+        pending_with("state", "metrics", "consumed", tokens=2),
+        {"operation": "put", "store": JOB, "key": CONSUMED},
+    ),
+    Kill("_metadata", finished, {"operation": "put", "store": JOB, "key": r"chk-\d+/t\d+/_metadata"}),
+    Kill("complete, by adoption", completed(published=0, confirmed=0, adopted=True), entry("CheckpointCompleted")),
+    Kill("head of carriers", completed(published=1, confirmed=0), head_of("carriers")),
+    Kill("carriers confirmed", completed(published=1, confirmed=1), entry("SinkConfirmed")),
+    Kill("head of hourly", completed(published=2, confirmed=1), head_of("hourly")),
+    Kill("hourly confirmed", completed(published=2, confirmed=2), entry("SinkConfirmed")),
+    Kill("head of late_flights", completed(published=3, confirmed=2), head_of("late_flights")),
+    Kill("late_flights confirmed", completed(published=3, confirmed=3), entry("SinkConfirmed")),
+    Kill("complete", completed(published=0, confirmed=0, adopted=False), entry("CheckpointCompleted")),
+    # One more head, and three more confirmations, are the recovery of the kill before.
+    Kill("head of carriers, at once", completed(published=1, confirmed=0), head_of("carriers", skip=1)),
+    Kill("all confirmed, at once", completed(published=3, confirmed=3), entry("SinkConfirmed", skip=5)),
+    Kill("subsume", subsumed, entry("CheckpointsSubsumed")),
+    Kill(
+        "deletion",
+        partly_deleted,
+        {"operation": "delete", "store": JOB, "key": r"(chk-|inputs/).+"},
+        clock_ahead_ms=THREE_HOURS_MS,
+    ),
+    Kill("deletion recorded", deletion_recorded, entry("GarbageDeleted"), clock_ahead_ms=2 * THREE_HOURS_MS),
+)
+
+RANDOM_KILLS = 10
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[dict[str, Future[None]]]:
+    """Both chains at once: a starting JVM leaves a second core idle."""
+    named = KillChain(tmp_path_factory.mktemp("named kills"), days=10)
+    anywhere = KillChain(tmp_path_factory.mktemp("random kills"), days=2 + 3 * RANDOM_KILLS)
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            yield {
+                "named": pool.submit(_named, named),
+                "random": pool.submit(_random, anywhere, random.Random(seed)),
+            }
+        finally:
+            for chain in (named, anywhere):
+                chain.processes.end()
+
+
+def test_a_run_killed_after_any_write_is_recovered_by_the_next(chains: dict[str, Future[None]]) -> None:
+    """DESIGN section 3, order of writes: each named point is hit, and leaves what its position means."""
+    chains["named"].result()
+
+
+def test_a_run_killed_at_ten_random_moments_loses_and_doubles_nothing(chains: dict[str, Future[None]]) -> None:
+    """I3, I10: also while the orphaned Spark job of the killed run still writes."""
+    chains["random"].result()
+
+
+def _named(chain: KillChain) -> None:
+    for kill in KILLS:
+        kill.strike(chain)
+        try:
+            kill.left(chain)
+            chain.assert_only_completed_is_published()
+        except AssertionError as error:
+            raise AssertionError(f"killed after: {kill.name}: {error}") from error
+    assert len(chain.orphaned) >= 10, "most runs were to be killed while their JVM lived"
+    _catch_up(chain, clock_ahead_ms=2 * THREE_HOURS_MS)
+
+
+def _random(chain: KillChain, draw: random.Random) -> None:
+    chain.succeeds("--epochs", "2")
+    newest, oldest = chain.job.master().list_checkpoints("completed")
+    lasts_s = {1: oldest["duration_ms"] / 1000, 2: newest["duration_ms"] / 1000}  # a cold epoch, and a warm one
+    for number in range(RANDOM_KILLS):
+        epoch = 1 + number % 2
+        fraction = draw.random()
+        moment = _Moment(chain, epoch, fraction * lasts_s[epoch])
+        chain.dies({}, moment)
+        print(f"kill {number + 1}: {fraction:.3f} into the {['cold', 'warm'][epoch - 1]} epoch of its process")
+        chain.assert_only_completed_is_published()
+    _catch_up(chain)
+
+
+class _Moment:
+    """True from so many seconds after a new process has triggered its n-th epoch."""
+
+    def __init__(self, chain: KillChain, epoch: int, delay_s: float) -> None:
+        self._manifest = chain.job.folder / "store" / "flights" / "manifest"
+        self._chain = chain
+        self._before = chain.state.next_checkpoint_id
+        self._epoch, self._delay_s = epoch, delay_s
+        self._versions = -1
+        self._from: float | None = None
+
+    def __call__(self) -> bool:
+        if self._from is None:
+            versions = sum(1 for _ in self._manifest.iterdir())
+            if versions != self._versions:
+                self._versions = versions
+                if self._chain.state.next_checkpoint_id >= self._before + self._epoch:
+                    self._from = time.monotonic()
+        return self._from is not None and time.monotonic() >= self._from + self._delay_s
+
+
+def _catch_up(chain: KillChain, clock_ahead_ms: int = 0) -> None:
+    """One clean run to the end: what is left is right, and says by itself why each lost epoch was lost."""
+    chain.job.edit(chain.job.spec_path.read_text(), {"max_files: 1": "max_files: 100"})
+    chain.succeeds("--until-caught-up", plan={"clock_ahead_ms": clock_ahead_ms})
+    chain.assert_orphans_live()
+    state = chain.state
+    assert state.timeline().pending is None and not state.unconfirmed()
+    aborts = [item.event for item in chain.context.log.entries() if isinstance(item.event, CheckpointAborted)]
+    assert aborts and {event.reason for event in aborts} == {CheckpointFailureReason.LEADER_LOST}
+    chain.job.master().verify(deep=True)
+    chain.job.assert_tables_equal_the_oracle()
+    consumed = [key for epoch in chain.job.epochs() for key in epoch]
+    assert len(consumed) == len(set(consumed)) == chain.days
