@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -21,3 +22,17 @@ CODE_HASH = _hash_package(Path(__file__).parent)
 A long-lived Python worker keeps the modules it once imported, so its value is what it *runs*, not what lies on the
 disk by now: a subtask whose value differs from the driver's declines with CODE_MISMATCH.
 """
+
+
+def code_hash_of(functions: Mapping[str, str]) -> str:
+    """Hash of the code of a job: this package's, and with process functions theirs too.
+
+    Args:
+        functions: uid of each process operator -> hash of its function's code.
+    """
+    if not functions:
+        return CODE_HASH
+    digest = hashlib.sha256(CODE_HASH.encode())
+    for uid, function in sorted(functions.items()):
+        digest.update(f"\0{uid}\0{function}".encode())
+    return digest.hexdigest()

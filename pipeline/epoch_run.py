@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from pipeline.code import CODE_HASH
 from pipeline.config.compatibility import state_signatures
+from pipeline.job_code import JobCode, LoadedCode, read_recorded_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import (
     AcknowledgedSubtask,
@@ -92,14 +92,16 @@ def run_planned_epoch(
     """Run the pending checkpoint's epoch under its token and write its `_metadata`.
 
     Raises:
-        SubtaskDeclined: a subtask declined, or the acknowledgements do not fit together (I7).
+        SubtaskDeclined: the code is not what the trigger recorded (I13), a subtask declined, or the acknowledgements do
+            not fit together (I7).
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
     started = time.monotonic()
     base = context.base_metadata(state, pending.base)
     inputs = decode_input_record(read_handle(context.store, pending.plan))
-    plan = _plan(context, state, pending, base, inputs)
+    code = read_recorded_code(context, pending)
+    plan = _plan(context, state, pending, base, inputs, code, code.load(context))
     with _heartbeat(context, pending):
         answers = runner.run(plan)
         _check_state_schemas(base, answers)
@@ -135,13 +137,15 @@ def _plan(
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
     inputs: tuple[SourceInput, ...],
+    code: JobCode,
+    loaded: LoadedCode,
 ) -> EpochPlan:
-    stateful = [node.uid for node in context.graph.stateful]
+    stateful = [node.uid for node in loaded.graph.stateful]
     known = base.operators if base is not None else {}
     return EpochPlan(
         job=context.job,
         spec=context.spec,
-        graph=context.graph,
+        graph=loaded.graph,
         checkpoint_id=pending.checkpoint_id,
         token=pending.token,
         timeline=state.live,
@@ -154,8 +158,10 @@ def _plan(
         job_store=context.store_config,
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
-        code_hash=CODE_HASH,
+        functions=loaded.functions,
+        code_hash=code.hash,
         cache_directory=context.cache_directory,
+        timeout_ms=round(context.spec.checkpointing.timeout.total_seconds() * 1000),
     )
 
 
@@ -163,12 +169,16 @@ def _check_state_schemas(base: CheckpointMetadata | None, answers: EpochAnswers)
     """Refuse a type change that only Spark's analysis of the SQL could show."""
     for uid, snapshot in base.operators.items() if base is not None else ():
         operator = answers.operators.get(uid)
-        if operator is not None and not operator.state_schema.equals(snapshot.state_schema):
+        if operator is not None and _types(operator.state_schema) != _types(snapshot.state_schema):
             raise InvalidRequest(
                 f"operator {uid}: its state has the columns {_columns(snapshot.state_schema)}, the job now asks for "
                 f"{_columns(operator.state_schema)}. Nothing was published.",
                 hint="give the operator a new uid, or undo the change",
             )
+
+
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in schema}
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -241,7 +251,7 @@ def _metadata(
         code_hash=pending.code_hash,
         spec_hash=pending.spec_hash,
         spec_text=context.job.text,
-        signatures=state_signatures(context.job.spec, context.graph),
+        signatures=state_signatures(context.job.spec, plan.graph),
         max_parallelism=context.spec.checkpointing.max_parallelism,
         plan=pending.plan,
         sources=_sources(context, pending, base, inputs, verified),

@@ -19,24 +19,24 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.cleanup import delete_garbage, subsume_old
-from pipeline.code import CODE_HASH
 from pipeline.config.compatibility import compare_signatures, state_signatures
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import has_unrecorded_start, plan_inputs
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from pipeline.history import History
+from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
 from pipeline.leadership import Leadership
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import SourceInput, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
-from pipeline.protocol.abort_reasons import reason_for
+from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, Fenced, InvalidRequest
+from pipeline.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, Fenced
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.preconditions import check_runnable
 from pipeline.protocol.reasons import reason_of
-from pipeline.protocol.records import CompletedCheckpoint, ManifestState, PendingCheckpoint
+from pipeline.protocol.records import CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
 from pipeline.protocol.requests import AbortRequest, RebindRequest, ResumeRequest, TriggerRequest
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
@@ -100,7 +100,7 @@ class JobMaster:
         Raises:
             Busy: another session's lease is alive, or `min_pause` is not over.
             JobNotRunnable: FAILED, ended, or sinks lag too far behind.
-            InvalidRequest: the spec does not fit the state of the head. Nothing was written.
+            InvalidRequest: the spec, or a process function, does not fit itself or the state of the head.
         """
         context = self._context
         self._probe()
@@ -115,13 +115,14 @@ class JobMaster:
             own = self._leadership.own_pending(state, session)
             if own is not None:
                 return self._triggered(state, own, {})
+            check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
             base = context.base_metadata(state, state.timeline().head)
-            self._check_compatible(base)
+            code = read_code(context)
+            check_compatible(context, base, code.load(context))
             inputs = plan_inputs(context, base)
             if not any(item.consumed for item in inputs) and not has_unrecorded_start(context, base):
-                check_runnable(state)  # a FAILED job must not pass for one that is merely up to date
                 return NothingToDo("empty", f"job {context.spec.name}: no new input; nothing was written")
-            answer = self._trigger(session, state, inputs)
+            answer = self._trigger(session, state, inputs, code.hash)
             if answer is not None:
                 return answer
         raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
@@ -311,7 +312,7 @@ class JobMaster:
             self._probed = True
 
     def _trigger(
-        self, session: Session, state: ManifestState, inputs: tuple[SourceInput, ...]
+        self, session: Session, state: ManifestState, inputs: tuple[SourceInput, ...], code_hash: str
     ) -> Triggered | NothingToDo | None:
         """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
         context = self._context
@@ -326,7 +327,7 @@ class JobMaster:
             plan=record,
             expected=expected_subtasks(len(splits), context.graph.levels, spec.spark.parallelism),
             timeout_ms=self._timeout_ms,
-            code_hash=CODE_HASH,
+            code_hash=code_hash,
             spec_hash=context.job.spec_hash,
             min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
         )
@@ -355,31 +356,15 @@ class JobMaster:
         """Abort after a failed step; not when a newer owner fenced us, nor when a commit's outcome is unknown."""
         if isinstance(error, Fenced | CommitOutcomeUnknown):
             return
-        detail = error.message if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
         try:
-            self.abort(session, checkpoint_id, reason_for(error).value, detail)
+            aborted = self.abort(session, checkpoint_id, reason_for(error).value, detail_for(error))
         except CheckpointError as failure:
             # The first error is the one to report; the lease ends by itself and the next start sweeps.
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
-
-    def _check_compatible(self, base: CheckpointMetadata | None) -> None:
-        if base is None:
             return
-        now = state_signatures(self._context.job.spec, self._context.graph)
-        refused = [row for row in compare_signatures(base.signatures, now) if row["verdict"] != "compatible"]
-        if refused:
-            lines = "; ".join(f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in refused)
-            raise InvalidRequest(
-                f"job {self._context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
-                "Nothing was written.",
-                hint="undo the change, or give each changed operator a new uid",
-            )
-        if base.max_parallelism != self._context.spec.checkpointing.max_parallelism:
-            raise InvalidRequest(
-                f"job {self._context.spec.name}: max_parallelism is {base.max_parallelism} for the job's life, the "
-                f"spec now says {self._context.spec.checkpointing.max_parallelism}. Nothing was written.",
-                hint=f"set checkpointing.max_parallelism back to {base.max_parallelism}",
-            )
+        if isinstance(error, CheckpointError) and aborted.get("job_status") == JobStatus.FAILED.value:
+            resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
+            error.hint = f"{error.hint.rstrip('.')}. {resume}" if error.hint else resume
 
 
 _PLAN_ATTEMPTS = 5

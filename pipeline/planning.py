@@ -14,6 +14,7 @@ from typing import Any
 from pipeline.config.graph import JobGraph
 from pipeline.config.load import LoadedJob
 from pipeline.config.spec import JobSpec
+from pipeline.operators.process import ProcessFunction
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.object_store import StoreConfig
@@ -128,11 +129,13 @@ class EpochPlan:
     """One epoch, as the data plane runs it. Lives between driver and workers of one Spark job; never stored.
 
     Attributes:
-        spec: with `${env:…}` resolved. graph: of the spec.
+        spec: with `${env:…}` resolved. graph: of the spec and what its process functions declare.
+        functions: per process operator. code_hash: of this package and those functions.
         base: checkpoint it continues; 0 is the empty state.
         inputs: per source, in name order.
         watermarks_us: per source, at the start of the epoch. firing_us: per stateful operator, in the base checkpoint.
         states: per stateful operator, the handles of all its subtasks in the base checkpoint.
+        timeout_ms: how long the Spark job may take, from its start.
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
     """
 
@@ -151,5 +154,7 @@ class EpochPlan:
     job_store: StoreConfig
     sources: Mapping[str, StoreConfig]
     sinks: Mapping[str, StoreConfig]
+    functions: Mapping[str, ProcessFunction]
     code_hash: str
     cache_directory: str
+    timeout_ms: int

@@ -26,7 +26,9 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
-templates = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
+templates = Environment(
+    loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 
 

@@ -39,11 +39,7 @@ class AirflowRest:
     def ask(self, method: str, path: str, **kwargs: Any) -> Any:
         """Send one request below /api/v2, renewing the login once when it ran out. Raises httpx.HTTPStatusError."""
         for attempt in (1, 2):
-            if not self._token:
-                self._token = self._log_in()
-            answer = self._http.request(
-                method, f"/api/v2{path}", headers={"Authorization": f"Bearer {self._token}"}, **kwargs
-            )
+            answer = self._http.request(method, f"/api/v2{path}", headers=self.authorization(), **kwargs)
             if answer.status_code == httpx.codes.UNAUTHORIZED and attempt == 1:
                 self._token = ""
                 continue
@@ -52,6 +48,12 @@ class AirflowRest:
                 raise httpx.HTTPStatusError(message, request=answer.request, response=answer)
             return answer.json() if answer.content else None
         raise AssertionError("unreachable: the second attempt returns or raises")
+
+    def authorization(self) -> dict[str, str]:
+        """The header that carries the login."""
+        if not self._token:
+            self._token = self._log_in()
+        return {"Authorization": f"Bearer {self._token}"}
 
     def _log_in(self) -> str:
         answer = self._http.post("/auth/token", json=self._credentials)

@@ -58,6 +58,9 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     ]
     output.text(f"{loaded.path}: job {report['job']} is valid; exchanges per epoch: {report['levels']}")
     output.table(["uid", "kind", "level", "inputs", "output", "key"], rows)
+    if report["columns_unknown"]:
+        names = ", ".join(report["columns_unknown"])
+        output.note(f"note: lint loads no process function: what reads the columns of {names} is checked by `run`")
     for uid in report["unread"]:
         output.note(f"note: nothing reads {uid}")
     if report["compatibility"]:

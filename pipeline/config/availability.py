@@ -23,10 +23,10 @@ UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
 }
 """(model, key) -> values."""
 
-UNAVAILABLE_KINDS = frozenset({"latest", "join", "lookup", "process"})
+UNAVAILABLE_KINDS = frozenset({"latest", "join", "lookup"})
 """Kinds of operators."""
 
-OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate")
+OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process")
 
 
 def not_available(what: str) -> str:

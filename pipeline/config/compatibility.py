@@ -52,11 +52,11 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     rows = graph.nodes[node.inputs[0]].columns
     signature: dict[str, Any] = {
         "kind": node.kind,
-        "key": [[column, _type(rows[column])] for column in getattr(operator, "key", ())],
+        "key": [[column, _type(rows.get(column))] for column in getattr(operator, "key", ())],
     }
     if isinstance(operator, AggregateOperator | WindowOperator):
         signature["aggregates"] = {
-            output: [str(call), _type(rows[call.column]) if call.column else None]
+            output: [str(call), _type(rows.get(call.column)) if call.column else None]
             for output, call in sorted(operator.aggregates.items())
         }
     if isinstance(operator, WindowOperator):
@@ -116,7 +116,8 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
     ]
     if not changed:
         return COMPATIBLE, "unchanged"
-    detail = "; ".join(f"{key} was {_text(before.get(key))}, is {_text(after.get(key))}" for key in changed)
+    pairs = [(key, before.get(key), after.get(key)) for key in changed]
+    detail = "; ".join(f"{key} was {_text(_unlike(x, y))}, is {_text(_unlike(y, x))}" for key, x, y in pairs)
     # A source remembers object keys below its root: below another root they would mean other objects.
     return NEW_UID, detail
 
@@ -137,6 +138,13 @@ def _differs(before: Any, after: Any) -> bool:
     if isinstance(before, list) and isinstance(after, list):
         return len(before) != len(after) or any(map(_differs, before, after))
     return bool(before != after)
+
+
+def _unlike(value: Any, other: Any) -> Any:
+    """Return what of a mapping the other one does not have alike; any other value as it is."""
+    if not isinstance(value, Mapping) or not isinstance(other, Mapping):
+        return value
+    return {key: item for key, item in value.items() if key not in other or _differs(item, other[key])}
 
 
 def _text(value: Any) -> str:

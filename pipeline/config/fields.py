@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -110,6 +111,17 @@ def _check_cron(text: str) -> str:
         )
     return text
 
+
+_FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+
+
+def _check_function(text: str) -> str:
+    if not re.fullmatch(_FUNCTION, text, re.ASCII):
+        raise ValueError(f'expected "module:Class", such as flights_ops:Turnaround, got {text!r}')
+    return text
+
+
+Function = Annotated[str, AfterValidator(_check_function), _text_schema(_FUNCTION, "module:Class")]
 
 Start = Annotated[str, AfterValidator(parse_start)]
 TimeZone = Annotated[str, AfterValidator(_check_timezone)]

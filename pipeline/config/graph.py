@@ -6,6 +6,7 @@ One exchange and one stage per level: a stateful operator is one level above its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.config.checks import LATE, structure_problems
@@ -13,6 +14,7 @@ from pipeline.config.node_rules import (
     OutputRows,
     aggregate_rows,
     deduplicate_rows,
+    process_rows,
     sink_problems,
     source_rows,
     sql_rows,
@@ -23,6 +25,7 @@ from pipeline.config.problems import Path, Problem, invalid_spec
 from pipeline.config.spec import (
     AggregateOperator,
     JobSpec,
+    ProcessOperator,
     SqlOperator,
     StatefulSpec,
     WindowOperator,
@@ -30,7 +33,10 @@ from pipeline.config.spec import (
 from pipeline.config.sql import SqlPlan
 from pipeline.config.types import ColumnType
 
-STATEFUL_KINDS = ("aggregate", "window", "deduplicate")
+STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process")
+
+Outputs = Mapping[str, Mapping[str, ColumnType]]
+"""Per process operator what its class declares; without an entry its columns are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Node:
     """One source or operator in its place.
 
     Attributes:
-        uid: its name. kind: source, sql, aggregate, window or deduplicate.
+        uid: its name. kind: source, sql, aggregate, window, deduplicate or process.
         level: 0 for sources; one above its input for a stateful operator; its input's for sql.
         inputs: names of the nodes it reads.
         consumers: operators that read its rows, in the order of the spec.
@@ -48,7 +54,8 @@ class Node:
         output_kind: append (a row is final) or updates (a row replaces the last one with its key).
         key: key columns of its output; () for rows without one.
         sources: the sources it descends from, which make its watermark.
-        plan: of a sql operator.
+        plan: of a sql operator; None where the columns are not known.
+        known: whether `columns` is: not below a process operator whose class was not loaded.
     """
 
     uid: str
@@ -61,6 +68,7 @@ class Node:
     key: tuple[str, ...]
     sources: tuple[str, ...]
     plan: SqlPlan | None = None
+    known: bool = True
     consumers: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     late_sinks: tuple[str, ...] = ()
@@ -77,7 +85,7 @@ class SinkInput:
     Attributes:
         sink: its name. uid: the node. late: the node's late rows instead of its rows.
         mode: append or upsert. key: the upsert key; () for append.
-        columns: column -> type, as in `Node`.
+        columns, known: as in `Node`.
     """
 
     sink: str
@@ -86,6 +94,7 @@ class SinkInput:
     mode: str
     key: tuple[str, ...]
     columns: dict[str, ColumnType | None]
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +138,12 @@ def build_graph(spec: JobSpec) -> JobGraph:
     return graph
 
 
-def analyse(spec: JobSpec) -> tuple[JobGraph | None, list[Problem]]:
+def analyse(spec: JobSpec, outputs: Outputs | None = None) -> tuple[JobGraph | None, list[Problem]]:
     """Return the graph and no problem, or None and all problems."""
     problems = structure_problems(spec)
     if problems:
         return None, problems
-    builder = _Builder(spec)
+    builder = _Builder(spec, outputs or {})
     builder.run()
     return (None, builder.problems) if builder.problems else (builder.graph(), [])
 
@@ -144,6 +153,7 @@ class _Builder:
     """Visits operators after their inputs. A node with a problem of its own is left out, with all that read it."""
 
     spec: JobSpec
+    outputs: Outputs
     problems: list[Problem] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
     sink_inputs: dict[str, SinkInput] = field(default_factory=dict)
@@ -178,13 +188,15 @@ class _Builder:
 
     def _visit(self, path: Path, operator: SqlOperator | StatefulSpec) -> None:
         source = self.nodes[operator.inputs[0]]
-        rows = OutputRows(source.columns, source.event_time, source.output_kind, source.key)
+        rows = OutputRows(source.columns, source.event_time, source.output_kind, source.key, known=source.known)
         if isinstance(operator, SqlOperator):
             result = sql_rows(operator, source.uid, rows, path)
         elif isinstance(operator, AggregateOperator):
             result = aggregate_rows(operator, source.uid, rows, path)
         elif isinstance(operator, WindowOperator):
             result = window_rows(operator, source.uid, rows, path)
+        elif isinstance(operator, ProcessOperator):
+            result = process_rows(operator, source.uid, rows, path, self.outputs.get(operator.uid))
         else:
             result = deduplicate_rows(operator, source.uid, rows, path)
         if isinstance(result, list):
@@ -207,6 +219,7 @@ class _Builder:
             key=rows.key,
             sources=sources,
             plan=rows.plan,
+            known=rows.known,
         )
 
     def _sinks(self) -> None:
@@ -223,9 +236,11 @@ class _Builder:
             self.problems += problems
             if not problems:
                 key = rows.key if sink.mode == "upsert" else ()
-                self.sink_inputs[sink.name] = SinkInput(sink.name, uid, late, sink.mode, key, rows.columns)
+                self.sink_inputs[sink.name] = SinkInput(
+                    sink.name, uid, late, sink.mode, key, rows.columns, known=origin.known
+                )
 
     def _quality(self) -> None:
         for index, suite in enumerate(self.spec.quality):
-            if suite.sink in self.sink_inputs:
+            if suite.sink in self.sink_inputs and self.sink_inputs[suite.sink].known:
                 self.problems += suite_problems(suite, self.sink_inputs[suite.sink].columns, ("quality", index))

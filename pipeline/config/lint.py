@@ -36,6 +36,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
             {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.path}
             for sink in job.spec.sinks
         ],
+        "columns_unknown": [node.uid for node in graph.nodes.values() if not node.known],
         "unread": [node.uid for node in graph.nodes.values() if not (node.consumers or node.sinks or node.late_sinks)],
     }
 

@@ -22,7 +22,7 @@ from pipeline.protocol.errors import InvalidRequest, NotFound
 from pipeline.protocol.object_store import StoreConfig
 
 if TYPE_CHECKING:
-    from pipeline.config.graph import JobGraph
+    from pipeline.config.graph import JobGraph, Outputs
 
 CONFIG_FOLDER = "config"
 _SUFFIXES = (".yaml", ".yml")
@@ -51,11 +51,15 @@ class LoadedJob:
         """Return the spec with `${env:…}` resolved now. Raises InvalidRequest naming a variable that is not set."""
         return resolve_spec(self.spec, os.environ if environment is None else environment)
 
-    def graph(self) -> JobGraph:
-        """Return the job graph. Raises InvalidRequest with the places of all problems in the file."""
+    def graph(self, outputs: Outputs | None = None) -> JobGraph:
+        """Return the job graph. Raises InvalidRequest with the places of all problems in the file.
+
+        Args:
+            outputs: what the classes of process operators declare, once they are loaded.
+        """
         from pipeline.config.graph import analyse
 
-        graph, problems = analyse(self.spec)
+        graph, problems = analyse(self.spec, outputs)
         if graph is None:
             raise _invalid(problems, self.path, read_document(self.text))
         return graph

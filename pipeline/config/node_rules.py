@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.config.aggregates import AggregateCall, result_type, type_problem
@@ -10,13 +11,14 @@ from pipeline.config.problems import Path, Problem
 from pipeline.config.spec import (
     AggregateOperator,
     DeduplicateOperator,
+    ProcessOperator,
     QualitySpec,
     SinkSpec,
     SourceSpec,
     SqlOperator,
     WindowOperator,
 )
-from pipeline.config.sql import SqlPlan, SqlProblem, sql_plan
+from pipeline.config.sql import SqlPlan, SqlProblem, check_row_wise, sql_plan
 from pipeline.config.types import ColumnType
 
 WINDOW_COLUMNS = ("window_start", "window_end")
@@ -28,13 +30,23 @@ Columns = dict[str, ColumnType | None]
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """The rows that a node gives: columns in order, event time column, append or updates, key, and sql's plan."""
+    """The rows that a node gives: columns in order, event time column, append or updates, key, and sql's plan.
+
+    Attributes:
+        known: whether the columns are. They are not below a process operator whose class was not loaded (`lint` and DAG
+            files load none): then nothing is said about names, and event time and key are taken to be kept.
+    """
 
     columns: Columns
     event_time: str | None
     kind: str
     key: tuple[str, ...]
     plan: SqlPlan | None = None
+    known: bool = True
+
+    def type_of(self, column: str | None) -> ColumnType | None:
+        """Return a column's type as far as it is known."""
+        return self.columns.get(column) if column is not None else None
 
 
 def source_rows(source: SourceSpec) -> OutputRows:
@@ -49,6 +61,9 @@ def sql_rows(operator: SqlOperator, name: str, rows: OutputRows, path: Path) -> 
             Problem((*path, "inputs", 0), f"sql over updates (the rows of {name}) is not available in this version")
         ]
     try:
+        if not rows.known:
+            check_row_wise(operator.sql, name)
+            return rows
         plan = sql_plan(operator.sql, name, list(rows.columns))
     except SqlProblem as problem:
         return [Problem((*path, "sql"), str(problem))]
@@ -69,7 +84,7 @@ def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, pat
     )
     if problems:
         return problems
-    columns: Columns = {column: rows.columns[column] for column in operator.key}
+    columns: Columns = {column: rows.type_of(column) for column in operator.key}
     return OutputRows({**columns, **_results(operator.aggregates, rows)}, None, UPDATES, operator.key)
 
 
@@ -81,7 +96,7 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
     )
     if problems:
         return problems
-    columns: Columns = {column: rows.columns[column] for column in operator.key}
+    columns: Columns = {column: rows.type_of(column) for column in operator.key}
     columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
     # The watermark of the input says nothing about a window that closes later: its times are data, no event time.
     kind = UPDATES if operator.allowed_lateness else APPEND
@@ -95,7 +110,24 @@ def deduplicate_rows(
     problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
     if operator.ttl is not None:
         problems += _event_time_problems("a ttl", name, rows, path)
-    return problems or OutputRows(rows.columns, rows.event_time, APPEND, operator.key)
+    return problems or OutputRows(rows.columns, rows.event_time, APPEND, operator.key, known=rows.known)
+
+
+def process_rows(
+    operator: ProcessOperator, name: str, rows: OutputRows, path: Path, declared: Mapping[str, ColumnType] | None
+) -> OutputRows | list[Problem]:
+    """What the class declares, append; the input's event time only under its own name and as a timestamp.
+
+    Args:
+        declared: its `output`; None = the class was not loaded.
+    """
+    problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
+    if problems:
+        return problems
+    if declared is None:
+        return OutputRows({}, rows.event_time, APPEND, (), known=False)
+    timed = (type_ := declared.get(rows.event_time or "")) is not None and type_.kind == "timestamp"
+    return OutputRows(dict(declared), rows.event_time if timed else None, APPEND, ())
 
 
 def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
@@ -140,9 +172,11 @@ def _event_time_problems(what: str, name: str, rows: OutputRows, path: Path) -> 
 def _key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) -> list[Problem]:
     problems = []
     for index, column in enumerate(key):
+        if column not in rows.columns and not rows.known:
+            continue
         if column not in rows.columns:
             message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
-        elif (type_ := rows.columns[column]) is not None and type_.is_nested:
+        elif (type_ := rows.type_of(column)) is not None and type_.is_nested:
             message = f"{column} is {type_}; a key is made of single values, no lists or structs"
         else:
             continue
@@ -153,17 +187,14 @@ def _key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path)
 def _aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: OutputRows, path: Path) -> list[Problem]:
     problems = []
     for output, call in aggregates.items():
-        if call.column is not None and call.column not in rows.columns:
+        if rows.known and call.column is not None and call.column not in rows.columns:
             message: str | None = f"{name} has no column {call.column}; {did_you_mean(call.column, rows.columns)}"
         else:
-            message = type_problem(call, rows.columns[call.column] if call.column is not None else None)
+            message = type_problem(call, rows.type_of(call.column))
         if message:
             problems.append(Problem((*path, "aggregates", output), message))
     return problems
 
 
 def _results(aggregates: dict[str, AggregateCall], rows: OutputRows) -> Columns:
-    return {
-        output: result_type(call, rows.columns[call.column] if call.column is not None else None)
-        for output, call in aggregates.items()
-    }
+    return {output: result_type(call, rows.type_of(call.column)) for output, call in aggregates.items()}

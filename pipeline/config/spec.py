@@ -15,6 +15,7 @@ from pipeline.config.fields import (
     ColumnName,
     Cron,
     Duration,
+    Function,
     JobName,
     Many,
     NodeName,
@@ -156,10 +157,25 @@ class DeduplicateOperator(SpecModel):
     ttl: PositiveDuration | None = None
 
 
+class ProcessOperator(SpecModel):
+    """A user's class that sees the rows of one key at a time, with state and timers of that key.
+
+    Attributes:
+        function: `module:Class`; the module lies beside the spec or is installed.
+    """
+
+    uid: NodeName
+    kind: Literal["process"]
+    inputs: OneInput
+    key: KeyColumns
+    function: Function
+
+
 Operator = Annotated[
-    SqlOperator | AggregateOperator | WindowOperator | DeduplicateOperator, Field(discriminator="kind")
+    SqlOperator | AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator,
+    Field(discriminator="kind"),
 ]
-StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator
+StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator
 
 
 class SinkSpec(SpecModel):

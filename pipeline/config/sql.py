@@ -81,6 +81,11 @@ def sql_plan(sql: str, input_name: str, input_columns: Sequence[str], qualify: s
     return _Reader(sql, input_name, tuple(input_columns), qualify).plan()
 
 
+def check_row_wise(sql: str, input_name: str) -> None:
+    """Check what can be checked of a SELECT whose input's columns are not known. Raises SqlProblem."""
+    _Reader(sql, input_name, (), None).check()
+
+
 def quote(name: str) -> str:
     """Return a Spark identifier in backticks."""
     return f"`{name.replace('`', '``')}`"
@@ -96,11 +101,14 @@ class _Reader:
         self._tokens, self._select = _parse(sql)
         self._edits: list[tuple[int, int, str]] = []
 
-    def plan(self) -> SqlPlan:
+    def check(self) -> None:
         self._check_clauses()
         self._alias = self._check_from()
         self._check_functions()
         self._check_nodes()
+
+    def plan(self) -> SqlPlan:
+        self.check()
         items, condition = self._ranges()
         columns: list[tuple[str, str]] = []
         passthrough: dict[str, str] = {}

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pipeline.config.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
+from pipeline.config.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
 from pipeline.operators.aggregate import AggregateByKey
 from pipeline.operators.contract import StatefulOperator
 from pipeline.operators.deduplicate import DeduplicateByKey
+from pipeline.operators.process import ProcessByKey, ProcessFunction
 from pipeline.operators.window import TumblingWindowByKey
 from pipeline.protocol.errors import InvalidRequest
 
 
-def build_operator(spec: StatefulSpec, input_schema: pa.Schema, event_time: str | None) -> StatefulOperator:
+def build_operator(
+    spec: StatefulSpec,
+    input_schema: pa.Schema,
+    event_time: str | None,
+    function: ProcessFunction | None = None,
+    *,
+    timed: bool = True,
+) -> StatefulOperator:
     """Return the operator that a spec describes.
 
     Args:
         spec: a stateful operator of the job.
         input_schema: of the rows it will get.
         event_time: the event-time column of its input, or None.
+        function: of a process operator. timed: whether a source with event time reaches it.
     Raises:
         InvalidRequest: a column is missing or of a type that does not work, or event time is needed and absent.
     """
@@ -36,6 +45,8 @@ def build_operator(spec: StatefulSpec, input_schema: pa.Schema, event_time: str 
         )
     if isinstance(spec, DeduplicateOperator):
         return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_schema, event_time)
+    if isinstance(spec, ProcessOperator) and function is not None:
+        return ProcessByKey(spec.uid, spec.key, function, input_schema, event_time, timed=timed)
     raise InvalidRequest(
         f"`kind: {getattr(spec, 'kind', spec)}` is not available in this version. Nothing was changed."
     )

@@ -1,4 +1,4 @@
-"""Which reason an error gives the checkpoint that it ends: one table for every caller."""
+"""Which reason and detail an error gives the checkpoint that it ends: one table for every caller."""
 
 from __future__ import annotations
 
@@ -40,3 +40,10 @@ def reason_for(error: BaseException) -> CheckpointFailureReason:
             if isinstance(error, kind):
                 return reason
     return CheckpointFailureReason.TASK_FAILURE
+
+
+def detail_for(error: BaseException) -> str:
+    """Return what the error says, for people: a decline's own words, without the frame that its message gives them."""
+    if isinstance(error, CheckpointError):
+        return str(error.details.get("detail") or error.message)
+    return f"{type(error).__name__}: {error}"

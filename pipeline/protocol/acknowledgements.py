@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pipeline.protocol.codec import encode, from_json
-from pipeline.protocol.errors import StateCorrupt, SubtaskDeclined
+from pipeline.protocol.errors import EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import SubtaskKey
@@ -131,6 +131,7 @@ def verify(
     Raises:
         SubtaskDeclined: with `details["reason"]`: a decline's own one; ATTEMPTS_MIXED; ACKNOWLEDGEMENT_MISSING.
             A decline goes first: it says why others are missing.
+        EnvironmentUnusable: a subtask declined because its machine or a service cannot be used.
     """
     wanted = set(expected)
     results = dict.fromkeys(TaskAcknowledgeResult, 0)
@@ -183,10 +184,12 @@ def _weight(decline: Decline) -> tuple[bool, int, int, str, str]:
     return echo, decline.level, decline.subtask, decline.reason.value, decline.detail
 
 
-def _declined_by(decline: Decline) -> SubtaskDeclined:
-    return SubtaskDeclined(
+def _declined_by(decline: Decline) -> SubtaskDeclined | EnvironmentUnusable:
+    kind = EnvironmentUnusable if decline.reason is CheckpointFailureReason.ENVIRONMENT_UNUSABLE else SubtaskDeclined
+    return kind(
         f"checkpoint {decline.checkpoint_id}: subtask {decline.level}/{decline.subtask} declined:"
-        f" {decline.reason.value}: {decline.detail}. Nothing of this epoch is visible.",
+        f" {decline.reason.value}: {decline.detail.removesuffix('.')}. Nothing of this epoch is visible.",
+        hint=str(decline.payload.get("hint") or decline.reason.remedy),
         reason=decline.reason.value,
         checkpoint_id=decline.checkpoint_id,
         level=decline.level,

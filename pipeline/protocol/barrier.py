@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from pipeline.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, Decline
-from pipeline.protocol.errors import ProtocolViolation
+from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, ProtocolViolation
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 
@@ -43,6 +43,17 @@ class SubtaskIdentity:
     def decline(self, reason: CheckpointFailureReason, detail: str) -> Decline:
         """A refusal of the checkpoint: a value, never an exception (DESIGN 4.2)."""
         return Decline(self.checkpoint_id, self.token, self.level, self.subtask, reason, detail)
+
+    def decline_for(self, error: CheckpointError, who: str, otherwise: CheckpointFailureReason) -> Decline:
+        """A refusal because of an error that a store raised.
+
+        A machine or service that cannot be used is no failure of the epoch, and is not counted as one; any other error
+        gives the reason `otherwise`.
+        """
+        unusable = isinstance(error, EnvironmentUnusable)
+        reason = CheckpointFailureReason.ENVIRONMENT_UNUSABLE if unusable else otherwise
+        decline = self.decline(reason, f"{who}: {error.message}")
+        return replace(decline, payload={"hint": error.hint}) if error.hint else decline
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def check_runnable(state: ManifestState) -> None:
         failures = state.failures
         raise JobNotRunnable(
             f"job {state.job} is FAILED since checkpoint {failures.last_checkpoint}: {failures.last_reason}:"
-            f" {failures.last_detail}. Nothing was written.",
+            f" {str(failures.last_detail).removesuffix('.')}. Nothing was written.",
             hint=f"Fix the cause, then: milepost resume {state.job}",
             reason=failures.last_reason,
         )

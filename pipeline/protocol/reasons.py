@@ -66,6 +66,11 @@ class CheckpointFailureReason(Enum):
         return self in COUNTED
 
     @property
+    def remedy(self) -> str:
+        """One line for people: what to do about it; "" where the error itself says so."""
+        return REMEDIES.get(self, "")
+
+    @property
     def meaning(self) -> str:
         """One line for people: what happened."""
         return MEANINGS[self]
@@ -146,6 +151,21 @@ MEANINGS: dict[CheckpointFailureReason, str] = {
     _R.ABORTED_BY_USER: "a person gave up the epoch",
     _R.INTERRUPTED: "the run was interrupted",
     _R.ENVIRONMENT_UNUSABLE: "the machine or a service cannot be used as configured",
+}
+
+
+REMEDIES: dict[CheckpointFailureReason, str] = {
+    _R.SOURCE_OBJECT_CHANGED: "Run again: what lies there then is what is planned.",
+    _R.SOURCE_OBJECT_MISSING: "Put the object back, or run again without it; `on_missing: skip` tolerates such losses.",
+    _R.BAD_RECORD: "Correct the object, or what the source's `schema` and `options` say of it, and run again.",
+    _R.SQL_ERROR: "Correct the operator's `sql` (`try_cast` and the like give NULL for a bad value), or the input.",
+    _R.OPERATOR_ERROR: "Correct the input, or what the operator does with it, and run again.",
+    _R.CODE_MISMATCH: "Run again, in a new process: the code was changed while it ran.",
+    _R.IO_EXCEPTION: "Run again; if it persists, check the store.",
+    _R.CHECKPOINT_ASYNC_EXCEPTION: "Run again; if it persists, check the store.",
+    _R.CHANNEL_INCOMPLETE: "Run again.",
+    _R.CHANNEL_DIGEST_MISMATCH: "Run again.",
+    _R.TASK_FAILURE: "`-v` shows the stack trace and what Spark logged.",
 }
 
 

@@ -81,9 +81,9 @@ class CsvReader:
         self._encoding = options.get("encoding", "utf-8")
         try:
             "".encode(self._encoding)  # unlike a look-up, this refuses base64 and its like
-            self._parse = pacsv.ParseOptions(
-                **{"newlines_in_values": True, **{name: options[name] for name in _PARSE & options.keys()}}
-            )
+            self._parse_options = {"newlines_in_values": True} | {
+                name: options[name] for name in _PARSE & options.keys()
+            }
             self._convert_options = {name: options[name] for name in _CONVERT & options.keys()}
             # pyarrow checks some values only when it reads.
             pacsv.read_csv(
@@ -134,6 +134,11 @@ class CsvReader:
                 raise found
 
     # -- the engine ---------------------------------------------------------------------------------------------
+
+    @property
+    def _parse(self) -> pacsv.ParseOptions:
+        # Made anew: one that was pickled prints a stack trace for every row that has too few or too many fields.
+        return pacsv.ParseOptions(**self._parse_options)
 
     def _open(self, stream: ObjectStream) -> pacsv.CSVStreamingReader:
         return pacsv.open_csv(

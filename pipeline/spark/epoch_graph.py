@@ -5,7 +5,7 @@ The functions that run in Python workers are small classes, so what a task close
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,10 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from pipeline.code import CODE_HASH
+from pipeline.code import code_hash_of
 from pipeline.config.load import LoadedJob
+from pipeline.operators.user_code import UserFunction
 from pipeline.planning import EpochPlan
 from pipeline.protocol.barrier import SubtaskIdentity
+from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -56,6 +58,7 @@ class HostTask:
 
     Attributes:
         metrics_prefix: where each attempt leaves its measurements, relative to the job's root.
+        functions: code of every process operator of the job. code_hash: of the package and them, as recorded.
     """
 
     checkpoint_id: CheckpointId
@@ -64,6 +67,7 @@ class HostTask:
     stateful: LevelPlan | None
     job_store: StoreConfig
     metrics_prefix: str
+    functions: Mapping[str, UserFunction]
     code_hash: str
 
     def items(self, batches: _Batches) -> Iterator[Item]:
@@ -71,17 +75,22 @@ class HostTask:
         assert context is not None
         subtask, attempt = context.partitionId(), context.attemptNumber()
         level = self.stateful.level if self.stateful is not None else 0
-        if self.code_hash != CODE_HASH:
+        identity = SubtaskIdentity(self.checkpoint_id, self.token, level, subtask)
+        running = code_hash_of({uid: function.running_digest() for uid, function in self.functions.items()})
+        if self.code_hash != running:
             _drain(batches)
-            detail = f"worker runs code {CODE_HASH[:12]}, the epoch was planned by code {self.code_hash[:12]}"
-            identity = SubtaskIdentity(self.checkpoint_id, self.token, level, subtask)
+            detail = f"worker runs code {running[:12]}, the epoch was planned by code {self.code_hash[:12]}"
             yield Declined(identity.decline(CheckpointFailureReason.CODE_MISMATCH, detail))
             return
         metrics = TaskMetrics(level, subtask, attempt)
         store = open_store(self.job_store)
         for item in self._host(subtask, batches, store, metrics):
             if isinstance(item, HostEnd):
-                store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
+                try:
+                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
+                except CheckpointError as error:
+                    yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
+                    return
             yield item
 
     def _host(self, subtask: int, batches: _Batches, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
@@ -153,6 +162,7 @@ def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels, metr
             stateful=level.stateful,
             job_store=plan.job_store,
             metrics_prefix=metrics_prefix,
+            functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )
         frame = _stage(frame, host, TailTask(level.tail, _sinks(plan, level)), level)
@@ -164,7 +174,7 @@ def _stage(frame: DataFrame, host: HostTask, tail: TailTask, level: Level) -> Da
     if level.sql is None:
         return frame.mapInArrow(FusedTask(host, tail), rows)
     wide = frame.mapInArrow(WideHost(host, level.sql), wide_type(level.sql.hosted))
-    projected = project(wide, level.sql.expressions, level.sql.kept)
+    projected = project(wide, level.sql.expressions.values(), level.sql.kept)
     return projected.mapInArrow(WideTail(tail, level.sql), rows)
 
 

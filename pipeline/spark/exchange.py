@@ -1,7 +1,8 @@
 """The rows that cross Spark's shuffle: Arrow buffers, barriers and cancel markers.
 
 A row is `(subtask, channel, sequence, operator, producer, kind, payload)`. `subtask` is the receiving subtask,
-`channel` the sender's index in its level. Rows are a pure function of the plan: no attempt, time or metric is in them (I12).
+`channel` the sender's index in its level. Rows are a pure function of the plan: no attempt, time or metric is in
+them (I12).
 """
 
 from __future__ import annotations

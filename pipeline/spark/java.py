@@ -111,9 +111,11 @@ def _probe(java: Path, *arguments: str) -> tuple[Path, int] | str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"does not run ({error})"
-    settings = dict(
-        (part.strip() for part in line.split(" = ", 1)) for line in answer.stderr.splitlines() if " = " in line
-    )
+    settings: dict[str, str] = {}
+    for line in answer.stderr.splitlines():
+        name, equals, value = line.partition(" = ")
+        if equals:
+            settings[name.strip()] = value.strip()
     version = settings.get("java.specification.version", "")
     if answer.returncode != 0 or not version:
         first = next((line for line in answer.stderr.splitlines() if line.strip()), "no output")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pipeline.config.graph import Node
@@ -21,6 +22,7 @@ from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.sources.build import build_reader
 from pipeline.sources.contract import SourceReader
 from pipeline.spark.exchange import Edge
+from pipeline.spark.refusals import refusal
 from pipeline.spark.source_task import SourceSplit
 from pipeline.spark.sql_projection import infer_schema, projection
 from pipeline.spark.subtask_task import LevelPlan, OperatorPlan, SourceClock
@@ -36,12 +38,12 @@ class SqlStep:
 
     Attributes:
         hosted: schema of each node that the level's hosts put out and SQL or the tail reads.
-        expressions: one per SQL operator, in topological order.
+        expressions: one per SQL operator, by uid, in topological order.
         kept: schema of each node that the tail reads.
     """
 
     hosted: Mapping[str, pa.Schema]
-    expressions: tuple[str, ...]
+    expressions: Mapping[str, str]
     kept: Mapping[str, pa.Schema]
 
 
@@ -63,9 +65,15 @@ class EpochLevels:
     operators: Mapping[str, StatefulOperator]
     schemas: Mapping[str, pa.Schema]
 
+    @property
+    def sql(self) -> dict[str, str]:
+        """The Spark expression of every SQL operator, by uid."""
+        steps = [level.sql.expressions for level in self.levels if level.sql is not None]
+        return {uid: text for expressions in steps for uid, text in expressions.items()}
+
 
 def plan_levels(session: SparkSession, plan: EpochPlan) -> EpochLevels:
-    """Build every level. Raises InvalidRequest when the spec does not fit its schemas, AnalysisException for SQL."""
+    """Build every level. Raises InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL."""
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
     schemas, operators = _schemas(session, plan, readers)
     splits = _splits(plan, readers)
@@ -89,17 +97,25 @@ def _schemas(
         if node.kind == "source":
             schemas[node.uid] = readers[node.uid].schema
         elif node.kind == "sql":
-            schemas[node.uid] = infer_schema(session, plan.spec, node, schemas[node.inputs[0]])
+            schemas[node.uid] = _sql_schema(session, plan, node, schemas[node.inputs[0]])
         else:
             consumed = _consumed_schema(plan, node, schemas[node.inputs[0]])
             event_time = plan.graph.nodes[node.inputs[0]].event_time
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
-            operator = build_operator(spec, consumed, event_time)
+            timed = bool(_clocks(plan, node))
+            operator = build_operator(spec, consumed, event_time, plan.functions.get(node.uid), timed=timed)
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
             schemas[f"{node.uid}.late"] = consumed
     return schemas, operators
+
+
+def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
+    try:
+        return infer_schema(session, plan.spec, node, schema)
+    except AnalysisException as error:
+        raise refusal(plan.checkpoint_id, error, {node.uid: projection(plan.spec, node, schema.names)}) from error
 
 
 def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
@@ -181,7 +197,7 @@ def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlSt
     read = {*kept, *(node.inputs[0] for node in sql)}
     made = {node.uid for node in sql}
     hosted = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in made}
-    expressions = tuple(projection(plan.spec, node, schemas[node.inputs[0]].names) for node in sql)
+    expressions = {node.uid: projection(plan.spec, node, schemas[node.inputs[0]].names) for node in sql}
     return SqlStep(hosted, expressions, kept)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
-from pyspark.errors import AnalysisException, PySparkException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.config.load import LoadedJob
@@ -13,12 +13,12 @@ from pipeline.epoch_run import EpochAnswers, metrics_directory
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import decode_answer
 from pipeline.protocol.barrier import BarrierEvent, EventKind, acknowledgement, carry
-from pipeline.protocol.errors import SubtaskDeclined
+from pipeline.protocol.errors import CheckpointExpired
+from pipeline.spark.deadline import Deadline
 from pipeline.spark.epoch_graph import epoch_frame
-from pipeline.spark.levels import plan_levels
+from pipeline.spark.levels import EpochLevels, plan_levels
+from pipeline.spark.refusals import crash, refusal
 from pipeline.spark.session import open_session
-
-_LOG = logging.getLogger(__name__)
 
 
 class SparkEpochRunner:
@@ -34,23 +34,35 @@ class SparkEpochRunner:
         Returns: every acknowledgement that reached the driver (distinct copies) and every decline.
         Raises:
             SubtaskDeclined: SQL that Spark refuses or that fails on a value, or a task that failed too often.
+            CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
         """
         started = time.monotonic()
         session = self._open(plan)
         opened = time.monotonic()
         tag = f"{plan.spec.name}/{plan.token}"
-        session.addTag(tag)
+        session.sparkContext.addJobTag(tag)
+        deadline = Deadline(session, tag, plan.timeout_ms)
+        epoch: EpochLevels | None = None
         try:
             epoch = plan_levels(session, plan)
             metrics_prefix = metrics_directory(plan.checkpoint_id, plan.token)
             rows = epoch_frame(session, plan, epoch, metrics_prefix).select("kind", "payload").collect()
-        except PySparkException as error:
-            raise _declined(plan, error) from error
+        except (PySparkException, Py4JJavaError) as error:
+            if deadline.passed:
+                raise CheckpointExpired(
+                    f"checkpoint {plan.checkpoint_id}: its Spark job was still running after {plan.timeout_ms} ms and "
+                    "was cancelled. Nothing of this epoch is visible.",
+                    hint="raise checkpointing.timeout, or plan less per epoch with limits_per_epoch",
+                ) from error
+            if isinstance(error, Py4JJavaError):
+                raise crash(plan.checkpoint_id, error) from error
+            raise refusal(plan.checkpoint_id, error, epoch.sql if epoch is not None else {}) from error
         except BaseException:
-            session.interruptTag(tag)
+            session.sparkContext.cancelJobsWithTag(tag)
             raise
         finally:
-            session.removeTag(tag)
+            deadline.cancel()
+            session.sparkContext.removeJobTag(tag)
         events = [BarrierEvent.decode(bytes(row.payload)) for row in rows if row.kind == EventKind.BARRIER.value]
         declines = [decode_answer(bytes(row.payload).decode()) for row in rows if row.kind == EventKind.CANCEL.value]
         finished = time.monotonic()
@@ -66,20 +78,3 @@ class SparkEpochRunner:
         if self._session is None:
             self._session = open_session(plan.spec.name, plan.spec.spark)
         return self._session
-
-
-def _declined(plan: EpochPlan, error: PySparkException) -> SubtaskDeclined:
-    """A typed refusal for what Spark raised; the user's SQL is told apart from a failing task."""
-    condition = error.getCondition() or ""
-    first = _first_line(error)
-    if isinstance(error, AnalysisException) or (condition and not condition.startswith("FAILED_")):
-        reason, message = "SQL_ERROR", f"SQL of job {plan.spec.name} cannot run: {first}"
-    else:
-        reason, message = "TASK_FAILURE", f"a Spark task failed too often: {first}"
-    _LOG.debug("checkpoint %s: Spark refused the epoch", plan.checkpoint_id, exc_info=error)
-    return SubtaskDeclined(f"checkpoint {plan.checkpoint_id}: {message}", reason=reason)
-
-
-def _first_line(error: PySparkException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip() if lines else type(error).__name__

@@ -66,9 +66,8 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
                 return
             missing.append(obj.key)
         except CheckpointError as error:
-            yield _declined(
-                split, CheckpointFailureReason.IO_EXCEPTION, f"source {split.source}: {obj.key}: {error.message}"
-            )
+            who = f"source {split.source}: {obj.key}"
+            yield Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))
             return
     metrics.rows_in = rows
     metrics.mark("read_ms")
@@ -87,9 +86,9 @@ def _newest(newest_us: int | None, batch: pa.RecordBatch, event_time: str | None
 
 def _bad_record(split: SourceSplit, error: BadRecord) -> str:
     line = f", line {error.line}" if error.line is not None else ""
-    value = f", value {error.value!r}" if error.value is not None else ""
+    value = f", value {error.value!r} " if error.value is not None else ": "
     column = f", column {error.column}" if error.column is not None else ""
-    return f"source {split.source}: object {error.key}{line}{column}{value}: {error.reason}"
+    return f"source {split.source}: object {error.key}{line}{column}{value}{error.reason}"
 
 
 def _declined(split: SourceSplit, reason: CheckpointFailureReason, detail: str) -> Declined:

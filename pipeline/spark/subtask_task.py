@@ -111,7 +111,8 @@ def run_subtask(
                 yield _declined(plan, subtask, CheckpointFailureReason.STATE_CORRUPT, error.message)
                 return
             except CheckpointError as error:
-                yield _declined(plan, subtask, CheckpointFailureReason.IO_EXCEPTION, f"operator {uid}: {error.message}")
+                reason = CheckpointFailureReason.IO_EXCEPTION
+                yield Declined(plan.identity(subtask).decline_for(error, f"operator {uid}", reason))
                 return
             uploads[uid] = pool.submit(_snapshot, frozen, plan.state_directory, store)
             counts[uid] = {
@@ -130,8 +131,8 @@ def run_subtask(
             try:
                 acks[uid] = {**counts[uid], "state": future.result().to_json()}
             except CheckpointError as error:
-                detail = f"operator {uid}: snapshot was not written: {error.message}"
-                yield _declined(plan, subtask, CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION, detail)
+                who, reason = f"operator {uid}: snapshot", CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
+                yield Declined(plan.identity(subtask).decline_for(error, who, reason))
                 return
         metrics.mark("async_ms")
     consumed = {channel: event.barrier.digest for channel, event in enumerate(outcome)}

@@ -135,8 +135,8 @@ class _Staging:
                     subtask=self._subtask,
                 )
             except CheckpointError as error:
-                return self._plan.identity(self._subtask).decline(
-                    CheckpointFailureReason.IO_EXCEPTION, f"sink {name}: {error.message}"
+                return self._plan.identity(self._subtask).decline_for(
+                    error, f"sink {name}", CheckpointFailureReason.IO_EXCEPTION
                 )
             if file is not None:
                 self._files[name] = file

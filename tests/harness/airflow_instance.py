@@ -167,8 +167,13 @@ class AirflowInstance:
         )
 
     def start(self) -> None:
+        """Start with one job that nobody runs: its DAG is the handle by which a parse can be asked for."""
+        idle = dict.fromkeys(("storage", "landing", "lake"), self.folder / "idle")
+        spec = CARRIERS.format(name="idle", timeout="5m", tolerable=0, retries=0, pool="default_pool", **idle)
+        (self.config / "idle.yaml").write_text(spec)
         self.stack.start_airflow()
         self.rest: AirflowRest = self.stack.rest()
+        self.until(self.rest.dags, "the first parse of the DAG file")
 
     def stop(self) -> None:
         self.stack.stop()
@@ -199,10 +204,9 @@ class AirflowInstance:
         return job
 
     def reparse(self) -> None:
-        """Ask for the DAG file to be parsed now; the first time Airflow does so by itself."""
-        for dag in self.rest.dags().values():
-            self.rest.ask("PUT", f"/parseDagFile/{dag['file_token']}")
-            return
+        """Ask for the DAG file to be parsed now."""
+        token = next(iter(self.rest.dags().values()))["file_token"]
+        self.rest.ask("PUT", f"/parseDagFile/{token}")
 
     def asset_events(self, dag_id: str) -> list[dict[str, Any]]:
         """The asset events that a DAG's runs emitted, oldest first."""

@@ -1,4 +1,4 @@
-"""The `milepost` command as a person uses it: in this process (one Spark session for all calls) or in one of its own."""
+"""The `milepost` command as a person uses it: in this process, which keeps one Spark session, or in one of its own."""
 
 from __future__ import annotations
 

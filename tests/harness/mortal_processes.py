@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +16,9 @@ from typing import Any
 
 import psutil
 
-from tests.harness.processes import LOOPBACK, REPOSITORY
+from tests.harness.processes import REPOSITORY
 
-SECONDS = 180
+SECONDS = 120
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
@@ -80,26 +80,21 @@ class MortalProcesses:
     folder: Path
     started: list[MortalProcess] = field(default_factory=list)
 
-    def start(self, *words: str, plan: dict[str, Any] | None = None) -> MortalProcess:
-        """Start `milepost <words>` under a plan (see `mortal_run`)."""
+    def start(
+        self, *words: str, plan: dict[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    ) -> MortalProcess:
+        """Start `milepost <words>` under a plan (see `mortal_run`); `environment` goes on top of ours."""
         home = self.folder / f"home {len(self.started) + 1}"
         home.mkdir(parents=True)
         output = home / "output.txt"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-        environment = {
-            **inherited,
-            "HOME": str(home),
-            "PYTHONPATH": str(REPOSITORY),
-            "JAVA_TOOL_OPTIONS": FAST_JVM,
-            "NO_PROXY": LOOPBACK,
-            "no_proxy": LOOPBACK,
-        }
+        ours = {"HOME": str(home), "PYTHONPATH": str(REPOSITORY), "JAVA_TOOL_OPTIONS": FAST_JVM}
         command = [sys.executable, "-m", "tests.harness.mortal_run", json.dumps(plan or {}), *words]
         with output.open("wb") as stream:  # a file: orphans would hold a pipe open for ever
             process = subprocess.Popen(
                 command,
                 cwd=home,
-                env=environment,
+                env={**inherited, **ours, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,

@@ -36,10 +36,15 @@ class RecoveringJob:
     job: FlightsJob
     before: dict[str, pa.Table]
 
+    @staticmethod
+    def unrun(folder: Path) -> FlightsJob:
+        """A job that takes two objects per epoch and has no gate."""
+        return FlightsJob.create(folder, {"max_files: 4": "max_files: 2", quality_section(): ""})
+
     @classmethod
-    def healthy(cls, folder: Path, edit: dict[str, str] | None = None) -> RecoveringJob:
-        """Create the job, two objects per epoch and no gate unless `edit` says otherwise, and run its first epoch."""
-        job = FlightsJob.create(folder, {"max_files: 4": "max_files: 2"} | (edit or {quality_section(): ""}))
+    def healthy(cls, folder: Path) -> RecoveringJob:
+        """Such a job after its first epoch."""
+        job = cls.unrun(folder)
         job.land([1, 2])
         assert milepost("run", job.spec_path).exit_code == 0
         return cls(job, _tables(job))
@@ -67,8 +72,14 @@ class RecoveringJob:
             assert_clear_error(milepost("run", job.spec_path), 1, "FAILED", "milepost resume")
             assert milepost("resume", job.spec_path).exit_code == 0
         assert milepost("run", job.spec_path).exit_code == 0
-        assert job.epochs() == [[day_key(1), day_key(2)], [day_key(3), day_key(4)]]
+        assert job.epochs() == [[key_of(1), key_of(2)], [key_of(3), key_of(4)]]
         job.assert_tables_equal_the_oracle()
+
+
+def key_of(day: int) -> str:
+    """The key of a day's object as the local source has it: relative to `landing/flights`."""
+    key: str = day_key(day)
+    return key.removeprefix("flights/")
 
 
 def _tables(job: FlightsJob) -> dict[str, pa.Table]:

@@ -18,6 +18,7 @@ from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import assert_clear_error, milepost
 from tests.harness.recovering_job import RecoveringJob
 
+RESUME = "FAILED now: before it runs again, milepost resume flights"
 SQL = "SELECT carrier, flight, origin, dest, dep_delay, distance, time_hour FROM flights WHERE dep_delay IS NOT NULL"
 
 
@@ -62,7 +63,9 @@ def day_fault(name: str, edit: Callable[[bytes], bytes], *says: str) -> Fault:
     def fix(job: FlightsJob) -> None:
         job.landing.put(day_key(3), day_body(3))
 
-    return Fault(name, strike, fix, 1, ("object flights/2013/01/03.csv", *says), "BAD_RECORD")
+    return Fault(
+        name, strike, fix, 1, ("object 2013/01/03.csv", *says, "Nothing of this epoch is visible", RESUME), "BAD_RECORD"
+    )
 
 
 def rewrite_consumed(job: FlightsJob) -> None:
@@ -100,7 +103,7 @@ def line(number: int, text: bytes) -> Callable[[bytes], bytes]:
 
 
 CARRIERS_KEY = "uid: carriers\n    kind: aggregate\n    inputs: [unique]\n    key: [carrier]"
-EXTRA_OPERATOR = "operators:\n  - {uid: extra, kind: aggregate, inputs: [clean], key: [dest], aggregates: {x: sum(origin)}}"
+EXTRA_OPERATOR = "  - {uid: extra, kind: aggregate, inputs: [clean], key: [dest], aggregates: {x: sum(origin)}}"
 
 FAULTS = [
     spec_fault("unknown-key", {"watermark_delay": "watermark_dely"}, 2, "flights.yaml:", "watermark_delay", "lint"),
@@ -112,25 +115,35 @@ FAULTS = [
         "sql-type",
         {SQL: SQL.replace("distance", "size(dest) AS distance")},
         1,
-        "clean",
+        "operator clean",
+        "size(dest)",
         "DATATYPE_MISMATCH",
+        RESUME,
         reason="SQL_ERROR",
     ),
     spec_fault(
         "sql-on-a-value",
         {SQL: SQL.replace("distance", "CAST(tailnum AS INT) AS distance")},
         1,
-        "clean",
-        "CAST_INVALID_INPUT",
+        "operator clean",
+        "CAST(`tailnum` AS INT)",
+        "[CAST_INVALID_INPUT]",
+        RESUME,
         reason="SQL_ERROR",
     ),
-    spec_fault("aggregate-of-text", {"operators:": EXTRA_OPERATOR}, 2, "extra", "sum(origin)"),
+    spec_fault(
+        "aggregate-of-text",
+        {"operators:": f"operators:\n{EXTRA_OPERATOR}"},
+        2,
+        "aggregates.x",
+        "but origin is string",
+    ),
     spec_fault("changed-operator", {"max(dep_delay)": "min(dep_delay)"}, 2, "carriers", "new uid"),
     spec_fault(
         "column-type",
         {"tailnum: string": "tailnum: int32"},
         1,
-        "object flights/2013/01/0",
+        "object 2013/01/03.csv",
         "line 2",
         "column tailnum",
         reason="BAD_RECORD",
@@ -145,7 +158,7 @@ FAULTS = [
         rewrite_consumed,
         put_consumed_back,
         1,
-        ("flights/2013/01/02.csv", "consumed by checkpoint 1", "on_change"),
+        ("2013/01/02.csv", "consumed by checkpoint 1", "on_change"),
     ),
 ]
 

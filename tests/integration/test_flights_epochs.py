@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.protocol.errors import CheckpointExpired
 from tests.harness.flights import EMPTY_KEY, facts
 from tests.harness.flights_job import FlightsJob
 from tests.harness.tables import assert_same_rows
+
+SLOW = "FROM flights WHERE size(filter(sequence(1, 30000), n -> n % 7 = flight % 7)) >= 0 AND"
+"""A filter that takes seconds a row."""
 
 
 def test_28_days_in_7_epochs_equal_the_oracle_row_for_row(tmp_path: Path) -> None:
@@ -40,3 +44,13 @@ def test_a_whole_year_equals_the_oracle_row_for_row(tmp_path: Path) -> None:
     assert read == sum(expected.rows) > 336_776
     assert expected.duplicates["unique"] > 1000 and expected.late["hourly"] > 0
     assert job.master().verify(deep=True)["problems"] == []
+
+
+def test_an_epoch_past_its_deadline_is_cancelled_and_aborted_as_expired(tmp_path: Path) -> None:
+    """INTERFACE, exit codes: 6. The Spark job ends at `checkpointing.timeout`, also without Airflow to stop it."""
+    job = FlightsJob.create(tmp_path, {"timeout: 10m": "timeout: 1s", "FROM flights WHERE": SLOW})
+    job.land(range(1, 3))
+    with pytest.raises(CheckpointExpired, match="still running"):
+        job.run()
+    (document,) = job.master().list_checkpoints()
+    assert (document["status"], document["failure_reason"]) == ("aborted", "CHECKPOINT_EXPIRED")

@@ -58,7 +58,6 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
     for word in (
         "join",
         "lookup",
-        "process",
         "idle_timeout",
         "forget_after",
         "dead_letter",

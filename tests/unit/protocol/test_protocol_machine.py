@@ -248,9 +248,10 @@ class Protocol(RuleBasedStateMachine):
         self.ask(lambda: self.log.subsume(session, tuple(int(one) for one in dropped), garbage, last))
 
     @precondition(lambda self: self.log.state.garbage)
-    @rule(session=st.none() | SESSIONS)
-    def collect_garbage(self, session: str | None) -> None:
+    @rule(session=st.none() | SESSIONS, wait=st.booleans())
+    def collect_garbage(self, session: str | None, wait: bool) -> None:
         """Delete in the store first, then forget; a crash between the two repeats a harmless deletion."""
+        self.log.now_ms += GRACE_MS if wait else 0
         session = self.leader_or(session)
         ready = deletable(self.log.state, SessionId(session), self.log.now_ms, GRACE_MS)
         for entry in ready:

@@ -1,0 +1,138 @@
+"""The code of one epoch: this package and the job's process functions, as they are when the epoch is triggered (I13).
+
+Read at the start of each epoch, by `trigger` and again by `run_epoch`, never kept: an edited module runs in its new
+form in the next epoch of a process that lives on, and one edited between the two declines the epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.code import code_hash_of
+from pipeline.config.compatibility import compare_signatures, state_signatures
+from pipeline.config.graph import JobGraph
+from pipeline.config.spec import ProcessOperator
+from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata
+from pipeline.operators.contract import TIMER_COLUMN
+from pipeline.operators.declared import declare, schema_of
+from pipeline.operators.process import ProcessFunction
+from pipeline.operators.user_code import UserCodeFailed, UserFunction, read_function
+from pipeline.protocol.errors import InvalidRequest, SubtaskDeclined
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import PendingCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCode:
+    """The job with its process functions loaded.
+
+    Attributes:
+        functions: by uid of the operator. graph: with the columns that they declare, all checked.
+    """
+
+    functions: Mapping[str, ProcessFunction]
+    graph: JobGraph
+
+
+@dataclass(frozen=True, slots=True)
+class JobCode:
+    """What would run now; nothing of it was executed.
+
+    Attributes:
+        functions: code of each process operator, by uid. hash: of all of it and this package.
+    """
+
+    functions: Mapping[str, UserFunction]
+    hash: str
+
+    def load(self, context: JobContext) -> LoadedCode:
+        """Load every class and check the job against what they declare.
+
+        Raises:
+            InvalidRequest: a module raises, a class is not what a process function is, or the spec does not fit it.
+        """
+        loaded = {}
+        for uid, function in self.functions.items():
+            operator = context.job.spec.operator(uid)
+            assert isinstance(operator, ProcessOperator)
+            try:
+                # Data goes to stdout; what a module prints while it is loaded must not get among it.
+                with contextlib.redirect_stdout(sys.stderr):
+                    found = function.load()
+            except UserCodeFailed as error:
+                raise InvalidRequest(
+                    f"operator {uid}: the function {operator.function} cannot be loaded: {error}. Nothing was written.",
+                    hint="correct the module, or `function`",
+                ) from error
+            loaded[uid] = ProcessFunction(function, declare(uid, operator.key, found))
+        if not loaded:
+            return LoadedCode({}, context.graph)
+        return LoadedCode(loaded, context.job.graph({uid: item.declared.output for uid, item in loaded.items()}))
+
+
+def read_code(context: JobContext) -> JobCode:
+    """Read the code of the job's process functions as it is now. Raises InvalidRequest: a module is not there."""
+    functions = {
+        operator.uid: read_function(operator.uid, operator.function, context.job.module_dir)
+        for operator in context.job.spec.operators
+        if isinstance(operator, ProcessOperator)
+    }
+    return JobCode(functions, code_hash_of({uid: function.digest for uid, function in functions.items()}))
+
+
+def read_recorded_code(context: JobContext, pending: PendingCheckpoint) -> JobCode:
+    """Read the code and hold it to what the trigger recorded. Raises SubtaskDeclined with CODE_MISMATCH."""
+    try:
+        code = read_code(context)
+        found = f"this process has code {code.hash[:12]}"
+    except InvalidRequest as error:
+        code, found = None, error.message
+    if code is not None and code.hash == pending.code_hash:
+        return code
+    raise SubtaskDeclined(
+        f"checkpoint {pending.checkpoint_id}: the code changed after the epoch was triggered: the trigger recorded "
+        f"{pending.code_hash[:12]}, {found}. Nothing was run or published.",
+        hint="run a new epoch: it takes the code as it is then",
+        reason=CheckpointFailureReason.CODE_MISMATCH.value,
+    )
+
+
+def check_compatible(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:
+    """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue."""
+    if base is None:
+        return
+    now = state_signatures(context.job.spec, loaded.graph)
+    refused = [row for row in compare_signatures(base.signatures, now) if row["verdict"] != "compatible"]
+    if refused:
+        lines = "; ".join(f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in refused)
+        raise InvalidRequest(
+            f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
+            "Nothing was written.",
+            hint="undo the change, or give each changed operator a new uid",
+        )
+    if base.max_parallelism != context.spec.checkpointing.max_parallelism:
+        raise InvalidRequest(
+            f"job {context.spec.name}: max_parallelism is {base.max_parallelism} for the job's life, the "
+            f"spec now says {context.spec.checkpointing.max_parallelism}. Nothing was written.",
+            hint=f"set checkpointing.max_parallelism back to {base.max_parallelism}",
+        )
+    for uid, function in loaded.functions.items():
+        snapshot = base.operators.get(uid)
+        if snapshot is not None:
+            own = {*snapshot.key, TIMER_COLUMN}
+            before = {field.name: field.type for field in snapshot.state_schema if field.name not in own}
+            after = {field.name: field.type for field in schema_of(function.declared.state)}
+            if before != after:
+                raise InvalidRequest(
+                    f"operator {uid}: its state in checkpoint {base.checkpoint_id} has the columns {_shown(before)}, "
+                    f"its class now declares {_shown(after)}. Nothing was written.",
+                    hint="undo the change, or give the operator a new uid",
+                )
+
+
+def _shown(columns: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}: {type_}" for name, type_ in sorted(columns.items())) or "none"

@@ -1,0 +1,137 @@
+"""Workers that die, rows that vanish between stages, code and attempts that differ: the epoch is right or declined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.protocol.errors import SubtaskDeclined
+from tests.harness.flights_job import FlightsJob
+from tests.harness.kill_chain import without_quality
+from tests.harness.worker_faults import KillOnce, TwoAttempts, Workers, tamper_once
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> FlightsJob:
+    """Two source subtasks, two stateful ones on each of two levels, several buffers on a channel; one good epoch."""
+    edit = {
+        without_quality(): "",
+        "max_files: 4": "max_files: 2",
+        "timeout: 10m": "timeout: 10m, tolerable_failures: 1",
+        "parallelism: 2": "parallelism: 2, buffer_size: 10KB",
+    }
+    job = FlightsJob.create(tmp_path / "job", edit)
+    job.land(range(1, 3))
+    job.run()
+    job.land(range(3, 5))
+    return job
+
+
+@pytest.mark.parametrize(
+    ("level", "kind"),
+    [(0, None), (0, "barrier"), (1, "buffer"), (1, "barrier")],
+    ids=["source stage", "source stage, at its barrier", "stateful stage", "stateful stage, state uploaded"],
+)
+def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
+    job: FlightsJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: int, kind: str | None
+) -> None:
+    """I12: the retried attempt sends the same rows; `show` proves which attempts the checkpoint is made of."""
+    workers = Workers(monkeypatch, tmp_path / "executions")
+    workers.fault = KillOnce(level, kind, str(tmp_path / "killed"))
+    checkpoint = job.run()["checkpoint_id"]
+    assert (tmp_path / "killed").exists()
+    attempts = [(task["level"], task["attempt"]) for task in job.master().show(checkpoint)["tasks"]]
+    assert (level, 1) in attempts
+    assert {at for at, attempt in attempts if attempt} == {level}
+    ran = workers.executions(level, "both", "host", "tail")
+    assert [one for one in ran if not one.ended and one.attempt == 0]
+    job.assert_tables_equal_the_oracle()
+    job.master().verify(deep=True)
+
+
+def _without(condition: str) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.filter(f"NOT ({condition})")
+
+
+def _with_a_longer_payload(condition: str) -> Callable[[DataFrame], DataFrame]:
+    payload = F.when(F.expr(condition), F.concat(F.col("payload"), F.lit(b"\0"))).otherwise(F.col("payload"))
+    return lambda rows: rows.withColumn("payload", payload)
+
+
+CHANNEL = "subtask = 0 AND channel = 1"
+
+
+@pytest.mark.parametrize("exchange", [1, 2])
+@pytest.mark.parametrize(
+    ("change", "reason", "says"),
+    [
+        (
+            _without(f"{CHANNEL} AND kind = 'buffer' AND sequence = 0"),
+            "CHANNEL_INCOMPLETE",
+            "channel 1: expected buffer 0, got buffer 1",
+        ),
+        (_without(f"{CHANNEL} AND kind = 'barrier'"), "CHANNEL_INCOMPLETE", "no barrier arrived on channel 1"),
+        (
+            _with_a_longer_payload(f"{CHANNEL} AND kind = 'buffer' AND sequence = 0"),
+            "CHANNEL_DIGEST_MISMATCH",
+            "channel 1: barrier states",
+        ),
+    ],
+    ids=["buffer lost", "barrier lost", "buffer changed"],
+)
+def test_what_is_lost_or_changed_inside_an_exchange_declines_the_epoch(
+    job: FlightsJob,
+    monkeypatch: pytest.MonkeyPatch,
+    exchange: int,
+    change: Callable[[DataFrame], DataFrame],
+    reason: str,
+    says: str,
+) -> None:
+    """I12: count and digest of every channel; the declined epoch leaves nothing, and the next run is right."""
+    tamper_once(monkeypatch, exchange, change)
+    declined(job, reason, f"subtask {exchange}/0 declined: {reason}: {says}")
+    recovers(job)
+
+
+def test_a_worker_that_runs_other_code_declines(job: FlightsJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I13: what a long-lived worker once imported is what it runs."""
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.epoch_run.CODE_HASH", "f" * 64)
+        declined(job, "CODE_MISMATCH", "the epoch was planned by code ffffffffffff")
+    recovers(job)
+
+
+def test_two_attempts_of_one_subtask_are_seen_only_by_comparing_all_acknowledgements(
+    job: FlightsJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I12, I7: each receiver saw a whole channel of a consistent attempt, but not of the same one."""
+    workers = Workers(monkeypatch, tmp_path / "executions")
+    workers.fault = TwoAttempts()
+    declined(job, "ATTEMPTS_MIXED", "subtask 0/0 acknowledged from two attempts that differ")
+    workers.fault = None
+    recovers(job)
+
+
+def declined(job: FlightsJob, reason: str, says: str) -> None:
+    """The epoch declines for this reason, is aborted, and nothing of it is visible."""
+    before = {name: job.master().read(name) for name in ("carriers", "hourly")}
+    with pytest.raises(SubtaskDeclined) as caught:
+        job.run()
+    assert caught.value.details["reason"] == reason
+    assert says in caught.value.message
+    aborted, completed = job.master().list_checkpoints()
+    assert (aborted["status"], aborted["failure_reason"]) == ("aborted", reason)
+    assert completed["status"] == "completed"
+    for name, table in before.items():
+        assert job.master().read(name).equals(table)
+        assert not any(job.sink_store(name).list(f"data/chk-{aborted['checkpoint_id']:020}/"))
+
+
+def recovers(job: FlightsJob) -> None:
+    assert job.run()["status"] == "completed"
+    job.assert_tables_equal_the_oracle()
+    job.master().verify(deep=True)

@@ -1,0 +1,73 @@
+"""What a person meets in Airflow: the Checkpoints page, a broken spec, the form. No Spark is needed for these."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from pipeline.jobmaster import Session
+from tests.harness.airflow_instance import AirflowInstance
+
+
+def get(airflow: AirflowInstance, path: str, *, logged_in: bool = True) -> httpx.Response:
+    headers = airflow.rest.authorization() if logged_in else {}
+    return httpx.get(airflow.stack.airflow_url + path, headers=headers, trust_env=False, timeout=60)
+
+
+def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowInstance) -> None:
+    """DESIGN 9: a plugin's routes have no login of their own; each carries Airflow's."""
+    job = airflow.add_job("shown")
+    job.land("a", {"AA": 1})
+    job.master.trigger(Session.cli())
+    path = f"/milepost/checkpoints/{job.dag_id}"
+
+    assert get(airflow, path, logged_in=False).status_code == 401
+    page = get(airflow, path)
+
+    assert page.status_code == 200
+    assert '<td class="pending">pending</td>' in page.text
+    assert "CheckpointTriggered" in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+def test_the_checkpoints_page_escapes_what_it_shows(airflow: AirflowInstance) -> None:
+    job = airflow.add_job("escaped")
+    job.land("a", {"AA": 1})
+    session = Session.cli()
+    checkpoint_id = job.master.trigger(session).checkpoint_id
+    job.master.abort(session, checkpoint_id, "ABORTED_BY_USER", "<script>alert(1)</script>")
+
+    page = get(airflow, f"/milepost/checkpoints/{job.dag_id}")
+
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
+    assert "<script" not in page.text
+
+
+@pytest.mark.parametrize("dag_id", ["unknown__epoch", "..%2F..%2Fetc%2Fpasswd", "%3Cb%3E"])
+def test_the_checkpoints_page_of_another_dag_is_not_found(airflow: AirflowInstance, dag_id: str) -> None:
+    page = get(airflow, f"/milepost/checkpoints/{dag_id}")
+    assert page.status_code == 404
+    assert "<b>" not in page.text
+
+
+def test_the_page_only_reads(airflow: AirflowInstance) -> None:
+    url = f"{airflow.stack.airflow_url}/milepost/checkpoints/idle__epoch"
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        answer = httpx.request(method, url, headers=airflow.rest.authorization(), trust_env=False, timeout=60)
+        assert answer.status_code == 405
+
+
+def test_a_broken_spec_is_a_red_run_of_its_own_job_only(airflow: AirflowInstance) -> None:
+    job = airflow.add_job("broken", spec="name: broken\nstorages: nowhere\n")
+
+    run_id, state = job.run()
+
+    assert state == "failed"
+    assert "storages" in job.log(run_id, "trigger_checkpoint")
+    assert airflow.rest.import_errors() == []
+    assert "idle__epoch" in airflow.rest.dags()
+
+
+def test_the_form_refuses_what_is_no_switch(airflow: AirflowInstance) -> None:
+    with pytest.raises(httpx.HTTPStatusError, match=r"until_caught_up|boolean"):
+        airflow.rest.trigger("idle__epoch", {"until_caught_up": "as long as it takes"})

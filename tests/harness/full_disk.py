@@ -1,0 +1,39 @@
+"""A disk without room, for real and without privileges: the kernel refuses every file beyond some bytes (EFBIG).
+
+RLIMIT_FSIZE is set on processes that run already, so the JVM, whose scratch files lie elsewhere, is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import psutil
+
+
+@contextmanager
+def no_room(processes: Iterable[psutil.Process], file_bytes: int) -> Iterator[None]:
+    """While the block runs, no file of these processes, nor of those they fork, grows beyond `file_bytes`."""
+    with ExitStack() as undo:
+        for process in processes:
+            before = process.rlimit(psutil.RLIMIT_FSIZE)
+            undo.callback(_restore, process, before)
+            process.rlimit(psutil.RLIMIT_FSIZE, (file_bytes, before[1]))
+        yield
+
+
+def python_workers() -> list[psutil.Process]:
+    """The daemon that forks this process's Spark Python workers, and those it has forked."""
+    found = [each for each in psutil.Process().children(recursive=True) if "pyspark.daemon" in " ".join(each.cmdline())]
+    assert found, "no Spark Python worker has been started by this process"
+    return found
+
+
+def _restore(process: psutil.Process, limit: tuple[int, int]) -> None:
+    try:
+        left = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for each in left:
+        if "pyspark.daemon" in " ".join(each.cmdline()) or each == process:
+            each.rlimit(psutil.RLIMIT_FSIZE, limit)

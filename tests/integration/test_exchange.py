@@ -1,0 +1,183 @@
+"""One Spark job per epoch: what crosses the exchange, what is restored, and what neither may depend on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.job_context import NODE_CACHE_VARIABLE, JobContext
+from pipeline.protocol.errors import StateCorrupt
+from tests.harness.flights_job import FlightsJob
+from tests.harness.kill_chain import without_quality
+from tests.harness.mortal_processes import MortalProcesses
+from tests.harness.tables import assert_same_rows
+from tests.harness.worker_faults import Workers
+
+MANY_CONSUMERS = {
+    "    inputs: [unique]\n    key: [origin]": "    inputs: [clean]\n    key: [origin]",
+    "sinks:\n": "sinks:\n  - {name: flown, input: clean, format: parquet, path: ../lake/flown, mode: append}\n",
+}
+"""`clean`, in the source stage, feeds two operators and a sink; a third operator follows in a level of its own."""
+
+DEAD_PROXY = "http://127.0.0.1:9"
+
+
+def create(folder: Path, edit: dict[str, str] | None = None, *, files: int = 4, buffer_size: str = "1MB") -> FlightsJob:
+    ours = {
+        without_quality(): "",
+        "max_files: 4": f"max_files: {files}",
+        "parallelism: 2": f"parallelism: 2, buffer_size: {buffer_size}",
+    }
+    return FlightsJob.create(folder, ours | (edit or {}))
+
+
+def test_every_subtask_runs_once_whatever_consumes_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 4.2: one exchange and one stage per level, so the source is executed once, not once per consumer."""
+    job = create(tmp_path / "job", MANY_CONSUMERS)
+    job.land(range(1, 9))
+    workers = Workers(monkeypatch, tmp_path / "executions")
+    for _ in range(2):
+        tasks = job.master().show(job.run()["checkpoint_id"])["tasks"]
+        every = [(level, subtask, 0) for level in range(3) for subtask in range(2)]
+        assert sorted((task["level"], task["subtask"], task["attempt"]) for task in tasks) == every
+        for level, parts in ((0, ("host",)), (1, ("both",)), (2, ("both",))):
+            ran = workers.executions(level, *parts)
+            assert sorted((one.subtask, one.attempt, one.ended) for one in ran) == [(0, 0, True), (1, 0, True)]
+        workers.forget()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_many_buffers_per_channel_are_put_together_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two senders, two receivers on each level, at least three buffers on every channel between them."""
+    job = create(tmp_path / "job", MANY_CONSUMERS, buffer_size="10KB")
+    job.land(range(1, 5))
+    workers = Workers(monkeypatch, tmp_path / "executions")
+    job.run()
+    for level, part in ((0, "tail"), (1, "both")):
+        senders = workers.executions(level, part)
+        assert {one.subtask for one in senders} == {0, 1}
+        for sender in senders:
+            assert sender.buffers.keys() == {"0", "1"} and min(sender.buffers.values()) >= 3, sender
+    job.assert_tables_equal_the_oracle()
+
+
+def test_results_depend_neither_on_parallelism_nor_on_buffer_size(tmp_path: Path) -> None:
+    """I12 and section 5: key groups move, rows do not change; also where the number of subtasks changes in between."""
+    tables: dict[str, dict[str, pa.Table]] = {}
+    for name, parallelism, buffer_size in (("one", (1, 1), "1MB"), ("three", (3, 3), "10KB"), ("moved", (2, 3), "3KB")):
+        job = create(tmp_path / name, files=3, buffer_size=buffer_size)
+        job.land(range(1, 7))
+        before = "parallelism: 2"
+        for number in parallelism:
+            job.edit(job.spec_path.read_text(), {before: f"parallelism: {number}"})
+            before = f"parallelism: {number}"
+            job.run()
+        job.assert_tables_equal_the_oracle()
+        master = job.master()
+        tables[name] = {sink: master.read(sink) for sink in ("carriers", "hourly", "late_flights")}
+        tables[name] |= {uid: master.state(uid) for uid in ("unique", "carriers", "hourly") if uid != "carriers"}
+        tables[name]["state of carriers"] = master.state("carriers")
+    for name in ("three", "moved"):
+        for table, rows in tables["one"].items():
+            assert_same_rows(tables[name][table], rows, f"{table} of {name}")
+
+
+def test_the_node_cache_may_go_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN section 5: the cache is always disposable; the runs in the store are the state."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv(NODE_CACHE_VARIABLE, str(cache))
+    job = create(tmp_path / "job", files=2)
+    job.land(range(1, 7))
+    for _ in range(3):
+        job.run()
+        assert any(path.is_file() for path in cache.rglob("*")), "nothing was cached, so nothing is shown"
+        shutil.rmtree(cache)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_flipped_byte_in_a_state_run_stops_the_job_until_it_is_put_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 7, naming the run and what to type; never skipped, and nothing of the refused epoch is visible."""
+    monkeypatch.setenv(NODE_CACHE_VARIABLE, str(tmp_path / "cache"))
+    job = create(tmp_path / "job", files=2)
+    job.land(range(1, 5))
+    job.run()
+    shutil.rmtree(tmp_path / "cache")
+    path = largest_run(job)
+    body = path.read_bytes()
+    path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
+    with pytest.raises(StateCorrupt) as caught:
+        job.run()
+    error = caught.value
+    assert error.exit_code == 7
+    assert path.name in error.message and "sha256" in error.message
+    assert "milepost verify flights" in error.hint
+    with pytest.raises(StateCorrupt, match=path.name):
+        job.master().verify(deep=True)
+    aborted, completed = job.master().list_checkpoints()
+    assert (aborted["status"], aborted["failure_reason"]) == ("aborted", "STATE_CORRUPT")
+    assert completed["status"] == "completed"
+    assert {context_mark(job, sink) for sink in ("carriers", "hourly", "late_flights")} == {1}
+    path.write_bytes(body)
+    job.master().resume()
+    assert job.run()["status"] == "completed"
+    job.master().verify(deep=True)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_two_jobs_at_once_on_one_store_do_not_see_each_other(tmp_path: Path) -> None:
+    """All of a job lies under <storage>/<name>/."""
+    jobs = []
+    for name in ("flights", "second"):
+        edit = {"name: flights\n": f"name: {name}\n", "storage: ../store": f"storage: {tmp_path / 'shared store'}"}
+        job = create(tmp_path / name, edit, files=2)
+        job.land(range(1, 5))
+        jobs.append(job)
+    with ThreadPoolExecutor(2) as pool:
+        for documents in pool.map(FlightsJob.run_until_caught_up, jobs):
+            assert [document["checkpoint_id"] for document in documents] == [1, 2]
+    for job in jobs:
+        job.assert_tables_equal_the_oracle()
+        job.master().verify(deep=True)
+
+
+def test_a_new_process_goes_on_behind_a_dead_proxy_under_a_path_with_a_space(tmp_path: Path) -> None:
+    """State comes from the store alone: the new process has another HOME, and no cache."""
+    job = create(tmp_path / "a job in Zürich, 航班", files=2)
+    job.land(range(1, 5))
+    job.run()
+    processes = MortalProcesses(tmp_path)
+    proxies = {
+        name: DEAD_PROXY for proxy in ("http_proxy", "https_proxy", "all_proxy") for name in (proxy, proxy.upper())
+    }
+    try:
+        run = processes.start(
+            "run", str(job.spec_path), "--json", environment={**proxies, "NO_PROXY": "", "no_proxy": ""}
+        )
+        assert run.wait() == 0, run.tail()
+        documents = [json.loads(line) for line in run.output.read_text().splitlines() if line.startswith("{")]
+        assert [document["data"]["checkpoint_id"] for document in documents] == [2]
+    finally:
+        processes.end()
+    job.assert_tables_equal_the_oracle()
+
+
+def largest_run(job: FlightsJob) -> Path:
+    """The file of the largest state run of the head."""
+    context = JobContext(job.load())
+    head = context.head().state.head()
+    assert head is not None
+    operators = context.metadata(head).operators.values()
+    runs = [run for item in operators for handle in item.handles for run in handle.runs]
+    return job.folder / "store" / "flights" / max(runs, key=lambda run: run.size).key
+
+
+def context_mark(job: FlightsJob, sink: str) -> int | None:
+    mark = JobContext(job.load()).sink(sink).head()
+    return None if mark is None else mark.checkpoint_id

@@ -1,0 +1,75 @@
+"""The sink chain, epoch by epoch: a commit that stalls can harm nothing, however late it comes (I14)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import JobMaster, Session, Triggered
+from pipeline.protocol.errors import CommitOutcomeUnknown
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.spark.runner import SparkEpochRunner
+from pipeline.storage.open import open_store
+from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.flights_job import FlightsJob
+from tests.harness.kill_chain import SINKS, without_quality
+
+
+@pytest.mark.parametrize(
+    "effect", [Effect.HOLD, Effect.LATE], ids=["its leader stalls before the write", "its write is under way for long"]
+)
+def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: Effect
+) -> None:
+    """I14: the commit of checkpoint 2 is held back; the next leader publishes 2 itself, then 3; then 2 goes on."""
+    job = FlightsJob.create(tmp_path, {without_quality(): "", "max_files: 4": "max_files: 1"})
+    job.land(range(1, 4))
+    job.run()
+    fault = Fault(at("create", "_heads/"), effect)
+    opened: list[FaultyStore] = []
+
+    def stalling(config: StoreConfig) -> ObjectStore:
+        if not config.url.endswith("/lake/carriers"):
+            return open_store(config)
+        opened.append(FaultyStore(open_store(config), [fault]))
+        return opened[-1]
+
+    monkeypatch.setattr("pipeline.job_context.open_store", stalling)
+    master, session = JobMaster(job.load()), Session.cli()
+    assert isinstance(master.trigger(session), Triggered)
+    master.run_epoch(session, 2, SparkEpochRunner(master.job))
+    master.complete(session, 2)
+    with ThreadPoolExecutor(1) as pool:
+        commit = pool.submit(master.notify_complete, session, 2, "carriers")
+        assert fault.reached.wait(60)
+        try:
+            if effect is Effect.LATE:
+                with pytest.raises(CommitOutcomeUnknown):
+                    commit.result()
+            assert job.master().show(2)["sinks"] == dict.fromkeys(SINKS, "unconfirmed")
+            assert job.run()["checkpoint_id"] == 3  # its first act was to publish checkpoint 2
+            published = chain(job)
+            assert list(published.values()) == [1, 2, 3]
+        finally:
+            fault.release.set()
+        if effect is Effect.HOLD:
+            assert commit.result()["published"] is False
+    for store in opened:
+        for thread in store.late:
+            thread.join(60)
+            assert not thread.is_alive()
+    assert chain(job) == published, "the stalled commit changed the chain"
+    assert master.notify_complete(session, 2, "carriers")["published"] is False
+    assert chain(job) == published
+    job.assert_tables_equal_the_oracle()
+    job.master().verify(deep=True)
+
+
+def chain(job: FlightsJob) -> dict[str, int]:
+    """Heads of the carriers table, oldest first: key -> checkpoint that it marks."""
+    sink = JobMaster(job.load())._context.sink("carriers")
+    heads = [stat.key for stat in job.sink_store("carriers").list("_heads/")]
+    versions = [sink._chain.at(number) for number in range(1, len(heads) + 1)]
+    return {key: head.mark.checkpoint_id for key, head in zip(reversed(heads), versions, strict=True)}
