@@ -200,12 +200,21 @@ class JobMaster:
         deleted = delete_garbage(self._context, session.session_id, self._timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}
 
-    def abort(self, session: Session, checkpoint_id: int, reason: str, detail: str) -> dict[str, Any]:
+    def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
         """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
 
         Args:
+            checkpoint_id: None: whatever checkpoint of the session is pending, if any (its trigger died before it
+                could tell the id).
             reason: name of a CheckpointFailureReason. detail: one sentence for people.
         """
+        if checkpoint_id is None:
+            head = self._context.log.head()
+            pending = self._leadership.own_pending(head.state, session) if head is not None else None
+            if pending is None:
+                message = f"session {session.session_id} has no pending checkpoint"
+                return {"outcome": "nothing_pending", "message": message, "tolerated": True}
+            checkpoint_id = pending.checkpoint_id
         request = AbortRequest(
             session.session_id,
             CheckpointId(checkpoint_id),

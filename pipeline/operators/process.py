@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import heapq
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -281,6 +281,8 @@ class _Run:
             items = iter(())
         elif isinstance(result, Mapping | pa.Table | pa.RecordBatch):
             items = iter((result,))
+        elif not isinstance(result, Iterable):
+            raise self._misfit(f"{method.__name__}: expected dicts or tables, got {type(result).__name__}", None)
         else:
             items = self._guarded(lambda: iter(result))
         while True:

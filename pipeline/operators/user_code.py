@@ -79,7 +79,8 @@ class UserFunction:
 
     def describe(self, error: BaseException) -> str:
         """What the user's code raised, and the line of the user's file that raised it, in one line."""
-        lines = str(error).strip().splitlines()
+        said = error.args[0] if isinstance(error, KeyError) and error.args else error
+        lines = str(said).strip().splitlines()
         text = f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
         if isinstance(error, SyntaxError):
             text = f"{type(error).__name__}: {error.msg}"

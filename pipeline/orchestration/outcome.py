@@ -16,7 +16,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 from pipeline.protocol.abort_reasons import reason_for
-from pipeline.protocol.errors import Action, CheckpointError
+from pipeline.protocol.errors import Action, CheckpointError, Fenced
 from pipeline.protocol.reasons import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
@@ -102,7 +102,9 @@ def told_to_airflow(ti: Any, log: Logger) -> Iterator[None]:
         ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
         if reaction is Reaction.RETRY:
             raise
-        raise AirflowFailException(f"{error.message}{hint}") from error
+        # INTERFACE 3, rule 3: the words a person looks for in the log of a task that came too late.
+        fenced = "fenced; trigger a new run: " if isinstance(error, Fenced) else ""
+        raise AirflowFailException(f"{fenced}{error.message}{hint}") from error
     except AirflowTaskTimeout as error:
         failure = failure_of(error)
         ti.xcom_push(key=FAILURE_KEY, value=failure.as_xcom())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pipeline.protocol.codec import encode, from_json
-from pipeline.protocol.errors import EnvironmentUnusable, StateCorrupt, SubtaskDeclined
+from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import SubtaskKey
@@ -132,6 +132,7 @@ def verify(
         SubtaskDeclined: with `details["reason"]`: a decline's own one; ATTEMPTS_MIXED; ACKNOWLEDGEMENT_MISSING.
             A decline goes first: it says why others are missing.
         EnvironmentUnusable: a subtask declined because its machine or a service cannot be used.
+        StateCorrupt: a subtask could not restore its state.
     """
     wanted = set(expected)
     results = dict.fromkeys(TaskAcknowledgeResult, 0)
@@ -184,9 +185,15 @@ def _weight(decline: Decline) -> tuple[bool, int, int, str, str]:
     return echo, decline.level, decline.subtask, decline.reason.value, decline.detail
 
 
-def _declined_by(decline: Decline) -> SubtaskDeclined | EnvironmentUnusable:
-    kind = EnvironmentUnusable if decline.reason is CheckpointFailureReason.ENVIRONMENT_UNUSABLE else SubtaskDeclined
-    return kind(
+_ERRORS: dict[CheckpointFailureReason, type[CheckpointError]] = {
+    CheckpointFailureReason.ENVIRONMENT_UNUSABLE: EnvironmentUnusable,
+    CheckpointFailureReason.STATE_CORRUPT: StateCorrupt,
+}
+"""Declines that ask for another reaction than a new epoch."""
+
+
+def _declined_by(decline: Decline) -> CheckpointError:
+    return _ERRORS.get(decline.reason, SubtaskDeclined)(
         f"checkpoint {decline.checkpoint_id}: subtask {decline.level}/{decline.subtask} declined:"
         f" {decline.reason.value}: {decline.detail.removesuffix('.')}. Nothing of this epoch is visible.",
         hint=str(decline.payload.get("hint") or decline.reason.remedy),

@@ -115,12 +115,18 @@ class ExchangeWriter:
             start, end = bounds[receiver], bounds[receiver + 1]
             if start == end:
                 continue
-            part = rows.take(pa.array(order[start:end]))
             slot = (edge.operator, edge.producer, receiver)
-            self._open.setdefault(slot, []).append(part)
-            self._open_bytes[slot] = self._open_bytes.get(slot, 0) + part.nbytes
-            if self._open_bytes[slot] >= self._buffer_bytes:
-                yield self._emit(slot)
+            for part in self._parts(rows.take(pa.array(order[start:end]))):
+                self._open.setdefault(slot, []).append(part)
+                self._open_bytes[slot] = self._open_bytes.get(slot, 0) + part.nbytes
+                if self._open_bytes[slot] >= self._buffer_bytes:
+                    yield self._emit(slot)
+
+    def _parts(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Cut rows that are more than one buffer: an operator may put out a whole epoch at once."""
+        length = max(1, -(-rows.num_rows * self._buffer_bytes // max(1, rows.nbytes)))
+        for offset in range(0, rows.num_rows, length):
+            yield rows.slice(offset, length)
 
     def _emit(self, slot: tuple[str, str, int]) -> pa.RecordBatch:
         operator, producer, receiver = slot

@@ -107,11 +107,9 @@ def run_subtask(
                     plan, subtask, CheckpointFailureReason.OPERATOR_ERROR, f"operator {uid}: {error.reason}"
                 )
                 return
-            except StateCorrupt as error:
-                yield _declined(plan, subtask, CheckpointFailureReason.STATE_CORRUPT, error.message)
-                return
             except CheckpointError as error:
-                reason = CheckpointFailureReason.IO_EXCEPTION
+                corrupt = isinstance(error, StateCorrupt)
+                reason = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
                 yield Declined(plan.identity(subtask).decline_for(error, f"operator {uid}", reason))
                 return
             uploads[uid] = pool.submit(_snapshot, frozen, plan.state_directory, store)

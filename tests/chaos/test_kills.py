@@ -1,4 +1,4 @@
-"""kill -9 of `milepost run` anywhere, its JVM and workers left alive: the next run recovers, and every row is there once.
+"""kill -9 of `milepost run` anywhere, its JVM and workers left alive: the next run recovers, every row is there once.
 
 The kills are chained over one job: each process, in another working directory and HOME, first recovers what the killed
 one before it left, then goes on to its own end.

@@ -22,7 +22,7 @@ def job(tmp_path: Path) -> FlightsJob:
         without_quality(): "",
         "max_files: 4": "max_files: 2",
         "timeout: 10m": "timeout: 10m, tolerable_failures: 1",
-        "parallelism: 2": "parallelism: 2, buffer_size: 10KB",
+        "parallelism: 2": "parallelism: 2, buffer_size: 1KB",
     }
     job = FlightsJob.create(tmp_path / "job", edit)
     job.land(range(1, 3))
@@ -58,8 +58,11 @@ def _without(condition: str) -> Callable[[DataFrame], DataFrame]:
 
 
 def _with_a_longer_payload(condition: str) -> Callable[[DataFrame], DataFrame]:
-    payload = F.when(F.expr(condition), F.concat(F.col("payload"), F.lit(b"\0"))).otherwise(F.col("payload"))
-    return lambda rows: rows.withColumn("payload", payload)
+    def change(rows: DataFrame) -> DataFrame:
+        longer = F.concat(F.col("payload"), F.lit(b"\0"))
+        return rows.withColumn("payload", F.when(F.expr(condition), longer).otherwise(F.col("payload")))
+
+    return change
 
 
 CHANNEL = "subtask = 0 AND channel = 1"
@@ -100,7 +103,7 @@ def test_what_is_lost_or_changed_inside_an_exchange_declines_the_epoch(
 def test_a_worker_that_runs_other_code_declines(job: FlightsJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """I13: what a long-lived worker once imported is what it runs."""
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.epoch_run.CODE_HASH", "f" * 64)
+        patch.setattr("pipeline.code.CODE_HASH", "f" * 64)
         declined(job, "CODE_MISMATCH", "the epoch was planned by code ffffffffffff")
     recovers(job)
 

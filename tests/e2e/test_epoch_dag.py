@@ -78,7 +78,8 @@ def test_a_failed_epoch_is_a_red_run_and_publishes_nothing(airflow: AirflowInsta
     # Rule 3: the checkpoint of this run is gone, so its cleared task fails at once, without retries.
     job.clear(run_id, "run_epoch")
     assert job.wait(run_id) == "failed"
-    assert "fenced; trigger a new run" in job.log(run_id, "run_epoch", job.tries(run_id, "run_epoch"))
+    assert job.tries(run_id, "run_epoch") == 2
+    assert "fenced; trigger a new run" in job.log(run_id, "run_epoch", 2)
     assert job.statuses() == [(1, "aborted")]
 
 

@@ -18,12 +18,12 @@ from pipeline.cli.main import app
 from tests.harness.processes import REPOSITORY
 
 ERROR_LINES = 24
-_PROGRESS = re.compile(r"[a-z][\w ]* \(\d+ s\)")
+_NOISE = re.compile(r"[a-z][\w ]* \(\d+ s\)|WARNING: Using incubator modules: jdk.incubator.vector")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one call ended. `error` is stderr without the lines that tell progress."""
+    """How one call ended. `error` is stderr without the lines that tell progress, and the JVM's one at its start."""
 
     exit_code: int
     stdout: str
@@ -31,7 +31,7 @@ class Outcome:
 
     @property
     def error(self) -> list[str]:
-        return [line for line in self.stderr.splitlines() if not _PROGRESS.fullmatch(line)]
+        return [line for line in self.stderr.splitlines() if not _NOISE.fullmatch(line)]
 
     def document(self) -> dict[str, Any]:
         """The data of the one JSON document that the call printed."""
@@ -43,9 +43,7 @@ class Outcome:
 def milepost(*words: str | Path) -> Outcome:
     """Run the command in this process."""
     result = CliRunner().invoke(app, [str(word) for word in words])
-    outcome = Outcome(result.exit_code, result.stdout, result.stderr)
-    _show(words, outcome)
-    return outcome
+    return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
 def milepost_process(*words: str | Path, environment: Mapping[str, str] | None = None, seconds: float = 180) -> Outcome:
@@ -53,22 +51,17 @@ def milepost_process(*words: str | Path, environment: Mapping[str, str] | None =
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})}
     command = [sys.executable, "-m", "pipeline", *map(str, words)]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds, check=False)
-    outcome = Outcome(result.returncode, result.stdout, result.stderr)
-    _show(words, outcome)
-    return outcome
+    return Outcome(result.returncode, result.stdout, result.stderr)
 
 
 def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str) -> None:
     """Fail unless the call ended with this code and one short error that says all of `mentions`, and no stack trace."""
     assert outcome.exit_code == exit_code, f"exit {outcome.exit_code}, expected {exit_code}: {outcome.stderr}"
     text = "\n".join(outcome.error)
+    print(text)
     assert outcome.error and outcome.error[0].startswith("Error: "), text
     assert len(outcome.error) <= ERROR_LINES, f"{len(outcome.error)} lines: {text}"
     for trace in ("Traceback", '  File "', "\tat ", "Exception:", "unexpected "):
         assert trace not in text, f"the error holds {trace!r}: {text}"
     for words in mentions:
         assert words in text, f"the error does not say {words!r}: {text}"
-
-
-def _show(words: tuple[str | Path, ...], outcome: Outcome) -> None:
-    print(f"$ milepost {' '.join(map(str, words))}\n{outcome.stderr}{outcome.stdout}[exit {outcome.exit_code}]")

@@ -74,8 +74,10 @@ def test_busy_is_a_skip_and_fenced_a_failure_without_retry() -> None:
 
 
 def test_the_message_tells_what_to_do() -> None:
-    raised, _ = told(errors.Fenced("checkpoint 3: fenced", hint="trigger a new run"))
-    assert str(raised) == "checkpoint 3: fenced What to do: trigger a new run."
+    raised, _ = told(errors.InvalidRequest("the spec is wrong.", hint="correct it"))
+    assert str(raised) == "the spec is wrong. What to do: correct it."
+    raised, _ = told(errors.Fenced("checkpoint 3: token 7, current 9."))
+    assert str(raised) == "fenced; trigger a new run: checkpoint 3: token 7, current 9."
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""A machine or service that cannot be used: exit 8, nothing lost, nothing counted against the job; then as if never."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.storage.open import open_store
+from tests.harness.flights import day_key
+from tests.harness.flights_job import FLIGHTS_SPEC, FlightsJob
+from tests.harness.full_disk import no_room, python_workers
+from tests.harness.milepost_cli import assert_clear_error, milepost, milepost_process
+from tests.harness.recovering_job import RecoveringJob, quality_section
+from tests.harness.s3_servers import Seaweed
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> FlightsJob:
+    """A job with one completed epoch, to be copied."""
+    return RecoveringJob.healthy(tmp_path_factory.mktemp("healthy") / "job").job
+
+
+@pytest.fixture
+def recovering(healthy: FlightsJob, tmp_path: Path) -> RecoveringJob:
+    """A copy of the healthy job, with new input landed: days 3 and 4."""
+    return RecoveringJob.copy_of(healthy, tmp_path / "a job")
+
+
+def sizes(folder: Path) -> list[int]:
+    return [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+
+
+def test_a_disk_that_is_full_before_anything_is_planned(recovering: RecoveringJob) -> None:
+    job = recovering.job
+    with no_room([psutil.Process()], 16):
+        outcome = milepost("run", job.spec_path)
+    assert_clear_error(outcome, 8, str(job.folder / "store"), "was not written", "free space on the disk")
+    recovering.assert_nothing_happened(aborted=None)
+    recovering.recover(failed=False)
+
+
+def test_a_disk_that_fills_while_subtasks_write_state_and_tables(recovering: RecoveringJob) -> None:
+    """A subtask declines: no worker dies, and the reason does not count as a failure of the job."""
+    job = recovering.job
+    with no_room(python_workers(), 1_000):
+        outcome = milepost("run", job.spec_path)
+    assert_clear_error(outcome, 8, "ENVIRONMENT_UNUSABLE", "was not written", "free space on the disk")
+    recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
+    recovering.recover(failed=False)
+
+
+def test_a_disk_that_fills_before_the_commit_point(recovering: RecoveringJob) -> None:
+    """All subtasks have acknowledged; `_metadata` cannot be written, so nothing is complete."""
+    job = recovering.job
+    manifest = max(sizes(job.folder / "store" / "flights" / "manifest"))
+    with no_room([psutil.Process()], 2 * manifest):
+        outcome = milepost("run", job.spec_path)
+    assert_clear_error(outcome, 8, "_metadata", "was not written", "free space on the disk")
+    recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
+    recovering.recover(failed=False)
+
+
+@dataclass(frozen=True)
+class S3Job(FlightsJob):
+    """The flights job with its three buckets on a server."""
+
+    endpoint_url: str
+    buckets: dict[str, str]
+
+    @property
+    def landing(self) -> ObjectStore:
+        return open_store(StoreConfig(f"s3://{self.buckets['landing']}", self.endpoint_url))
+
+    def write_spec(self, **other_buckets: str) -> None:
+        """Write the spec; a bucket may be replaced by another one."""
+        buckets = self.buckets | other_buckets
+        edit = {f"s3://{name}": f"s3://{bucket}" for name, bucket in buckets.items()}
+        self.spec_path.parent.mkdir(parents=True, exist_ok=True)
+        self.edit(FLIGHTS_SPEC.read_text(), edit | {"max_files: 4": "max_files: 2", quality_section(): ""})
+
+
+@pytest.fixture
+def s3_job(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Job:
+    """The job on a server that checks signatures; this process has its credentials."""
+    for name, value in {**seaweed.environment(), "MILEPOST_S3_ENDPOINT": seaweed.endpoint_url}.items():
+        monkeypatch.setenv(name, value)
+    buckets = {name: seaweed.new_bucket() for name in ("milepost", "landing", "lake")}
+    job = S3Job(tmp_path / "job", seaweed.endpoint_url, buckets)
+    job.write_spec()
+    return job
+
+
+def test_wrong_credentials_and_missing_buckets_lose_nothing(s3_job: S3Job) -> None:
+    """Each epoch that works is a process of its own: its workers take their credentials from their environment."""
+    job = s3_job
+    job.land([1, 2])
+    assert milepost_process("run", job.spec_path).exit_code == 0
+    before = milepost("history", job.spec_path, "--json").document()
+    job.land([3, 4])
+    with environment(AWS_SECRET_ACCESS_KEY="wrong" * 8):
+        outcome = milepost("run", job.spec_path)
+        assert_clear_error(outcome, 8, job.buckets["milepost"], "no valid credentials", "Nothing was read or written")
+        assert "wrong" not in outcome.stderr
+    with environment(AWS_ACCESS_KEY_ID="nobody"):
+        assert_clear_error(milepost("run", job.spec_path), 8, "no valid credentials")
+    with environment(remove=("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), AWS_EC2_METADATA_DISABLED="true"):
+        assert_clear_error(milepost("run", job.spec_path), 8, "no valid credentials")
+    job.write_spec(milepost="no-such-storage")
+    assert_clear_error(milepost("run", job.spec_path), 8, "'no-such-storage'", "does not exist", "create the bucket")
+    job.write_spec(landing="no-such-landing")
+    assert_clear_error(milepost("run", job.spec_path), 8, "'no-such-landing'", "does not exist", "create the bucket")
+    job.write_spec()
+    assert milepost("history", job.spec_path, "--json").document() == before
+    assert milepost_process("run", job.spec_path).exit_code == 0
+    assert job.epochs() == [[day_key(1), day_key(2)], [day_key(3), day_key(4)]]
+    job.assert_tables_equal_the_oracle()
+
+
+@contextmanager
+def environment(*, remove: Iterable[str] = (), **changes: str) -> Iterator[None]:
+    """Other variables while the block runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in remove:
+            patch.delenv(name, raising=name in os.environ)
+        for name, value in changes.items():
+            patch.setenv(name, value)
+        yield
