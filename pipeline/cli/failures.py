@@ -51,4 +51,10 @@ def _bounded(message: str, hint: str) -> list[str]:
     if len(lines) > _LINES:
         lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines (--json has all)"]
     shown = [f"Error: {lines[0]}" if lines else "Error", *lines[1:]]
-    return [*shown, *([hint.splitlines()[0]] if hint else [])]
+    return [*shown, *([_sentence(hint)] if hint else [])]
+
+
+def _sentence(hint: str) -> str:
+    """Return a hint as a line of its own; one that begins with a command keeps its first letter."""
+    line = " ".join(hint.split())
+    return line if line.startswith("milepost ") else line[:1].upper() + line[1:]

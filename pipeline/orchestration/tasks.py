@@ -244,14 +244,17 @@ class AbortCheckpointOperator(EpochOperator):
         ti = context["ti"]
         triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
         failure = self.failure(ti)
-        if not triggered or "checkpoint_id" not in triggered:
-            raise AirflowFailException(
-                f"{TRIGGER} failed before a checkpoint of this run was recorded: {failure.detail}. "
-                "Nothing is discarded; if one is pending all the same, the next run sweeps it."
-            )
-        checkpoint_id = self.say_for_whom(self.pending(context))
+        checkpoint_id: int | None = None
+        if triggered and "checkpoint_id" in triggered:
+            checkpoint_id = self.say_for_whom(self.pending(context))
+        # A trigger that died between its transition and its XCom left a checkpoint that only the manifest knows.
         outcome = self.jobmaster().abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
-        log.info("checkpoint %d: %s (%s: %s)", checkpoint_id, outcome["outcome"], failure.reason, failure.detail)
+        if checkpoint_id is None and outcome["outcome"] == "nothing_pending":
+            raise AirflowFailException(
+                f"{TRIGGER} failed before it recorded a checkpoint of this run: {failure.detail}. Nothing is discarded."
+            )
+        checkpoint_id = outcome.get("checkpoint_id", checkpoint_id)
+        log.info("checkpoint %s: %s (%s: %s)", checkpoint_id, outcome["outcome"], failure.reason, failure.detail)
         if outcome["outcome"] != "aborted":
             raise AirflowFailException(
                 f"checkpoint {checkpoint_id} is not this run's to abort ({outcome['outcome']}), nothing was discarded. "

@@ -119,7 +119,7 @@ def _build(spec: QualitySpec) -> list[Any]:
             known = registry.list_registered_expectation_implementations()
             close = difflib.get_close_matches(expectation.type, known, 1, cutoff=0.0)
             raise InvalidRequest(
-                f"{where}: is not an expectation of the installed Great Expectations.",
+                f"{where}: is not an expectation of the installed Great Expectations. Nothing was run.",
                 hint=f"the nearest known one is {close[0]}" if close else "",
             ) from None
         try:

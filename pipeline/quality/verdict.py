@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from pipeline.protocol.errors import QualityGateFailed, StateCorrupt
+from pipeline.protocol.reasons import CheckpointFailureReason
 
 
 class VerdictStatus(Enum):
@@ -166,10 +167,16 @@ class GateVerdict:
     def raise_if_vetoed(self, checkpoint_id: int) -> None:
         """Raises QualityGateFailed when the epoch must not be published."""
         if self.vetoes:
+            undecided = self.status is VerdictStatus.ERROR
+            reason = (
+                CheckpointFailureReason.QUALITY_GATE_ERROR if undecided else CheckpointFailureReason.QUALITY_GATE_FAILED
+            )
             raise QualityGateFailed(
                 f"checkpoint {checkpoint_id}: the quality gate says {self.summary()}. "
                 "Nothing of this epoch is published.",
                 hint="correct the input or the expectation, then run again",
+                reason=reason.value,
+                detail=self.summary(),
                 checkpoint_id=checkpoint_id,
                 quality=self.to_json(),
             )

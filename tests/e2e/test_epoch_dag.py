@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pipeline.jobmaster import Session, Triggered
-from tests.harness.airflow_instance import TASKS, AirflowInstance
+from pipeline.protocol.errors import Fenced
+from tests.harness.airflow_instance import GATE, TASKS, AirflowInstance
 
 ALL_DONE = {task_id: "success" for task_id in TASKS if task_id != "notify_complete"} | {
     "notify_complete[0]": "success",
@@ -59,57 +62,32 @@ def test_until_caught_up_triggers_one_run_per_epoch(airflow: AirflowInstance) ->
     assert job.table() == {"AA": (2, 3)}
 
 
-def test_a_failed_epoch_is_a_red_run_and_publishes_nothing(airflow: AirflowInstance) -> None:
-    """Rule 5, the abort path: the gate fails, the checkpoint is aborted with its reason, the run is red."""
-    job = airflow.add_job("gated")
-    job.land("a", {"AA": 2_000_000})
+def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airflow: AirflowInstance) -> None:
+    """Rule 5, the abort path: the gate fails, the checkpoint is aborted with its reason."""
+    gated = airflow.add_job("gated", more=GATE)
+    tolerant = airflow.add_job("tolerant", more=GATE, tolerable=1)
+    for job in (gated, tolerant):
+        job.land("a", {"AA": 2_000_000})
 
-    run_id, state = job.run()
+    red, green = gated.trigger(), tolerant.trigger()
 
-    states = job.states(run_id)
-    assert state == "failed"
+    assert (gated.wait(red), tolerant.wait(green)) == ("failed", "success")
+    states = gated.states(red)
     assert (states["validate"], states["abort_checkpoint"]) == ("failed", "failed")
     assert {states[task] for task in ("complete_checkpoint", "notify_complete", "subsume")} == {"upstream_failed"}
-    (checkpoint,) = job.master.list_checkpoints()
-    assert (checkpoint["status"], checkpoint["failure_reason"]) == ("aborted", "QUALITY_GATE_FAILED")
-    assert job.published_checkpoint() is None
-    assert job.tries(run_id, "validate") == 1, "another try could only read the same verdict"
+    assert gated.tries(red, "validate") == 1, "another try could only read the same verdict"
+    assert tolerant.states(green)["abort_checkpoint"] == "success"
+    for job in (gated, tolerant):
+        (checkpoint,) = job.master.list_checkpoints()
+        assert (checkpoint["status"], checkpoint["failure_reason"]) == ("aborted", "QUALITY_GATE_FAILED")
+        assert job.published_checkpoint() is None
 
     # Rule 3: the checkpoint of this run is gone, so its cleared task fails at once, without retries.
-    job.clear(run_id, "run_epoch")
-    assert job.wait(run_id) == "failed"
-    assert job.tries(run_id, "run_epoch") == 2
-    assert "fenced; trigger a new run" in job.log(run_id, "run_epoch", 2)
-    assert job.statuses() == [(1, "aborted")]
-
-
-def test_a_tolerated_failure_is_a_green_run(airflow: AirflowInstance) -> None:
-    """Rule 5: what `tolerable_failures` tolerates does not wake anybody."""
-    job = airflow.add_job("tolerant", tolerable=1)
-    job.land("a", {"AA": 2_000_000})
-
-    run_id, state = job.run()
-
-    assert (state, job.states(run_id)["abort_checkpoint"]) == ("success", "success")
-    assert job.statuses() == [(1, "aborted")]
-    assert job.published_checkpoint() is None
-
-
-def test_a_finished_run_that_is_cleared_changes_nothing(airflow: AirflowInstance) -> None:
-    """Rule 2: the run id already has a completed checkpoint."""
-    job = airflow.add_job("cleared")
-    job.land("a", {"AA": 5})
-    job.land("b", {"AA": 6})
-    run_id, state = job.run()
-    assert state == "success"
-    log_before = job.master.history()
-
-    job.clear(run_id, "trigger_checkpoint")
-
-    assert job.wait(run_id) == "success"
-    assert "already covered by checkpoint 1" in job.log(run_id, "trigger_checkpoint", 2)
-    assert job.master.history() == log_before
-    assert job.table() == {"AA": (1, 5)}
+    gated.clear(red, "run_epoch")
+    assert gated.wait(red) == "failed"
+    assert gated.tries(red, "run_epoch") == 2
+    assert "fenced; trigger a new run" in gated.log(red, "run_epoch", 2)
+    assert gated.statuses() == [(1, "aborted")]
 
 
 def test_a_run_beside_another_session_is_skipped_until_it_takes_over(airflow: AirflowInstance) -> None:
@@ -129,4 +107,23 @@ def test_a_run_beside_another_session_is_skipped_until_it_takes_over(airflow: Ai
 
     assert (state, job.states(run_id)) == ("success", ALL_DONE)
     assert job.statuses() == [(1, "aborted"), (2, "completed")]
+    for too_late in (job.master.validate, job.master.complete):
+        with pytest.raises(Fenced):
+            too_late(other, held.checkpoint_id)
     assert job.table() == {"AA": (1, 5)}
+
+
+def test_a_run_triggered_while_one_is_running_waits_in_the_queue(airflow: AirflowInstance) -> None:
+    """Rule 4: `max_active_runs=1` holds the second run back, not the lease."""
+    airflow.add_pool("shut", 0)
+    job = airflow.add_job("queued", pool="shut")
+    first = job.trigger()
+    job.wait_for_task(first, "trigger_checkpoint", "scheduled")
+    second = job.trigger()
+    airflow.set_slots("shut", 1)
+
+    assert (job.wait(first), job.wait(second)) == ("success", "success")
+
+    runs = {run["dag_run_id"]: run for run in airflow.rest.runs(job.dag_id)}
+    assert runs[second]["start_date"] >= runs[first]["end_date"]
+    assert job.states(second) == NOTHING_DONE | {"trigger_checkpoint": "success", "subsume": "success"}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.job_context import JobContext
-from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import ManifestState, PendingCheckpoint
 from pipeline.storage.layout import token_prefix
 from tests.harness.flights_job import FLIGHTS_SPEC, FlightsJob
@@ -98,9 +97,6 @@ class KillChain:
         context = self.context
         heads = {name: context.sink(name).head() for name in SINKS}
         return {name: 0 if mark is None else mark.checkpoint_id for name, mark in heads.items()}
-
-    def sink_store(self, name: str) -> ObjectStore:
-        return self.job.sink_store(name)
 
     def assert_only_completed_is_published(self) -> None:
         """Holds at every moment: no sink is ahead of the head, a confirmed one is at it, what is listed is whole."""

@@ -19,7 +19,8 @@ import psutil
 from tests.harness.processes import REPOSITORY
 
 SECONDS = 120
-FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""A JVM that lives for one epoch: no second compiler, one collector thread, its own classes trusted."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def test_a_disk_that_is_full_before_anything_is_planned(recovering: RecoveringJo
     job = recovering.job
     with no_room([psutil.Process()], 16):
         outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 8, str(job.folder / "store"), "was not written", "free space on the disk")
+    assert_clear_error(outcome, 8, str(job.folder / "store"), "was not written", "Free space on the disk")
     recovering.assert_nothing_happened(aborted=None)
     recovering.recover(failed=False)
 
@@ -51,7 +51,7 @@ def test_a_disk_that_fills_while_subtasks_write_state_and_tables(recovering: Rec
     job = recovering.job
     with no_room(python_workers(), 1_000):
         outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 8, "ENVIRONMENT_UNUSABLE", "was not written", "free space on the disk")
+    assert_clear_error(outcome, 8, "ENVIRONMENT_UNUSABLE", "was not written", "Free space on the disk")
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)
 
@@ -62,7 +62,7 @@ def test_a_disk_that_fills_before_the_commit_point(recovering: RecoveringJob) ->
     manifest = max(sizes(job.folder / "store" / "flights" / "manifest"))
     with no_room([psutil.Process()], 2 * manifest):
         outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 8, "_metadata", "was not written", "free space on the disk")
+    assert_clear_error(outcome, 8, "_metadata", "was not written", "Free space on the disk")
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)
 
@@ -97,7 +97,7 @@ def s3_job(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return job
 
 
-def test_wrong_credentials_and_missing_buckets_lose_nothing(s3_job: S3Job) -> None:
+def test_wrong_credentials_and_missing_buckets_lose_nothing(s3_job: S3Job, seaweed: Seaweed) -> None:
     """Each epoch that works is a process of its own: its workers take their credentials from their environment."""
     job = s3_job
     job.land([1, 2])
@@ -113,10 +113,15 @@ def test_wrong_credentials_and_missing_buckets_lose_nothing(s3_job: S3Job) -> No
     with environment(remove=("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), AWS_EC2_METADATA_DISABLED="true"):
         assert_clear_error(milepost("run", job.spec_path), 8, "no valid credentials")
     job.write_spec(milepost="no-such-storage")
-    assert_clear_error(milepost("run", job.spec_path), 8, "'no-such-storage'", "does not exist", "create the bucket")
-    job.write_spec(landing="no-such-landing")
-    assert_clear_error(milepost("run", job.spec_path), 8, "'no-such-landing'", "does not exist", "create the bucket")
+    assert_clear_error(milepost("run", job.spec_path), 8, "'no-such-storage'", "does not exist", "Create the bucket")
     job.write_spec()
+    landing = job.buckets["landing"]
+    for day in (1, 2, 3, 4):
+        seaweed.client.delete_object(Bucket=landing, Key=day_key(day))
+    seaweed.client.delete_bucket(Bucket=landing)
+    assert_clear_error(milepost("run", job.spec_path), 8, landing, "does not exist", "Create the bucket")
+    seaweed.client.create_bucket(Bucket=landing)
+    job.land([1, 2, 3, 4])
     assert milepost("history", job.spec_path, "--json").document() == before
     assert milepost_process("run", job.spec_path).exit_code == 0
     assert job.epochs() == [[day_key(1), day_key(2)], [day_key(3), day_key(4)]]

@@ -10,12 +10,13 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.harness.flights import day_body, day_key
 from tests.harness.flights_job import FlightsJob
-from tests.harness.milepost_cli import assert_clear_error, milepost
+from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
 from tests.harness.recovering_job import RecoveringJob
 
 RESUME = "FAILED now: before it runs again, milepost resume flights"
@@ -29,6 +30,7 @@ class Fault:
     Attributes:
         name: of the case. strike, fix: change the job's spec or its landing folder.
         exit_code, says: of the error. reason: of the aborted checkpoint; None when nothing may be planned.
+        run: how the command is called when the fault is there.
     """
 
     name: str
@@ -37,9 +39,10 @@ class Fault:
     exit_code: int
     says: tuple[str, ...]
     reason: str | None = None
+    run: Callable[..., Outcome] = milepost
 
 
-def spec_fault(name: str, edit: dict[str, str], exit_code: int, *says: str, reason: str | None = None) -> Fault:
+def spec_fault(name: str, edit: dict[str, str], exit_code: int, *says: str, **keys: Any) -> Fault:
     """A fault of the spec; the fix undoes the edit."""
 
     def strike(job: FlightsJob) -> None:
@@ -49,7 +52,7 @@ def spec_fault(name: str, edit: dict[str, str], exit_code: int, *says: str, reas
     def fix(job: FlightsJob) -> None:
         shutil.copy2(job.folder / "spec.good", job.spec_path)
 
-    return Fault(name, strike, fix, exit_code, says, reason)
+    return Fault(name, strike, fix, exit_code, says, **keys)
 
 
 def day_fault(name: str, edit: Callable[[bytes], bytes], *says: str) -> Fault:
@@ -130,6 +133,7 @@ FAULTS = [
         "[CAST_INVALID_INPUT]",
         RESUME,
         reason="SQL_ERROR",
+        run=milepost_process,  # its JVM must not print a stack trace of its own
     ),
     spec_fault(
         "aggregate-of-text",
@@ -180,7 +184,28 @@ def test_bad_input_is_said_and_loses_nothing(fault: Fault, recovering: Recoverin
     """Issue, "What bad input gets"."""
     job = recovering.job
     fault.strike(job)
-    assert_clear_error(milepost("run", job.spec_path), fault.exit_code, *fault.says)
+    assert_clear_error(fault.run("run", job.spec_path), fault.exit_code, *fault.says)
     fault.fix(job)
     recovering.assert_nothing_happened(aborted=fault.reason)
     recovering.recover(failed=fault.reason is not None)
+
+
+def test_a_tolerated_failure_needs_no_resume(recovering: RecoveringJob) -> None:
+    """`tolerable_failures: 1`: the first failed epoch is red, the next run may simply go on."""
+    job = recovering.job
+    job.edit(job.spec_path.read_text(), {"checkpointing: {": "checkpointing: {tolerable_failures: 1, "})
+    fault = next(fault for fault in FAULTS if fault.name == "bad-value")
+    fault.strike(job)
+    outcome = milepost("run", job.spec_path)
+    assert_clear_error(outcome, 1, "line 7", "'soon'")
+    assert "FAILED" not in outcome.stderr
+    fault.fix(job)
+    recovering.assert_nothing_happened(aborted="BAD_RECORD")
+    recovering.recover(failed=False)
+
+
+def test_a_stack_trace_is_shown_only_when_asked_for(recovering: RecoveringJob) -> None:
+    job = recovering.job
+    rewrite_consumed(job)
+    assert "Traceback" not in milepost("run", job.spec_path).stderr
+    assert "Traceback" in milepost("run", job.spec_path, "-v").stderr

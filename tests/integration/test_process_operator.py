@@ -102,7 +102,7 @@ SELECT tailnum, epoch, max(max(t)) OVER (PARTITION BY tailnum ORDER BY epoch) AS
 FROM landed GROUP BY tailnum, epoch;
 CREATE TABLE quiet AS
 SELECT tailnum, last AS since, last + 43200000000 AS noticed
-FROM (SELECT *, (SELECT min(w.epoch) FROM watermark w WHERE w.epoch >= a.epoch AND w.us >= a.last + 43200000000) AS fires
+FROM (SELECT *, (SELECT min(w.epoch) FROM watermark w WHERE w.epoch >= a.epoch AND w.us >= last + 43200000000) AS fires
       FROM arrived a)
 WHERE fires < coalesce(next, 1000000);
 """
@@ -137,7 +137,7 @@ class TailsJob(FlightsJob):
     def assert_sinks_equal_duckdb(self) -> dict[str, pa.Table]:
         """Every sink holds, row for row, what DuckDB's window functions compute from the landed files."""
         db = duckdb.connect()
-        landing = self.folder / "landing"
+        landing = self.folder / "landing" / "flights"
         files = {str(landing / key): epoch for epoch, keys in enumerate(self.epochs()) for key in keys}
         files = {name: epoch for name, epoch in files.items() if Path(name).stat().st_size}
         db.register("object", pa.table({"filename": list(files), "epoch": list(files.values())}))
@@ -166,7 +166,6 @@ def test_process_functions_equal_another_engine_across_epochs_and_parallelism(jo
         job.land(range(first, first + 3))
         document = job.run()
         assert document["status"] == "completed" and document["code_hash"] != CODE_HASH
-        assert document["acks"]["expected"] == 3 + 3 * parallelism if parallelism == 3 else True
     published = job.assert_sinks_equal_duckdb()
     assert min(published["turnaround"].column("minutes").to_pylist()) < 0, "flights came after later ones of their tail"
     assert job.master().state("quiet").num_rows > 1000
@@ -196,7 +195,7 @@ def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(
     job.module.write_text(VERSION)
     job.helper.write_text("VALUE = 100\n")
     loaded = job.load()
-    master, runner, session = JobMaster(loaded), SparkEpochRunner(loaded), Session.cli()
+    master, runner = JobMaster(loaded), SparkEpochRunner(loaded)
     rows: list[pa.Table] = []
     hashes: list[str] = []
 
@@ -218,7 +217,7 @@ def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(
     assert set(rows[1].column("minutes").to_pylist()) <= {201, 202}
     assert set(rows[2].column("minutes").to_pylist()) <= {1201, 1202, 1203}
     assert 202 in rows[1].column("minutes").to_pylist() and 1203 in rows[2].column("minutes").to_pylist()
-    assert len(set(hashes)) == 3 and session is not None
+    assert len(set(hashes)) == 3
 
 
 def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lost(job: TailsJob) -> None:
@@ -229,7 +228,7 @@ def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lo
     job.change(job.module, '            state["last"] = moment\n', '            state["last"] = moment / 2\n')
     failed = milepost("run", job.spec_path)
     assert_clear_error(failed, 1, "operator turnaround: TypeError: unsupported operand", "(flights_ops.py, line 14)")
-    assert job.master().show(2)["failure_reason"]["reason"] == "OPERATOR_ERROR"
+    assert job.master().show(2)["failure_reason"].startswith("OPERATOR_ERROR")
     job.change(job.module, "moment / 2", "moment")
     job.change(job.module, '"minutes": minutes_between', '"minutes": 0.5 * minutes_between')
     assert milepost("resume", job.spec_path).exit_code == 0

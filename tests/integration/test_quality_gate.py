@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 import pytest
 
-from tests.harness.flights_job import FlightsJob
+from tests.harness.flights import DAYS, day_body
+from tests.harness.flights_job import FLIGHTS_SPEC, FlightsJob, local_spec
 from tests.harness.milepost_cli import assert_clear_error, milepost
 from tests.harness.recovering_job import RecoveringJob
+from tests.harness.tables import assert_same_rows
 
 BETWEEN = "{type: expect_column_values_to_be_between, column: worst, min_value: -120, max_value: %s, severity: %s}"
-NEVER = 10_000
 
 
 def quality(expectation: str) -> str:
@@ -96,3 +104,98 @@ def test_a_suite_that_cannot_judge_is_a_bad_spec(expectation: str, says: str, re
     job.spec_path.write_text(without)
     recovering.assert_nothing_happened(aborted=None)
     recovering.recover(failed=False)
+
+
+DEPARTURES = """operators:
+  - uid: clean
+    kind: sql
+    inputs: [flights]
+    sql: SELECT carrier, flight, dep_delay FROM flights WHERE dep_delay > -99
+sinks:
+  - {name: departures, input: clean, format: parquet, path: ../lake/departures, mode: append}
+quality:
+  - sink: departures
+    expectations:
+      - {type: expect_column_values_to_be_between, column: dep_delay, max_value: 2000, severity: critical}
+spark: {master: "local[2]", parallelism: 2}
+"""
+
+
+def test_one_bad_row_among_300_000_is_caught_and_never_seen(tmp_path: Path) -> None:
+    """Issue: the last row of the last object of the last partition, and a reader that polls the table meanwhile."""
+    job = FlightsJob(tmp_path)
+    job.spec_path.parent.mkdir()
+    job.edit(local_spec(FLIGHTS_SPEC.read_text()).partition("operators:")[0] + DEPARTURES, {})
+    job.landing.put("flights/0.csv", day_body(1))
+    assert milepost("run", job.spec_path).exit_code == 0
+    bodies = {f"flights/{part}.csv": year_part(part) for part in (1, 2, 3, 4)}
+    for key, body in bodies.items():
+        job.landing.put(key, body)
+    good = bodies["flights/4.csv"]
+    job.landing.put("flights/4.csv", with_last_delay(good, b"9999"))
+    with polling(job) as seen:
+        outcome = milepost("run", job.spec_path)
+    assert_clear_error(outcome, 5, "sink departures", "refused 1 of 3", "critical")
+    assert len(seen) >= 3 and len(set(seen)) == 1, seen
+    ((before, worst),) = set(seen)
+    assert worst <= 2000
+    newest = milepost("list", job.spec_path, "--json").document()["checkpoints"][0]
+    assert newest["failure_reason"] == "QUALITY_GATE_FAILED"
+    job.landing.put("flights/4.csv", good)
+    assert milepost("resume", job.spec_path).exit_code == 0
+    with polling(job) as seen:
+        assert milepost("run", job.spec_path).exit_code == 0
+    published = job.master().read("departures")
+    assert_same_rows(published, departures([day_body(1), *bodies.values()]), "departures")
+    assert published.num_rows > 300_000
+    # All or nothing: a poll sees the table before the epoch or after it.
+    assert {rows for rows, _ in seen} <= {before, published.num_rows}
+
+
+def year_part(part: int) -> bytes:
+    """A quarter of the year's days from day 2 on, as one CSV object."""
+    days = range(2 + (part - 1) * 91, 2 + part * 91)
+    assert days[-1] <= DAYS
+    header, _, _ = day_body(1).partition(b"\n")
+    return b"\n".join([header, *(day_body(day).partition(b"\n")[2].rstrip(b"\n") for day in days)]) + b"\n"
+
+
+def with_last_delay(body: bytes, delay: bytes) -> bytes:
+    rest, _, last = body.rstrip(b"\n").rpartition(b"\n")
+    cells = last.split(b",")
+    cells[5] = delay
+    return rest + b"\n" + b",".join(cells) + b"\n"
+
+
+def departures(bodies: list[bytes]) -> pa.Table:
+    """What the sink must hold, by pyarrow alone."""
+    types = {"carrier": pa.string(), "flight": pa.int32(), "dep_delay": pa.int32()}
+    options = pacsv.ConvertOptions(include_columns=list(types), column_types=types, null_values=["", "NA"])
+    tables = [pacsv.read_csv(io.BytesIO(body), convert_options=options) for body in bodies]
+    rows = pa.concat_tables(tables)
+    return rows.filter(pc.greater(rows["dep_delay"], -99))
+
+
+@contextmanager
+def polling(job: FlightsJob) -> Iterator[list[tuple[int, int]]]:
+    """Read the table over and over while the block runs; yields (rows, largest delay) of every read."""
+    seen: list[tuple[int, int]] = []
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def poll() -> None:
+        try:
+            while not done.is_set():
+                table = job.master().read("departures")
+                seen.append((table.num_rows, pc.max(table["dep_delay"]).as_py()))
+        except BaseException as error:  # noqa: BLE001 - handed to the test below
+            failures.append(error)
+
+    thread = threading.Thread(target=poll, name="reader")
+    thread.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        thread.join()
+    assert not failures, failures

@@ -10,6 +10,7 @@ import pytest
 from pipeline.jobmaster import JobMaster, Session, Triggered
 from pipeline.protocol.errors import CommitOutcomeUnknown
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.sinks.sink_head import HEADS, head_from_bytes, head_key
 from pipeline.spark.runner import SparkEpochRunner
 from pipeline.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
@@ -27,7 +28,7 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
     job = FlightsJob.create(tmp_path, {without_quality(): "", "max_files: 4": "max_files: 1"})
     job.land(range(1, 4))
     job.run()
-    fault = Fault(at("create", "_heads/"), effect)
+    fault = Fault(at("create", HEADS), effect)
     opened: list[FaultyStore] = []
 
     def stalling(config: StoreConfig) -> ObjectStore:
@@ -69,7 +70,6 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
 
 def chain(job: FlightsJob) -> dict[str, int]:
     """Heads of the carriers table, oldest first: key -> checkpoint that it marks."""
-    sink = JobMaster(job.load())._context.sink("carriers")
-    heads = [stat.key for stat in job.sink_store("carriers").list("_heads/")]
-    versions = [sink._chain.at(number) for number in range(1, len(heads) + 1)]
-    return {key: head.mark.checkpoint_id for key, head in zip(reversed(heads), versions, strict=True)}
+    store = job.sink_store("carriers")
+    heads = [head_from_bytes(stat.key, store.get(stat.key)) for stat in store.list(HEADS)]
+    return {head_key(head.version): int(head.mark.checkpoint_id) for head in reversed(heads)}

@@ -186,7 +186,7 @@ def test_an_error_has_at_most_24_lines_and_a_trace_only_when_asked(capsys: pytes
     report(error, Output())
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 23
-    assert lines[-1] == "do this"
+    assert lines[-1] == "Do this"
     try:
         raise RuntimeError("boom")
     except RuntimeError as caught:

@@ -122,6 +122,15 @@ def test_a_decline_says_why_before_what_is_missing_or_mixed() -> None:
     assert error.details["payload"] == {"line": 7}
 
 
+def test_a_decline_for_corrupt_state_is_that_error_with_what_to_type() -> None:
+    """Exit 7 and no retry: another epoch would meet the same bytes."""
+    refusal = replace(decline(1, 0, "STATE_CORRUPT", "run r.parquet"), payload={"hint": "milepost verify flights"})
+    with pytest.raises(StateCorrupt, match=r"run r\.parquet") as caught:
+        check(SOURCE_0, SOURCE_1, refusal)
+    assert (caught.value.exit_code, caught.value.hint) == (7, "milepost verify flights")
+    assert caught.value.details["reason"] == "STATE_CORRUPT"
+
+
 def test_the_cause_goes_before_the_echo_of_a_cancel_marker() -> None:
     echo = decline(0, 0, "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER")
     cause = decline(1, 0, "SQL_ERROR")

@@ -94,6 +94,14 @@ def test_a_second_attempt_writes_the_same_bytes() -> None:
     assert once == again
 
 
+def test_an_operator_that_puts_out_everything_at_once_still_sends_buffers_of_the_set_size() -> None:
+    """A buffer is one row of Spark's shuffle: a whole epoch must not become one."""
+    rows = _rows(run_tail(_plan(buffer_bytes=1000), 0, _items(list(range(2000)), 2000), {}))
+    buffers = [decode_buffer(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[arg-type]
+    assert sum(table.num_rows for table in buffers) == 2000
+    assert max(table.nbytes for table in buffers) < 1100 and len(buffers) >= 2000 * 16 / 1100
+
+
 def test_a_declined_host_ends_in_cancel_markers_on_every_channel_with_its_input_drained() -> None:
     drained = []
 

@@ -1,0 +1,184 @@
+"""Leadership through the real scheduler: kill -9 of what watches a task, while the task and its Spark JVM live on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psutil
+import pytest
+
+from pipeline.job_context import JobContext
+from pipeline.jobmaster import Session
+from pipeline.protocol.errors import Fenced
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.storage.layout import checkpoint_prefix, metadata_key
+from tests.harness.airflow_instance import RUN_S, AirflowInstance, E2eJob
+from tests.harness.holding_proxy import Hold, HoldingProxy
+from tests.harness.s3_servers import Ministack
+
+ORPHAN_S = 60.0
+_TOKEN = re.compile(r"/t([0-9]{20})/")
+
+
+@dataclass
+class Orphan:
+    """A task that lost its supervisor in the middle of a write.
+
+    Attributes:
+        task: its process. jvm: its Spark, if it had one. write: the write that is held back.
+        token: under which it writes, read from the write's path; 0 for a write of the manifest.
+    """
+
+    task: psutil.Process
+    jvm: psutil.Process | None
+    write: Hold
+    token: int
+
+    def lives(self) -> bool:
+        return self.task.is_running() and (self.jvm is None or self.jvm.is_running())
+
+
+@dataclass
+class Losses:
+    """The job of this test, the store behind a proxy, and what was lost so far."""
+
+    airflow: AirflowInstance
+    job: E2eJob
+    proxy: HoldingProxy
+    orphans: list[Orphan] = field(default_factory=list)
+
+    def in_run_epoch(self, run_id: str, checkpoint_id: int) -> Orphan:
+        """Wait until a Python worker of the run's Spark job is about to upload state."""
+        state = f"/{checkpoint_prefix(CheckpointId(checkpoint_id))}t"
+        paths: list[str] = []
+
+        def uploads_state(method: str, path: str, body: bytes) -> bool:
+            found = method == "PUT" and state in path and "/state/" in path
+            paths.extend([path] if found else [])
+            return found
+
+        write = self.proxy.hold(uploads_state)
+        write.wait_for_arrival(RUN_S)
+        match = _TOKEN.search(paths[0])
+        assert match is not None
+        return self._orphan(run_id, "run_epoch", write, int(match[1]))
+
+    def in_complete_checkpoint(self, run_id: str) -> Orphan:
+        """Wait until the run is about to write its commit point."""
+
+        def completes(method: str, path: str, body: bytes) -> bool:
+            return method == "PUT" and "/manifest/" in path and b'"CheckpointCompleted"' in body
+
+        write = self.proxy.hold(completes)
+        write.wait_for_arrival(RUN_S)
+        return self._orphan(run_id, "complete_checkpoint", write, 0)
+
+    def _orphan(self, run_id: str, task_id: str, write: Hold, token: int) -> Orphan:
+        task = self.job.process(run_id, task_id)
+        jvm = next((child for child in task.children(recursive=True) if child.name() == "java"), None)
+        orphan = Orphan(task, jvm, write, token)
+        self.orphans.append(orphan)
+        return orphan
+
+    def kill_supervisor(self, orphan: Orphan) -> None:
+        """kill -9 of the process that sends the task's heartbeats to Airflow."""
+        supervisor = orphan.task.parent()
+        assert supervisor is not None
+        supervisor.kill()
+        self.airflow.until(lambda: not supervisor.is_running() or supervisor.status() == "zombie", "it is gone")
+        assert orphan.lives()
+
+    def kill_scheduler(self, orphan: Orphan) -> None:
+        """kill -9 of the scheduler. The supervisor hangs, or it would end the task that Airflow starts once more."""
+        supervisor = orphan.task.parent()
+        assert supervisor is not None
+        supervisor.suspend()
+        self.airflow.kill_scheduler()
+        assert orphan.lives()
+
+    def has(self, key: str) -> bool:
+        return any(stat.key == key for stat in JobContext(self.job.loaded).store.list(key))
+
+    def end(self) -> None:
+        """End the orphans, and their supervisors with them."""
+        for orphan in self.orphans:
+            with suppress(psutil.NoSuchProcess):
+                parent = orphan.task.parent()
+                for process in (orphan.task, orphan.jvm, parent if parent and parent.status() == "stopped" else None):
+                    if process is not None:
+                        process.kill()
+
+
+@pytest.fixture
+def losses(airflow: AirflowInstance, ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Losses]:
+    for name, value in ministack.environment().items():
+        monkeypatch.setenv(name, value)
+    with HoldingProxy(ministack.port) as proxy:
+        store = f'store: {{endpoint_url: "{proxy.endpoint_url}", region: us-east-1}}\n'
+        job = airflow.add_job("lost", storage=f"s3://{ministack.new_bucket()}", more=store, retries=1)
+        found = Losses(airflow, job, proxy)
+        try:
+            yield found
+        finally:
+            proxy.release_all()
+            found.end()
+
+
+def test_whatever_watches_a_task_is_killed_and_every_row_is_published_once(losses: Losses) -> None:
+    """I3, I9, I10: Airflow elects, storage fences. Both kills in both places, each orphan with its write in flight.
+
+    Run 1 loses the scheduler in `run_epoch`, then the supervisor in `complete_checkpoint`, and gets through by
+    Airflow's own new tries. Run 2 loses the supervisor in `run_epoch` and is given up; run 3 takes over, loses the
+    scheduler in `complete_checkpoint` and is given up; run 4 adopts what run 3 had finished. Then every held write
+    reaches the store.
+    """
+    airflow, job = losses.airflow, losses.job
+    job.land("a", {"AA": 5})
+    job.land("b", {"AA": 6, "UA": 7})
+
+    one = job.trigger()
+    first = losses.in_run_epoch(one, 1)
+    losses.kill_scheduler(first)
+    airflow.start_scheduler()
+    second = losses.in_complete_checkpoint(one)
+    losses.kill_supervisor(second)
+    assert job.wait(one) == "success"
+    assert first.lives()
+    assert job.statuses() == [(1, "completed")]
+    assert job.table() == {"AA": (1, 5)}
+    second.write.release()
+
+    two = job.trigger()
+    third = losses.in_run_epoch(two, 2)
+    losses.kill_supervisor(third)
+    job.give_up(two)
+    three = job.trigger(take_over=True)
+    fourth = losses.in_complete_checkpoint(three)
+    assert job.statuses() == [(1, "completed"), (2, "aborted"), (3, "pending")]
+    losses.kill_scheduler(fourth)
+    job.give_up(three)
+    four = job.trigger(take_over=True)
+    airflow.start_scheduler()
+    assert job.wait(four) == "success"
+    assert job.statuses() == [(1, "completed"), (2, "aborted"), (3, "completed")]
+    assert job.master.show(2)["failure_reason"] == "LEADER_TAKEN_OVER"
+    assert first.lives()
+    assert third.lives()
+
+    history = job.master.history()
+    for orphan in (first, third, fourth):
+        orphan.write.release()
+    for checkpoint_id, orphan in ((1, first), (2, third)):
+        metadata = metadata_key(CheckpointId(checkpoint_id), FencingToken(orphan.token))
+        airflow.until(lambda key=metadata: losses.has(key), f"the orphan has finished: {metadata}", ORPHAN_S)
+    for run_id, checkpoint_id in ((two, 2), (three, 2)):
+        orphaned = Session.airflow(job.dag_id, run_id, "manual", None)
+        with pytest.raises(Fenced):
+            job.master.complete(orphaned, checkpoint_id)
+    assert job.master.history() == history
+    assert job.published_checkpoint() == 3
+    assert job.table() == {"AA": (2, 11), "UA": (1, 7)}
+    assert job.master.status()["unread_objects"] == 0

@@ -1,0 +1,56 @@
+"""Runs that nobody triggers: the schedule's, and those of Airflow's own backfill."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.harness.airflow_instance import AirflowInstance, E2eJob
+
+
+def just_past(moment: datetime) -> str:
+    """A schedule, as a section of a spec: hourly, due for the last time a minute before the moment."""
+    return f"schedule: {{cron: '{(moment - timedelta(minutes=1)).minute} * * * *', timezone: UTC}}\n"
+
+
+def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool) -> list[dict[str, Any]]:
+    """Run a native backfill of two hours to its end. Returns its runs, in the order in which they ran."""
+    rest = job.airflow.rest
+    before = {run["dag_run_id"] for run in rest.runs(job.dag_id)}
+    span = {"from_date": start.isoformat(), "to_date": end.isoformat()}
+    asked = {"dag_id": job.dag_id, "run_backwards": backwards, "max_active_runs": 1}
+    backfill_id = rest.ask("POST", "/backfills", json=asked | span)["id"]
+    job.airflow.until(lambda: job.finished_runs(len(before) + 2), "both runs of the backfill are finished")
+    # Airflow looks every 30 s whether a backfill has ended, and until then refuses the next one.
+    rest.ask("PUT", f"/backfills/{backfill_id}/cancel")
+    runs = [run for run in rest.runs(job.dag_id) if run["dag_run_id"] not in before]
+    return sorted(runs, key=lambda run: run["start_date"])
+
+
+def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless(airflow: AirflowInstance) -> None:
+    """Rule 2: what a later scheduled run has consumed is never consumed again, in whatever order Airflow asks."""
+    job = airflow.add_job("timed", more=just_past(datetime.now(UTC)), unpaused=False)
+    job.land("a", {"AA": 5})
+    airflow.rest.set_paused(job.dag_id, False)
+
+    (scheduled,) = airflow.until(lambda: job.finished_runs(1), "the scheduled run is finished")
+
+    assert (scheduled["run_type"], scheduled["state"]) == ("scheduled", "success")
+    (checkpoint,) = job.master.list_checkpoints()
+    assert (checkpoint["status"], checkpoint["airflow"]["run_type"]) == ("completed", "scheduled")
+    assert job.table() == {"AA": (1, 5)}
+
+    job.land("b", {"AA": 6})
+    history = job.master.history()
+    due = datetime.fromisoformat(scheduled["logical_date"])
+    forwards = backfill(job, due - timedelta(hours=2), due - timedelta(hours=1), backwards=False)
+    backwards = backfill(job, due - timedelta(hours=4), due - timedelta(hours=3), backwards=True)
+
+    hours = [(due - datetime.fromisoformat(run["logical_date"])).total_seconds() / 3600 for run in forwards + backwards]
+    assert hours == [2, 1, 3, 4]
+    for run in forwards + backwards:
+        assert (run["run_type"], run["state"]) == ("backfill", "success")
+        assert "already covered by checkpoint 1" in job.log(run["dag_run_id"], "trigger_checkpoint")
+    assert job.master.history() == history
+    assert job.table() == {"AA": (1, 5)}
+    assert job.master.status()["unread_objects"] == 1, "what landed since is the next scheduled run's"

@@ -1,0 +1,62 @@
+"""What an error gives its checkpoint and its user: reason, detail, and what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.protocol.abort_reasons import detail_for
+from pipeline.protocol.acknowledgements import decode_answer, encode_answer, verify
+from pipeline.protocol.barrier import SubtaskIdentity
+from pipeline.protocol.errors import (
+    CheckpointError,
+    EnvironmentUnusable,
+    QualityGateFailed,
+    StoreUnavailable,
+    SubtaskDeclined,
+)
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.reasons import CheckpointFailureReason
+
+IDENTITY = SubtaskIdentity(CheckpointId(42), FencingToken(7), 1, 0)
+IO = CheckpointFailureReason.IO_EXCEPTION
+
+
+def refused(error: CheckpointError) -> CheckpointError:
+    """What the driver raises for a subtask's refusal, after its journey with the data."""
+    decline = decode_answer(encode_answer(IDENTITY.decline_for(error, "sink late", IO)))
+    with pytest.raises(CheckpointError) as caught:
+        verify(CheckpointId(42), FencingToken(7), [], [decline])
+    return caught.value
+
+
+def test_a_full_disk_under_a_subtask_is_an_environment_fault_with_its_own_remedy() -> None:
+    """It is not counted as a failure of the job, and exits 8."""
+    error = refused(EnvironmentUnusable("no space.", hint="free space on /data"))
+    assert isinstance(error, EnvironmentUnusable)
+    assert error.details["reason"] == "ENVIRONMENT_UNUSABLE"
+    assert error.hint == "free space on /data"
+    assert "sink late: no space. Nothing of this epoch is visible." in error.message
+    assert not CheckpointFailureReason.ENVIRONMENT_UNUSABLE.counted
+
+
+def test_a_store_that_does_not_answer_a_subtask_fails_the_epoch() -> None:
+    error = refused(StoreUnavailable("no answer"))
+    assert isinstance(error, SubtaskDeclined)
+    assert error.details["reason"] == "IO_EXCEPTION"
+    assert error.hint == IO.remedy
+
+
+def test_a_reason_without_a_remedy_has_none() -> None:
+    assert CheckpointFailureReason.QUALITY_GATE_FAILED.remedy == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (SubtaskDeclined("checkpoint 1: subtask 0/0 declined: line 3", detail="line 3"), "line 3"),
+        (QualityGateFailed("the gate says no"), "the gate says no"),
+        (ValueError("odd"), "ValueError: odd"),
+    ],
+)
+def test_the_detail_of_an_abort_is_what_the_error_says_without_its_frame(error: Exception, detail: str) -> None:
+    assert detail_for(error) == detail
