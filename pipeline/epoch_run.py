@@ -40,7 +40,7 @@ from pipeline.sinks.contract import Committable, SinkMark, StagedFile
 from pipeline.sources.consumed import append
 from pipeline.state.handles import StateHandle
 from pipeline.storage.checked import read_handle
-from pipeline.storage.layout import heartbeat_key, metadata_key, token_prefix
+from pipeline.storage.layout import consumed_prefix, heartbeat_key, metadata_key, metrics_prefix
 
 _LOG = logging.getLogger(__name__)
 _MICROSECONDS = 1_000_000
@@ -79,11 +79,6 @@ class EpochReport:
     verdict: GateVerdict
     rows_in: int
     rows_out: int
-
-
-def metrics_directory(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Where the Spark attempts of one try leave their measurements, relative to the job's root."""
-    return f"{token_prefix(checkpoint_id, token)}metrics/"
 
 
 def run_planned_epoch(
@@ -280,7 +275,7 @@ def _sources(
     inputs: tuple[SourceInput, ...],
     verified: Verified,
 ) -> dict[str, SourceSnapshot]:
-    directory = f"{token_prefix(pending.checkpoint_id, pending.token)}consumed/"
+    directory = consumed_prefix(pending.checkpoint_id, pending.token)
     snapshots = {}
     for item in inputs:
         spec = context.spec.sources[item.name]
@@ -343,7 +338,7 @@ def _operators(answers: EpochAnswers, verified: Verified) -> dict[str, OperatorS
 
 
 def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[Mapping[str, Any], ...]:
-    directory = metrics_directory(pending.checkpoint_id, pending.token)
+    directory = metrics_prefix(pending.checkpoint_id, pending.token)
     return tuple(json.loads(context.store.get(stat.key)) for stat in context.store.list(directory))
 
 

@@ -132,6 +132,6 @@ def _read(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
 def _corrupt(handle: ObjectHandle, problem: str) -> StateCorrupt:
     return StateCorrupt(
         f"run {handle.key} of a source's consumed objects cannot be used: {problem}. Nothing was planned or changed.",
-        hint="Run `milepost verify JOB`; `milepost rollback JOB --to ID` goes back to a checkpoint that is whole.",
+        hint="Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store.",
         key=handle.key,
     )

@@ -33,6 +33,7 @@ from pipeline.spark.sql_projection import decode_items, encode_items, project, w
 from pipeline.spark.subtask_task import LevelPlan, run_subtask
 from pipeline.spark.tail import TailPlan, run_tail
 from pipeline.spark.task_metrics import TaskMetrics
+from pipeline.storage.layout import metrics_prefix
 from pipeline.storage.open import open_store
 
 _Batches = Iterator[pa.RecordBatch]
@@ -148,7 +149,7 @@ class WideTail:
         yield from self.tail.run(decode_items(batches, self.sql.kept))
 
 
-def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels, metrics_prefix: str) -> DataFrame:
+def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> DataFrame:
     """The lazy Spark job of one epoch: its rows are the last level's acknowledgements or declines."""
     subtasks = len(epoch.splits)
     frame = session.range(0, subtasks, 1, subtasks)
@@ -161,7 +162,7 @@ def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels, metr
             splits=epoch.splits if level.stateful is None else (),
             stateful=level.stateful,
             job_store=plan.job_store,
-            metrics_prefix=metrics_prefix,
+            metrics_prefix=metrics_prefix(plan.checkpoint_id, plan.token),
             functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )

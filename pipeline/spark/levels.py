@@ -19,6 +19,7 @@ from pipeline.operators.build import build_operator
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.barrier import SubtaskIdentity
+from pipeline.protocol.ids import OperatorUid
 from pipeline.sources.build import build_reader
 from pipeline.sources.contract import SourceReader
 from pipeline.spark.exchange import Edge
@@ -27,7 +28,7 @@ from pipeline.spark.source_task import SourceSplit
 from pipeline.spark.sql_projection import infer_schema, projection
 from pipeline.spark.subtask_task import LevelPlan, OperatorPlan, SourceClock
 from pipeline.spark.tail import TailPlan
-from pipeline.storage.layout import token_prefix
+from pipeline.storage.layout import state_prefix
 
 _MICROSECOND = 1_000_000
 
@@ -215,6 +216,7 @@ def _stateful(
             inputs=node.inputs,
             input_schema=_consumed(plan, node.uid, schemas),
             handles=plan.states.get(node.uid, ()),
+            directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
             clocks=_clocks(plan, node),
             previous_firing_us=plan.firing_us.get(node.uid),
         )
@@ -230,7 +232,6 @@ def _stateful(
         parallelism=parallelism,
         max_parallelism=plan.spec.checkpointing.max_parallelism,
         operators=hosted,
-        state_directory=f"{token_prefix(plan.checkpoint_id, plan.token)}state/",
         cache_directory=plan.cache_directory,
     )
 

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.config.load import LoadedJob
-from pipeline.epoch_run import EpochAnswers, metrics_directory
+from pipeline.epoch_run import EpochAnswers
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import decode_answer
 from pipeline.protocol.barrier import BarrierEvent, EventKind, acknowledgement, carry
@@ -45,8 +45,7 @@ class SparkEpochRunner:
         epoch: EpochLevels | None = None
         try:
             epoch = plan_levels(session, plan)
-            metrics_prefix = metrics_directory(plan.checkpoint_id, plan.token)
-            rows = epoch_frame(session, plan, epoch, metrics_prefix).select("kind", "payload").collect()
+            rows = epoch_frame(session, plan, epoch).select("kind", "payload").collect()
         except (PySparkException, Py4JJavaError) as error:
             if deadline.passed:
                 raise CheckpointExpired(

@@ -47,6 +47,7 @@ class OperatorPlan:
     Attributes:
         inputs: producers, in the order the spec names them. input_schema: of each of them.
         handles: of all subtasks in the base checkpoint, whatever its parallelism.
+        directory: where this epoch's snapshots of it go.
         clocks: the event-time sources that reach it.
         previous_firing_us: its firing watermark in the base checkpoint.
     """
@@ -55,6 +56,7 @@ class OperatorPlan:
     inputs: tuple[str, ...]
     input_schema: pa.Schema
     handles: tuple[StateHandle, ...]
+    directory: str
     clocks: tuple[SourceClock, ...]
     previous_firing_us: int | None
 
@@ -72,7 +74,6 @@ class LevelPlan:
     parallelism: int
     max_parallelism: int
     operators: tuple[OperatorPlan, ...]
-    state_directory: str
     cache_directory: str
 
     def identity(self, subtask: int) -> SubtaskIdentity:
@@ -112,7 +113,7 @@ def run_subtask(
                 reason = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
                 yield Declined(plan.identity(subtask).decline_for(error, f"operator {uid}", reason))
                 return
-            uploads[uid] = pool.submit(_snapshot, frozen, plan.state_directory, store)
+            uploads[uid] = pool.submit(_snapshot, frozen, item.directory, store)
             counts[uid] = {
                 "rows_in": rows.num_rows,
                 "rows_out": emitted.num_rows,

@@ -11,6 +11,7 @@ replaced. A fault of the cache is logged and costs a read of the store, nothing 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -163,13 +164,15 @@ def _digest(run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max
 
 
 def _prune(folder: Path, kept: set[str]) -> None:
-    for path in folder.iterdir():
-        replaced = path.suffix == _SUFFIX and path.name.split(".")[0] not in kept
-        abandoned = path.suffix == _TEMPORARY and _age_s(path, folder) > _STALE_TEMPORARY_S
-        if replaced or abandoned:
-            path.unlink(missing_ok=True)
-    if not kept and not any(folder.iterdir()):
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove what was replaced or abandoned; another subtask may tidy the same folder at the same time."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            replaced = path.suffix == _SUFFIX and path.name.split(".")[0] not in kept
+            abandoned = path.suffix == _TEMPORARY and _age_s(path, folder) > _STALE_TEMPORARY_S
+            if replaced or abandoned:
+                path.unlink(missing_ok=True)
+        if not kept and not any(folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _age_s(path: Path, folder: Path) -> float:

@@ -179,7 +179,7 @@ class StateHandle:
 def _corrupt(what: str, problem: str) -> StateCorrupt:
     return StateCorrupt(
         f"{what}: {problem}. The stored checkpoint metadata cannot be used; nothing was changed.",
-        hint="Run `milepost verify JOB`; then `milepost rollback JOB --to ID` to an intact checkpoint.",
+        hint="Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store.",
     )
 
 

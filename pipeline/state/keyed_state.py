@@ -276,7 +276,7 @@ def _references(
         raise StateCorrupt(
             f"checkpoint {checkpoint_id}: the state handles of {identity.uid!r} cover {covered} of the {len(own)} key "
             f"groups {own.start} to {own.stop - 1}. Nothing was changed.",
-            hint=f"Run `milepost verify {job}`; then `milepost rollback {job} --to ID` to an intact checkpoint.",
+            hint=f"Run `milepost verify {job}` for all that is broken; restore it from a copy of the store.",
         )
     return tuple(runs)
 
@@ -340,7 +340,7 @@ class _RunReader:
         return StateCorrupt(
             f"checkpoint {self._checkpoint_id}: state run {run.key} of {self._identity.uid!r} cannot be used: "
             f"{problem}. The checkpoint stays as it is; nothing was changed.",
-            hint=f"Run `milepost verify {self._job}`, then `milepost rollback {self._job} --to ID` to an intact one.",
+            hint=f"Run `milepost verify {self._job}` for all that is broken; restore it from a copy of the store.",
             checkpoint_id=self._checkpoint_id,
             uid=self._identity.uid,
             run=run.key,

@@ -3,9 +3,9 @@
     manifest/<20 digits of 10^19 - version>.json        the log; inverted, so that a LIST of one key finds the head
     inputs/<sha256>.json                                what an epoch planned to read
     chk-<id>/t<token>/state/<uid>/<sha256>.parquet      state runs
-    chk-<id>/t<token>/channel/<uid>/<sha256>.arrow      in-flight buffers
-    chk-<id>/t<token>/acks/<level>-<subtask>.json       acks, one per subtask
-    chk-<id>/t<token>/_heartbeat, _verdict, _metadata   the epoch's own marks
+    chk-<id>/t<token>/consumed/<source>-<sha256>.parquet    object versions that a source consumed
+    chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json    what each Spark attempt measured
+    chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
 
 Ids are padded to 20 digits, so that LIST order is numeric. A writer writes only below its own token (I3).
 """
@@ -32,20 +32,18 @@ __all__ = [
     "INPUTS_PREFIX",
     "MANIFEST_PREFIX",
     "PROBE_PREFIX",
-    "ack_key",
-    "channel_prefix",
     "checkpoint_of_key",
     "checkpoint_prefix",
+    "consumed_prefix",
     "heartbeat_key",
     "manifest_key",
     "manifest_version",
     "metadata_key",
+    "metrics_prefix",
     "require_own_key",
     "require_own_prefix",
     "state_prefix",
-    "token_of_key",
     "token_prefix",
-    "verdict_key",
 ]
 
 INPUTS_PREFIX = "inputs/"
@@ -54,7 +52,6 @@ INPUTS_PREFIX = "inputs/"
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects."""
 
-_TOKEN_KEY = re.compile(r"chk-([0-9]{20})/t([0-9]{20})/")
 _OWN_KEY = re.compile(r"(?:inputs/|chk-[0-9]{20}/t[0-9]{20}/).+", re.DOTALL)
 _OWN_PREFIX = re.compile(r"chk-[0-9]{20}/(?:t[0-9]{20}/)?")
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -81,25 +78,14 @@ def state_prefix(checkpoint_id: CheckpointId, token: FencingToken, uid: Operator
     return f"{token_prefix(checkpoint_id, token)}state/{_uid(uid)}/"
 
 
-def channel_prefix(checkpoint_id: CheckpointId, token: FencingToken, uid: OperatorUid) -> str:
-    """Where an operator's in-flight buffers of this checkpoint lie."""
-    return f"{token_prefix(checkpoint_id, token)}channel/{_uid(uid)}/"
+def consumed_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Where the runs of the sets of consumed objects of this checkpoint lie."""
+    return f"{token_prefix(checkpoint_id, token)}consumed/"
 
 
-def ack_key(checkpoint_id: CheckpointId, token: FencingToken, level: int, subtask: int) -> str:
-    """Return the key of one subtask's ack."""
-    return f"{token_prefix(checkpoint_id, token)}acks/{level:05d}-{subtask:05d}.json"
-
-
-def verdict_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return the key of the quality gate's verdict."""
-    return f"{token_prefix(checkpoint_id, token)}_verdict"
-
-
-def token_of_key(key: str) -> tuple[CheckpointId, FencingToken] | None:
-    """Return checkpoint and token that a listed key belongs to, or None for a key outside ``chk-<id>/t<token>/``."""
-    match = _TOKEN_KEY.match(key)
-    return (CheckpointId(int(match.group(1))), FencingToken(int(match.group(2)))) if match else None
+def metrics_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Where the Spark attempts of one try leave their measurements."""
+    return f"{token_prefix(checkpoint_id, token)}metrics/"
 
 
 def require_own_key(key: str, *, within: str = "") -> str:

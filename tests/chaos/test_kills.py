@@ -151,7 +151,7 @@ KILLS = (
     Kill(
         "state run",
         pending_with("_heartbeat", "state", tokens=2, absent=("consumed", "_metadata")),
-        appears="store/flights/{checkpoint}/t*/state/*",
+        appears="store/flights/{checkpoint}/t*/state/*/*",
         orphan=True,
     ),
     Kill(

@@ -53,24 +53,28 @@ class Losses:
     def in_run_epoch(self, run_id: str, checkpoint_id: int) -> Orphan:
         """Wait until a Python worker of the run's Spark job is about to upload state."""
         state = f"/{checkpoint_prefix(CheckpointId(checkpoint_id))}t"
-        paths: list[str] = []
+        tokens: list[int] = []
 
         def uploads_state(method: str, path: str, body: bytes) -> bool:
-            found = method == "PUT" and state in path and "/state/" in path
-            paths.extend([path] if found else [])
-            return found
+            if method != "PUT" or state not in path or "/state/" not in path:
+                return False
+            tokens.extend(int(token) for token in _TOKEN.findall(path))
+            return int(_TOKEN.findall(path)[0]) == tokens[0]
 
         write = self.proxy.hold(uploads_state)
         write.wait_for_arrival(RUN_S)
-        match = _TOKEN.search(paths[0])
-        assert match is not None
-        return self._orphan(run_id, "run_epoch", write, int(match[1]))
+        return self._orphan(run_id, "run_epoch", write, tokens[0])
 
     def in_complete_checkpoint(self, run_id: str) -> Orphan:
         """Wait until the run is about to write its commit point."""
 
+        first: list[bytes] = []
+
         def completes(method: str, path: str, body: bytes) -> bool:
-            return method == "PUT" and "/manifest/" in path and b'"CheckpointCompleted"' in body
+            if method != "PUT" or "/manifest/" not in path or b'"CheckpointCompleted"' not in body:
+                return False
+            first.append(body)
+            return body == first[0]
 
         write = self.proxy.hold(completes)
         write.wait_for_arrival(RUN_S)

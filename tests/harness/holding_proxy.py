@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 
@@ -16,7 +17,7 @@ Matches = Callable[[str, str, bytes], bool]
 
 @dataclass
 class Hold:
-    """The first request that matches waits for `release`; those that match after it pass."""
+    """Requests that match wait for `release`, also those that a client sends when it gave up on the first."""
 
     matches: Matches
     arrived: threading.Event = field(default_factory=threading.Event)
@@ -29,7 +30,7 @@ class Hold:
             raise TimeoutError(f"not within {timeout_s:.0f} s: the request that is to be held")
 
     def release(self, timeout_s: float = 30.0) -> None:
-        """Let the request go on to the server, late as it is, and wait for the server's answer."""
+        """Let the requests go on to the server, late as they are, and wait until one has been answered."""
         self.released.set()
         if not self.forwarded.wait(timeout_s):
             raise TimeoutError(f"not within {timeout_s:.0f} s: the server's answer to the held request")
@@ -44,7 +45,7 @@ class HoldingProxy(HeaderDroppingProxy):
         super().__init__(upstream_port)
 
     def hold(self, matches: Matches) -> Hold:
-        """Keep the next request that matches until it is released."""
+        """Keep every request that matches from now on until they are released."""
         hold = Hold(matches)
         self._holds.append(hold)
         return hold
@@ -58,7 +59,7 @@ class HoldingProxy(HeaderDroppingProxy):
     def _due(self, method: str, path: str, body: bytes) -> Hold | None:
         with self._choosing:
             for hold in self._holds:
-                if not hold.arrived.is_set() and hold.matches(method, path, body):
+                if not hold.released.is_set() and hold.matches(method, path, body):
                     hold.arrived.set()
                     return hold
         return None
@@ -75,7 +76,8 @@ class HoldingProxy(HeaderDroppingProxy):
                     hold = proxy._due(self.command, self.path, self.rfile.getvalue())
                     if hold is not None:
                         hold.released.wait()
-                    super().forward()
+                    with suppress(ConnectionError):  # whoever waited for the answer may have been killed
+                        super().forward()
                     if hold is not None:
                         hold.forwarded.set()
                 finally:
