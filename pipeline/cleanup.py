@@ -7,14 +7,14 @@ grace period longer than any timeout of the job. An unknown outcome keeps the ob
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pipeline.job_context import JobContext
 from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Transition
 from pipeline.protocol.errors import CheckpointError
-from pipeline.protocol.ids import CheckpointId, SessionId
-from pipeline.protocol.records import CompletedCheckpoint, PendingCheckpoint
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.records import CompletedCheckpoint
 from pipeline.protocol.requests import GarbageDeletedRequest, SubsumeRequest
 from pipeline.protocol.retention import RetentionPolicy, deletable, minimum_grace_ms, subsumable, unreferenced_keys
 from pipeline.storage.layout import checkpoint_prefix, require_own_prefix
@@ -58,16 +58,17 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
     return deleted
 
 
-def discard_staged(context: JobContext, pending: PendingCheckpoint) -> None:
-    """After an abort: delete what its sinks staged. What cannot be deleted now is unreachable anyway, and is said."""
+def discard_staged(context: JobContext, checkpoint_id: CheckpointId, tokens: Iterable[FencingToken]) -> None:
+    """Delete what the sinks staged under tokens that lost: of an aborted checkpoint all, of a completed one the others.
+
+    What cannot be deleted now is unreachable anyway, and is said.
+    """
     for spec in context.spec.sinks:
-        for token in pending.prefixes:
+        for token in tokens:
             try:
-                context.sink(spec.name).abort(checkpoint_id=pending.checkpoint_id, token=token)
+                context.sink(spec.name).abort(checkpoint_id=checkpoint_id, token=token)
             except CheckpointError as error:
-                _LOG.warning(
-                    "checkpoint %s: staged files of sink %s stay: %s", pending.checkpoint_id, spec.name, error.message
-                )
+                _LOG.warning("checkpoint %s: staged files of sink %s stay: %s", checkpoint_id, spec.name, error.message)
 
 
 def _referenced(context: JobContext, checkpoint: CompletedCheckpoint) -> Iterator[str]:

@@ -11,18 +11,19 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from pipeline.config.compatibility import state_signatures
-from pipeline.job_code import JobCode, LoadedCode, read_recorded_code
+from pipeline.job_code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
     OperatorSnapshot,
+    SinkPosition,
     SinkSnapshot,
     SourceSnapshot,
 )
@@ -30,13 +31,14 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, SourceInput, decode_input_record
 from pipeline.protocol.acknowledgements import Answer, Verified, verify
 from pipeline.protocol.errors import CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
-from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
+from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.lease import HEARTBEAT_INTERVAL_MS
 from pipeline.protocol.records import ManifestState, PendingCheckpoint
 from pipeline.protocol.watermarks import source_watermark
 from pipeline.quality.gate import evaluate_all
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, SinkMark, StagedFile
+from pipeline.sinks.parquet import ParquetSink
 from pipeline.sources.consumed import append
 from pipeline.state.handles import StateHandle
 from pipeline.storage.checked import read_handle
@@ -95,6 +97,8 @@ def run_planned_epoch(
     started = time.monotonic()
     base = context.base_metadata(state, pending.base)
     inputs = decode_input_record(read_handle(context.store, pending.plan))
+    check_recorded_spec(context, pending)
+    check_locations(context, base)
     code = read_recorded_code(context, pending)
     plan = _plan(context, state, pending, base, inputs, code, code.load(context))
     with _heartbeat(context, pending):
@@ -106,7 +110,7 @@ def run_planned_epoch(
         verdict = _judge(context, committables)
         judged = time.monotonic()
         if not verdict.vetoes:
-            committables = _prepare(context, state.live, pending, base, committables)
+            committables = _prepare(context, state, pending, base, committables)
         prepared = time.monotonic()
         timings = {
             "plan_ms": round((ran - started) * 1000) - answers.session_ms - answers.job_ms,
@@ -156,7 +160,7 @@ def _plan(
         functions=loaded.functions,
         code_hash=code.hash,
         cache_directory=context.cache_directory,
-        timeout_ms=round(context.spec.checkpointing.timeout.total_seconds() * 1000),
+        timeout_ms=max(1, pending.deadline_ms - context.store.clock_ms()),
     )
 
 
@@ -168,7 +172,7 @@ def _check_state_schemas(base: CheckpointMetadata | None, answers: EpochAnswers)
             raise InvalidRequest(
                 f"operator {uid}: its state has the columns {_columns(snapshot.state_schema)}, the job now asks for "
                 f"{_columns(operator.state_schema)}. Nothing was published.",
-                hint="give the operator a new uid, or undo the change",
+                hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
             )
 
 
@@ -202,7 +206,7 @@ def _judge(context: JobContext, committables: Mapping[str, Committable]) -> Gate
 
 def _prepare(
     context: JobContext,
-    timeline: TimelineId,
+    state: ManifestState,
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
     committables: Mapping[str, Committable],
@@ -212,15 +216,32 @@ def _prepare(
     for name, committable in committables.items():
         sink = context.sink(name)
         predecessor = _predecessor(base, name)
-        sink.prepare(committable, mark=SinkMark(timeline, pending.checkpoint_id, predecessor))
+        _check_position(state, name, sink, predecessor)
+        sink.prepare(committable, mark=SinkMark(state.live, pending.checkpoint_id, predecessor))
         prepared[name] = sink.compact(
             committable, predecessor=predecessor, checkpoint_id=pending.checkpoint_id, token=pending.token
         )
     return prepared
 
 
+def _check_position(state: ManifestState, name: str, sink: ParquetSink, predecessor: int | None) -> None:
+    """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
+    if any(name in checkpoint.unconfirmed for checkpoint in state.checkpoints):
+        return  # an older commit is still to come: the table may be at any checkpoint before it
+    head = sink.head()
+    at = head.checkpoint_id if head is not None else 0
+    if at != (predecessor or 0):
+        raise InvalidRequest(
+            f"sink {name}: its table is at checkpoint {at}, this job left it at checkpoint {predecessor or 0}. "
+            "Nothing was published.",
+            hint="it was moved, deleted, or written by an earlier life of the job: put it back, or use a new path",
+            sink=name,
+        )
+
+
 def _predecessor(base: CheckpointMetadata | None, sink: str) -> int | None:
-    return base.marks.get(sink) if base is not None else None
+    position = base.marks.get(sink) if base is not None else None
+    return None if position is None else position.checkpoint_id
 
 
 def _metadata(
@@ -251,8 +272,12 @@ def _metadata(
         plan=pending.plan,
         sources=_sources(context, pending, base, inputs, verified),
         operators=_operators(answers, verified),
-        sinks={name: SinkSnapshot(committable, _predecessor(base, name)) for name, committable in committables.items()},
-        marks=marks | dict.fromkeys(committables, int(pending.checkpoint_id)),
+        sinks={
+            name: SinkSnapshot(committable, _predecessor(base, name), context.sink_location(name))
+            for name, committable in committables.items()
+        },
+        marks=marks
+        | {name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in committables},
         acknowledged=tuple(
             AcknowledgedSubtask(
                 ack.level,
@@ -276,7 +301,12 @@ def _sources(
     verified: Verified,
 ) -> dict[str, SourceSnapshot]:
     directory = consumed_prefix(pending.checkpoint_id, pending.token)
-    snapshots = {}
+    # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
+    snapshots = {
+        name: replace(item, rows=0, objects=0, missing=())
+        for name, item in (base.sources.items() if base is not None else ())
+        if name not in context.spec.sources
+    }
     for item in inputs:
         spec = context.spec.sources[item.name]
         before = base.sources.get(item.name) if base is not None else None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.code import code_hash_of
-from pipeline.config.compatibility import compare_signatures, state_signatures
+from pipeline.config.compatibility import COMPATIBLE, NON_RESTORED, compare_signatures, state_signatures
 from pipeline.config.graph import JobGraph
 from pipeline.config.spec import ProcessOperator
 from pipeline.job_context import JobContext
@@ -101,18 +101,54 @@ def read_recorded_code(context: JobContext, pending: PendingCheckpoint) -> JobCo
     )
 
 
-def check_compatible(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:
-    """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue."""
+def check_recorded_spec(context: JobContext, pending: PendingCheckpoint) -> None:
+    """Hold the spec to what the trigger planned with. Raises SubtaskDeclined with CODE_MISMATCH."""
+    if context.job.spec_hash != pending.spec_hash:
+        raise SubtaskDeclined(
+            f"checkpoint {pending.checkpoint_id}: the spec changed after the epoch was triggered: the trigger recorded "
+            f"{pending.spec_hash[:12]}, it now is {context.job.spec_hash[:12]}. Nothing was run or published.",
+            hint="run a new epoch: it takes the spec as it is then",
+            reason=CheckpointFailureReason.CODE_MISMATCH.value,
+        )
+
+
+def check_locations(context: JobContext, base: CheckpointMetadata | None) -> None:
+    """Refuse a sink whose table is looked for elsewhere than this lineage left it: its commits could never follow.
+
+    The spec's text may be the same: `${env:…}` in a path, or a spec folder that moved. Raises InvalidRequest.
+    """
+    for sink in context.spec.sinks:
+        position = base.marks.get(sink.name) if base is not None else None
+        if position is not None and position.location != context.sink_location(sink.name):
+            raise InvalidRequest(
+                f"sink {sink.name}: its table was left elsewhere at checkpoint {position.checkpoint_id}; the path "
+                f"{sink.path} now leads to another place. Nothing was run or published.",
+                hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
+                sink=sink.name,
+            )
+
+
+def check_compatible(
+    context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode, *, allow_non_restored_state: bool = False
+) -> None:
+    """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue.
+
+    Args:
+        allow_non_restored_state: state of operators, and positions of sources, that are gone from the spec may be left.
+    """
     if base is None:
         return
+    check_locations(context, base)
     now = state_signatures(context.job.spec, loaded.graph)
-    refused = [row for row in compare_signatures(base.signatures, now) if row["verdict"] != "compatible"]
+    accepted = {COMPATIBLE, NON_RESTORED} if allow_non_restored_state else {COMPATIBLE}
+    refused = [row for row in compare_signatures(base.signatures, now) if row["verdict"] not in accepted]
     if refused:
         lines = "; ".join(f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in refused)
         raise InvalidRequest(
             f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
             "Nothing was written.",
-            hint="undo the change, or give each changed operator a new uid",
+            hint="undo the change; or give each changed operator a new uid (it begins empty) and leave the old state "
+            "behind with --allow-non-restored-state",
         )
     if base.max_parallelism != context.spec.checkpointing.max_parallelism:
         raise InvalidRequest(
@@ -130,7 +166,7 @@ def check_compatible(context: JobContext, base: CheckpointMetadata | None, loade
                 raise InvalidRequest(
                     f"operator {uid}: its state in checkpoint {base.checkpoint_id} has the columns {_shown(before)}, "
                     f"its class now declares {_shown(after)}. Nothing was written.",
-                    hint="undo the change, or give the operator a new uid",
+                    hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
                 )
 
 

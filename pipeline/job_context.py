@@ -74,6 +74,14 @@ class JobContext:
     def sink_config(self, name: str) -> StoreConfig:
         return self.job.store_config(self.job.url(self.spec.sink(name).path))
 
+    def sink_location(self, name: str) -> str:
+        """A digest of a sink's path with `${env:…}` resolved (the text may hold a secret).
+
+        Of the path as it is written: a folder that moves with its relative paths, or an endpoint with another port, is
+        the same place. That the table there is the right one is checked before the commit point.
+        """
+        return hashlib.sha256(self.spec.sink(name).path.encode()).hexdigest()
+
     def sink(self, name: str) -> ParquetSink:
         """Raises NotFound for a sink that the spec does not have."""
         known = {sink.name for sink in self.spec.sinks}

@@ -93,9 +93,14 @@ class JobMaster:
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
-    def trigger(self, session: Session, *, take_over: bool = False) -> Triggered | NothingToDo:
+    def trigger(
+        self, session: Session, *, take_over: bool = False, allow_non_restored_state: bool = False
+    ) -> Triggered | NothingToDo:
         """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
 
+        Args:
+            take_over: abort another session's epoch although its lease is alive.
+            allow_non_restored_state: leave the state of operators behind that are gone from the spec.
         Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
         Raises:
             Busy: another session's lease is alive, or `min_pause` is not over.
@@ -109,7 +114,7 @@ class JobMaster:
         if done is not None:
             return NothingToDo("covered", done.message)
         self._leadership.sweep(session, take_over=take_over)
-        self._leadership.finish_commits(session)
+        published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
             state = context.head().state
             own = self._leadership.own_pending(state, session)
@@ -118,10 +123,17 @@ class JobMaster:
             check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
             base = context.base_metadata(state, state.timeline().head)
             code = read_code(context)
-            check_compatible(context, base, code.load(context))
+            if base is None or base.spec_hash != context.job.spec_hash:
+                for (
+                    suite
+                ) in context.spec.quality:  # takes seconds; a suite that an epoch was judged by is known to be one
+                    resolve_suite(suite)
+            loaded = code.load(context)
+            check_compatible(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
             inputs = plan_inputs(context, base)
             if not any(item.consumed for item in inputs) and not has_unrecorded_start(context, base):
-                return NothingToDo("empty", f"job {context.spec.name}: no new input; nothing was written")
+                finished = f"; published {', '.join(published)}, which had waited" if published else ""
+                return NothingToDo("empty", f"job {context.spec.name}: no new input; no epoch was triggered{finished}")
             answer = self._trigger(session, state, inputs, code.hash)
             if answer is not None:
                 return answer
@@ -135,8 +147,6 @@ class JobMaster:
         Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
         """
         context = self._context
-        for suite in context.spec.quality:
-            resolve_suite(suite)
         _say(progress, "run")
         request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), self._timeout_ms)
         result = context.transact(lambda state, now: coordinator.rebind(state, request, now))
@@ -155,8 +165,8 @@ class JobMaster:
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
         """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
         state = self._context.head().state
-        completed = state.checkpoint(CheckpointId(checkpoint_id))
-        if completed is not None and completed.session_id == session.session_id:
+        completed = self._leadership.completed_by(state, session, checkpoint_id)
+        if completed is not None:
             return self._context.metadata(completed).verdict
         metadata, _ = self._leadership.pending_metadata(self._leadership.require_own(state, session, checkpoint_id))
         metadata.verdict.raise_if_vetoed(checkpoint_id)
@@ -165,8 +175,8 @@ class JobMaster:
     def complete(self, session: Session, checkpoint_id: int) -> CompletedCheckpoint:
         """The commit point: after this transition the checkpoint is the head (I7, I9)."""
         state = self._context.head().state
-        completed = state.checkpoint(CheckpointId(checkpoint_id))
-        if completed is not None and completed.session_id == session.session_id:
+        completed = self._leadership.completed_by(state, session, checkpoint_id)
+        if completed is not None:
             return completed
         pending = self._leadership.require_own(state, session, checkpoint_id)
         metadata, handle = self._leadership.pending_metadata(pending)
@@ -178,13 +188,8 @@ class JobMaster:
 
         Returns: {checkpoint_id, timeline, watermark, rows, published}; `published` is False when it was there already.
         """
-        state = self._context.head().state
-        target = self._leadership.completed(state, checkpoint_id)
-        published = False
-        for checkpoint in state.checkpoints:
-            if checkpoint.checkpoint_id <= target.checkpoint_id and sink in checkpoint.unconfirmed:
-                landed = self._leadership.commit_sink(session, checkpoint, sink)
-                published = landed if checkpoint.checkpoint_id == target.checkpoint_id else published
+        target = self._leadership.completed(self._context.head().state, checkpoint_id)
+        published = self._leadership.commit_up_to(session, target, sink)
         metadata = self._context.metadata(target)
         return {
             "checkpoint_id": target.checkpoint_id,
@@ -232,6 +237,7 @@ class JobMaster:
         runner: EpochRunner,
         *,
         take_over: bool = False,
+        allow_non_restored_state: bool = False,
         progress: Progress | None = None,
     ) -> dict[str, Any]:
         """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"}.
@@ -239,10 +245,8 @@ class JobMaster:
         A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
         next start publishes what is left.
         """
-        for suite in self._context.spec.quality:
-            resolve_suite(suite)
         _say(progress, "trigger")
-        triggered = self.trigger(session, take_over=take_over)
+        triggered = self.trigger(session, take_over=take_over, allow_non_restored_state=allow_non_restored_state)
         if isinstance(triggered, NothingToDo):
             return {"status": triggered.reason, "message": triggered.message}
         checkpoint_id = triggered.checkpoint_id
@@ -255,11 +259,12 @@ class JobMaster:
         except BaseException as error:
             self._abort_for(session, checkpoint_id, error)
             raise
-        for sink in completed.unconfirmed:
-            _say(progress, f"notify {sink}")
-            self.notify_complete(session, checkpoint_id, sink)
+        self._leadership.publish(session, completed, lambda sink: _say(progress, f"notify {sink}"))
         _say(progress, "subsume")
-        self.subsume(session)
+        try:
+            self.subsume(session)
+        except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
+            _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         return self.show(checkpoint_id)
 
     def resume(self) -> dict[str, Any]:

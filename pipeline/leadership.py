@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from pipeline.cleanup import discard_staged
@@ -14,10 +15,20 @@ from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata, decode_metadata
 from pipeline.protocol import coordinator
 from pipeline.protocol.answers import AlreadyDone, Outcome
-from pipeline.protocol.errors import Fenced, NotFound
+from pipeline.protocol.errors import (
+    CheckpointError,
+    CommitOutcomeUnknown,
+    Fenced,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+    StoreUnavailable,
+    Subsumed,
+)
 from pipeline.protocol.events import CheckpointAborted
-from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
+from pipeline.protocol.preconditions import completed_by
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, PendingCheckpoint, SubtaskKey
 from pipeline.protocol.requests import AbortRequest, CompleteRequest, ConfirmSinkRequest, CreateRequest
 from pipeline.sessions import Session, provably_dead
@@ -59,12 +70,22 @@ class Leadership:
         return pending
 
     def completed(self, state: ManifestState, checkpoint_id: int) -> CompletedCheckpoint:
+        """The retained checkpoint. Raises Subsumed when it completed and was dropped since, else NotFound."""
         completed = state.checkpoint(CheckpointId(checkpoint_id))
-        if completed is None:
-            raise NotFound(
-                f"job {state.job} retains no completed checkpoint {checkpoint_id}", checkpoint_id=checkpoint_id
+        if completed is not None:
+            return completed
+        if completed_by(state, None, CheckpointId(checkpoint_id)) is not None:
+            raise Subsumed(
+                f"checkpoint {checkpoint_id} of job {state.job} is completed, published and subsumed by a newer one: "
+                "there is nothing left to do for it.",
+                checkpoint_id=checkpoint_id,
             )
-        return completed
+        raise NotFound(f"job {state.job} retains no completed checkpoint {checkpoint_id}", checkpoint_id=checkpoint_id)
+
+    def completed_by(self, state: ManifestState, session: Session, checkpoint_id: int) -> CompletedCheckpoint | None:
+        """The checkpoint when this session has completed it already; None when not. Raises Subsumed."""
+        done = completed_by(state, session.session_id, CheckpointId(checkpoint_id))
+        return None if done is None else self.completed(state, checkpoint_id)
 
     def sweep(self, session: Session, *, take_over: bool) -> None:
         """End what another session left pending: adopt it if it was finished, else abort it (I10)."""
@@ -113,22 +134,104 @@ class Leadership:
             return self.pending_metadata(pending)
         except NotFound:
             return None
+        except StateCorrupt as error:
+            # Another version wrote it, or somebody damaged it. It was never committed: give the epoch up, not the job.
+            _LOG.warning("checkpoint %s: %s; it is taken for unfinished", pending.checkpoint_id, error.message)
+            return None
 
     def pending_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle]:
-        """The metadata of the pending token. Raises NotFound when `run_epoch` has not finished under that token."""
+        """The metadata of the pending token (I7).
+
+        Raises:
+            NotFound: `run_epoch` has not finished under that token. StateCorrupt: unreadable, or of another epoch.
+        """
         key = metadata_key(pending.checkpoint_id, pending.token)
         body = self.context.store.get(key)
-        return decode_metadata(body, key), ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
+        metadata = decode_metadata(body, key)
+        expected = (self.context.spec.name, pending.checkpoint_id, pending.token)
+        found = (metadata.job, metadata.checkpoint_id, metadata.token)
+        if found != expected:
+            raise StateCorrupt(
+                f"{key}: says it is of (job, checkpoint, token) {found}, expected {expected}. Nothing was completed.",
+                key=key,
+            )
+        return metadata, ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
 
-    def finish_commits(self, session: Session) -> None:
-        """Publish what was completed and never confirmed, oldest first: a start does that before anything else."""
+    def finish_commits(self, session: Session) -> list[str]:
+        """Publish what was completed and never confirmed, oldest first per sink: a start does that before anything.
+
+        A sink that is down delays only itself; the trigger stops when too many checkpoints wait for it.
+        Returns: one line per checkpoint and sink that was published now.
+        Raises: what asking again cannot change: Superseded, InvalidRequest, StateCorrupt, EnvironmentUnusable.
+        """
+        published: list[str] = []
+        down: set[str] = set()
         for checkpoint in self.context.head().state.unconfirmed():
             for sink in checkpoint.unconfirmed:
-                _LOG.info("checkpoint %s: sink %s had not confirmed; publishing it", checkpoint.checkpoint_id, sink)
-                self.commit_sink(session, checkpoint, sink)
+                if sink in down:
+                    continue
+                try:
+                    self.commit_sink(session, checkpoint, sink)
+                except (StoreUnavailable, CommitOutcomeUnknown) as error:
+                    down.add(sink)
+                    _LOG.warning("checkpoint %s waits for sink %s: %s", checkpoint.checkpoint_id, sink, error.message)
+                else:
+                    published.append(f"checkpoint {checkpoint.checkpoint_id} to sink {sink}")
+                    _LOG.info("checkpoint %s: sink %s had not confirmed; published", checkpoint.checkpoint_id, sink)
+        return published
+
+    def publish(self, session: Session, completed: CompletedCheckpoint, begin: Callable[[str], None]) -> None:
+        """Commit every sink of a completed checkpoint; one that fails does not keep the others from publishing.
+
+        Args:
+            begin: told each sink before it is committed.
+        Raises: the first sink's error, which also says what is true: the checkpoint is completed.
+        """
+        failed: dict[str, CheckpointError] = {}
+        for sink in completed.unconfirmed:
+            begin(sink)
+            try:
+                self.commit_up_to(session, completed, sink)
+            except CheckpointError as error:
+                failed[sink] = error
+        if failed:
+            first = next(iter(failed.values()))
+            raise type(first)(
+                f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: {', '.join(failed)}. "
+                f"{first.message} The next run publishes them first.",
+                hint=first.hint,
+                **first.details,
+            ) from first
+
+    def commit_up_to(self, session: Session, target: CompletedCheckpoint, sink: str) -> bool:
+        """Commit a sink's part of a checkpoint, and of every older one it has not confirmed, in order (I14).
+
+        Returns: whether this call published the target's part; False when it was there already.
+        """
+        published = False
+        for checkpoint in self.context.head().state.checkpoints:
+            if checkpoint.checkpoint_id <= target.checkpoint_id and sink in checkpoint.unconfirmed:
+                landed = self.commit_sink(session, checkpoint, sink)
+                published = landed if checkpoint.checkpoint_id == target.checkpoint_id else published
+        return published
 
     def commit_sink(self, session: Session, checkpoint: CompletedCheckpoint, name: str) -> bool:
+        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it."""
         snapshot = self.context.metadata(checkpoint).sinks[name]
+        if name not in {sink.name for sink in self.context.spec.sinks}:
+            raise InvalidRequest(
+                f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, which the spec no "
+                "longer has. Nothing was published.",
+                hint="put the sink back until its last checkpoint is published",
+                sink=name,
+            )
+        if snapshot.location != self.context.sink_location(name):
+            raise InvalidRequest(
+                f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, but the sink's path "
+                "now leads elsewhere than its rows were staged. Nothing was published.",
+                hint="set path, environment or endpoint back and run again",
+                sink=name,
+            )
         mark = SinkMark(checkpoint.timeline, checkpoint.checkpoint_id, snapshot.predecessor)
         published = self.context.sink(name).commit(snapshot.committable, mark)
         request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
@@ -159,7 +262,7 @@ class Leadership:
         request = CompleteRequest(
             session_id=session.session_id,
             checkpoint_id=pending.checkpoint_id,
-            token=pending.token,
+            token=FencingToken(metadata.token),
             metadata=handle,
             acknowledged=tuple(SubtaskKey(ack.level, ack.subtask) for ack in metadata.acknowledged),
             gate_passed=not metadata.verdict.vetoes,
@@ -168,7 +271,10 @@ class Leadership:
             swept=swept,
         )
         result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
-        return self.completed(result.state, pending.checkpoint_id)
+        completed = self.completed(result.state, pending.checkpoint_id)
+        losers = [token for token in pending.prefixes if token != completed.token]
+        discard_staged(self.context, pending.checkpoint_id, losers)
+        return completed
 
     def abort(self, request: AbortRequest) -> dict[str, Any]:
         """Abort, then delete what the sinks staged (I9: publish or discard, never both)."""
@@ -182,7 +288,7 @@ class Leadership:
             }
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
-        discard_staged(self.context, event.pending)
+        discard_staged(self.context, event.pending.checkpoint_id, event.pending.prefixes)
         return {
             "outcome": "aborted",
             "checkpoint_id": int(event.pending.checkpoint_id),

@@ -67,10 +67,20 @@ class SinkSnapshot:
 
     Attributes:
         predecessor: checkpoint id of the mark it must follow; None for the sink's first (I14).
+        location: of the table it was staged for, as `JobContext.sink_location` names it.
     """
 
     committable: Committable
     predecessor: int | None
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPosition:
+    """How far one sink's table is: the newest checkpoint of this lineage that has it, and where the table lies."""
+
+    checkpoint_id: int
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +98,8 @@ class CheckpointMetadata:
     """Everything of one checkpoint.
 
     Attributes:
-        marks: sink -> newest checkpoint of this lineage that has it, also for sinks that the spec has dropped: what a
-            sink that comes back must follow.
+        marks: position of every sink of this lineage, also of those that the spec has dropped: what a sink that comes
+            back must follow.
         timings: milliseconds the driver spent, by phase. tasks: what each Spark attempt measured.
     """
 
@@ -108,7 +118,7 @@ class CheckpointMetadata:
     sources: Mapping[str, SourceSnapshot]
     operators: Mapping[str, OperatorSnapshot]
     sinks: Mapping[str, SinkSnapshot]
-    marks: Mapping[str, int]
+    marks: Mapping[str, SinkPosition]
     acknowledged: tuple[AcknowledgedSubtask, ...]
     verdict: GateVerdict
     timings: Mapping[str, int] = field(default_factory=dict)
@@ -132,10 +142,14 @@ class CheckpointMetadata:
             "sources": {name: to_json(item) for name, item in self.sources.items()},
             "operators": {uid: _operator_json(item) for uid, item in self.operators.items()},
             "sinks": {
-                name: {"committable": item.committable.to_json(), "predecessor": item.predecessor}
+                name: {
+                    "committable": item.committable.to_json(),
+                    "predecessor": item.predecessor,
+                    "location": item.location,
+                }
                 for name, item in self.sinks.items()
             },
-            "marks": dict(self.marks),
+            "marks": {name: [item.checkpoint_id, item.location] for name, item in self.marks.items()},
             "acknowledged": [
                 [item.level, item.subtask, item.attempt_digest, dict(item.consumed)] for item in self.acknowledged
             ],
@@ -189,10 +203,10 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         sources={name: from_json(SourceSnapshot, item, f"source {name}") for name, item in document["sources"].items()},
         operators={uid: _operator(item) for uid, item in document["operators"].items()},
         sinks={
-            name: SinkSnapshot(Committable.from_json(item["committable"]), item["predecessor"])
+            name: SinkSnapshot(Committable.from_json(item["committable"]), item["predecessor"], item["location"])
             for name, item in document["sinks"].items()
         },
-        marks=document["marks"],
+        marks={name: SinkPosition(*item) for name, item in document["marks"].items()},
         acknowledged=tuple(AcknowledgedSubtask(*item) for item in document["acknowledged"]),
         verdict=GateVerdict.from_json(document["verdict"]),
         timings=document["timings"],

@@ -88,7 +88,16 @@ def size(value: Any) -> str:
     return ""
 
 
-templates.filters.update(seconds=seconds, size=size)
+def count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else ""
+
+
+def moment(value: Any) -> str:
+    """An ISO 8601 time in UTC, to the second."""
+    return str(value)[:19].replace("T", " ") if value else ""
+
+
+templates.filters.update(seconds=seconds, size=size, count=count, moment=moment)
 
 
 class CheckpointsPage(AirflowPlugin):

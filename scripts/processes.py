@@ -1,7 +1,9 @@
 """Starts processes of a clone and stops exactly those: by pid and creation time, with all that came of them.
 
 Everything that is started carries a marker in its environment, which its children inherit. So a Spark JVM whose parent
-was killed is still found, and a process of another clone, or one that took over an old pid, is never touched.
+was killed is still found, and a process of another clone, or one that took over an old pid, is never touched. Airflow's
+workers write their title over their environment: those are known by the session that the service was started in, and
+by the folder they work in.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Started:
 
     Attributes:
         name: service. pid, create_time: its identity; create_time in seconds as the system gives it.
-        port: the loopback port it answers on, or None. log: file with its output.
+        port: the loopback port it answers on, or None. log: file with its output. cwd: where it was started.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Started:
     create_time: float
     port: int | None
     log: str
+    cwd: str = ""
 
     def process(self) -> psutil.Process | None:
         """The process, if it is still the same one and runs."""
@@ -118,7 +121,7 @@ def start(
         create_time = psutil.Process(process.pid).create_time()
     except psutil.Error:
         create_time = time.time()
-    return Started(name, process.pid, create_time, port, str(log))
+    return Started(name, process.pid, create_time, port, str(log), str(cwd))
 
 
 def wait_until(
@@ -174,8 +177,9 @@ def _ours(records: list[Started], is_ours: Callable[[str], bool]) -> list[psutil
     for process in roots:
         with contextlib.suppress(psutil.Error):
             found |= {child.pid: child for child in process.children(recursive=True)}
+    sessions = {started.pid: started for started in records if started.cwd and not _is_reused(started)}
     for process in psutil.process_iter():
-        if process.pid not in found and is_ours(_marker(process)):
+        if process.pid not in found and (is_ours(_marker(process)) or _is_member(process, sessions)):
             found[process.pid] = process
     found.pop(os.getpid(), None)
     return [process for process in found.values() if _runs(process)]
@@ -187,6 +191,29 @@ def _marker(process: psutil.Process) -> str:
         return process.environ().get(MARKER, "") if mine else ""
     except (psutil.Error, OSError):
         return ""
+
+
+def _is_reused(started: Started) -> bool:
+    """Whether the pid of a service, which also names its session, belongs to another process by now."""
+    return psutil.pid_exists(started.pid) and started.process() is None and not _is_zombie(started.pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _is_member(process: psutil.Process, sessions: Mapping[int, Started]) -> bool:
+    """Whether a process is of the session of one of the services, and works in that service's folder."""
+    try:
+        started = sessions.get(os.getsid(process.pid))
+        if started is None or process.uids().real != os.getuid():
+            return False
+        return process.cwd().removesuffix(" (deleted)") == started.cwd
+    except (psutil.Error, OSError):
+        return False
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pwd
-import re
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.protocol.errors import CheckpointError
 
-_JAVA_VERSIONS = (17, 21)
+if TYPE_CHECKING:
+    from pipeline.config.load import LoadedJob
+
 _FREE_BYTES = 2_000_000_000
 _PACKAGES = ("pyspark", "pyarrow", "boto3", "great-expectations", "apache-airflow", "sqlglot", "pandas")
 
@@ -34,6 +33,21 @@ def environment_checks() -> list[dict[str, Any]]:
     ]
 
 
+def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
+    """Return the same of one job: what its store guarantees, and whether its expectations are ones that exist."""
+    from pipeline.jobmaster import probe_store_of
+    from pipeline.suites import suite_faults
+
+    faults = suite_faults(job)
+    return [
+        *(_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_store_of(job)),
+        *(
+            _check(f"quality: {sink}", fault is None, fault or "every expectation can be built")
+            for sink, fault in faults.items()
+        ),
+    ]
+
+
 def _check(name: str, ok: bool, detail: str) -> dict[str, Any]:
     return {"check": name, "ok": ok, "detail": detail}
 
@@ -45,22 +59,13 @@ def _python() -> dict[str, Any]:
 
 
 def _java() -> dict[str, Any]:
-    from pipeline.spark.java import find_java_home
+    from pipeline.spark.java import find_java
 
     try:
-        home = Path(find_java_home())
+        java = find_java()
     except CheckpointError as error:
-        return _check("java", False, error.message.splitlines()[0])
-    try:
-        found = subprocess.run(
-            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as problem:
-        return _check("java", False, f"{home}/bin/java does not run: {type(problem).__name__}; install OpenJDK 17")
-    match = re.search(r'version "(\d+)', found.stderr + found.stdout)
-    version = int(match[1]) if match else 0
-    ok = version in _JAVA_VERSIONS
-    return _check("java", ok, f"{version} ({home})" + ("" if ok else "; Java 17 or 21 is needed"))
+        return _check("java", False, f"{error.message.splitlines()[0]} {error.hint}".strip())
+    return _check("java", True, f"{java.version} ({java.home}, from {java.origin})")
 
 
 def _packages() -> Iterator[dict[str, Any]]:

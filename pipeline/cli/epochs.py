@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipeline.cli.options import Job, Json, Verbose
 from pipeline.cli.output import Output, show_count
-from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.errors import Busy, InvalidRequest
+
+if TYPE_CHECKING:
+    from pipeline.cli.progress import EpochProgress
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +27,12 @@ def run(
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, metavar="N", help="How many; default 1.")] = None,
     until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="Until there is nothing new.")] = False,
     take_over: Annotated[bool, typer.Option("--take-over", help="Abort another session's epoch and go on.")] = False,
+    allow_non_restored_state: Annotated[
+        bool,
+        typer.Option(
+            "--allow-non-restored-state", help="Leave behind the state of operators that are gone from the spec."
+        ),
+    ] = False,
     drain: Annotated[bool, typer.Option("--drain", hidden=True)] = False,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -41,16 +51,38 @@ def run(
     output: Output = ctx.obj
     loaded = load_job(job)
     master = JobMaster(loaded)
-    runner = SparkEpochRunner(loaded)
+    runner = SparkEpochRunner()
     left = None if until_caught_up else epochs or 1
+    several = left is None or left > 1
     while left is None or left > 0:
         with EpochProgress() as progress:
-            # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
-            result = master.run(Session.cli(), runner, take_over=take_over, progress=progress)
+            try:
+                # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
+                result = master.run(
+                    Session.cli(),
+                    runner,
+                    take_over=take_over,
+                    allow_non_restored_state=allow_non_restored_state,
+                    progress=progress,
+                )
+            except Busy as busy:
+                if not several:
+                    raise
+                _wait_out_pause(busy, progress)
+                continue
         _show_epoch(result, output)
         if "checkpoint_id" not in result:
             break
         left = None if left is None else left - 1
+
+
+def _wait_out_pause(busy: Busy, progress: EpochProgress) -> None:
+    """Wait until `min_pause` is over, which the next of several epochs has to; any other reason is raised again."""
+    wait_ms = busy.details.get("wait_ms")
+    if not isinstance(wait_ms, int):
+        raise busy
+    progress(f"waiting {-(-wait_ms // 1000)} s for the minimum pause")
+    time.sleep(wait_ms / 1000)
 
 
 def _show_epoch(result: dict[str, Any], output: Output) -> None:

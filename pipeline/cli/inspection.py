@@ -210,12 +210,14 @@ def _show_table(table: Any, format_: Format | None, file: Path | None, output: O
 def verify(
     ctx: typer.Context,
     job: Job,
-    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]", min=1, help="Default: the head.")] = None,
+    checkpoint_id: Annotated[
+        int | None, typer.Argument(metavar="[ID]", min=1, help="Default: all that are retained.")
+    ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read and decode everything, not only sizes.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check everything that a checkpoint refers to: exit 7 when something is missing or changed."""
+    """Check everything that the retained checkpoints refer to: exit 7 when something is missing or changed."""
     output: Output = ctx.obj
     result = _master(job).verify(checkpoint_id, deep)
     if output.json:

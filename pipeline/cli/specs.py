@@ -96,21 +96,20 @@ def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) 
 
 def doctor(
     ctx: typer.Context,
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Also probe this job's stores.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Also this job's store and expectations.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check Python, Java, Spark, disk and host name, and what the job's store guarantees."""
+    """Check Python, Java, Spark, disk and host name; of a job, what its store guarantees, and its expectations."""
     from pipeline.cli.doctor import environment_checks
 
     output: Output = ctx.obj
     checks = environment_checks()
     if job is not None:
+        from pipeline.cli.doctor import job_checks
         from pipeline.config.load import load_job
-        from pipeline.jobmaster import probe_store_of
 
-        probed = probe_store_of(load_job(job))
-        checks += [{"check": f"store: {p.check}", "ok": p.ok, "detail": p.detail} for p in probed]
+        checks += job_checks(load_job(job))
     failed = [check for check in checks if not check["ok"]]
     if output.json:
         output.document({"checks": checks}, ok=not failed)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from pipeline.config.environment import reference_problems
 from pipeline.config.formats import option_problem
-from pipeline.config.locations import location_problem
+from pipeline.config.locations import endpoint_problem, location_problem
 from pipeline.config.names import did_you_mean
 from pipeline.config.problems import Path, Problem
+from pipeline.config.spark_settings import conf_problems
 from pipeline.config.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
 
 LATE = ".late"
@@ -26,6 +27,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_sources(spec),
         *_locations(spec),
         *_sizes(spec),
+        *_spark(spec),
     ]
 
 
@@ -170,6 +172,10 @@ def _locations(spec: JobSpec) -> Iterator[Problem]:
         problem = None if "${env:" in text else location_problem(text)
         if problem:
             yield Problem(path, problem)
+    endpoint = spec.store.endpoint_url
+    problem = None if "${env:" in endpoint else endpoint_problem(endpoint)
+    if problem:
+        yield Problem(("store", "endpoint_url"), problem)
 
 
 def _sizes(spec: JobSpec) -> Iterator[Problem]:
@@ -177,3 +183,8 @@ def _sizes(spec: JobSpec) -> Iterator[Problem]:
     if spec.spark.parallelism > groups:
         message = f"expected at most checkpointing.max_parallelism, {groups}, got {spec.spark.parallelism}"
         yield Problem(("spark", "parallelism"), message)
+
+
+def _spark(spec: JobSpec) -> Iterator[Problem]:
+    for key, message in conf_problems(spec.spark.master, spec.spark.conf):
+        yield Problem(("spark", "conf", key), message, at_key=True)

@@ -54,6 +54,9 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         "kind": node.kind,
         "key": [[column, _type(rows.get(column))] for column in getattr(operator, "key", ())],
     }
+    if isinstance(operator, WindowOperator | DeduplicateOperator):
+        # What is late, and what has fired, was judged by these sources' watermarks.
+        signature["sources"] = sorted(node.sources)
     if isinstance(operator, AggregateOperator | WindowOperator):
         signature["aggregates"] = {
             output: [str(call), _type(rows.get(call.column)) if call.column else None]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pipeline.config.checks import structure_problems
 from pipeline.config.document import Document, Unreadable, read_document
 from pipeline.config.environment import resolve_spec, resolve_text
-from pipeline.config.locations import absolute_url, child_url, location_problem
+from pipeline.config.locations import absolute_url, child_url, endpoint_problem, location_problem
 from pipeline.config.names import nearest
 from pipeline.config.problems import Problem, invalid_spec
 from pipeline.config.spec import JobSpec
@@ -84,6 +84,9 @@ class LoadedJob:
     def store_config(self, url: str) -> StoreConfig:
         """Return how to reach a store root with this job's connection. Raises InvalidRequest as `resolved` does."""
         endpoint = resolve_text(self.spec.store.endpoint_url, os.environ, "store.endpoint_url")
+        problem = endpoint_problem(endpoint)
+        if problem:
+            raise InvalidRequest(f"store.endpoint_url of job {self.spec.name}: {problem}. Nothing was run or changed.")
         region = resolve_text(self.spec.store.region, os.environ, "store.region")
         return StoreConfig(url=url, endpoint_url=endpoint or None, region=region)
 

@@ -26,6 +26,21 @@ def location_problem(text: str) -> str | None:
     return None if _BUCKET.fullmatch(rest.split("/")[0]) else "expected s3://bucket/…, got no valid bucket name"
 
 
+def endpoint_problem(text: str) -> str | None:
+    """Return why `text` is no S3 endpoint, or None; what it holds is not repeated, for it may be a secret."""
+    if not text:
+        return None
+    match = _SCHEME.fullmatch(text)
+    if match is None or match[1].lower() not in ("http", "https") or not match[2]:
+        return "expected http://host:port or https://host"
+    if "@" in match[2]:
+        return (
+            "expected http://host:port without user name and password, which are not shown here; give them as "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
+        )
+    return None
+
+
 def absolute_url(text: str, folder: Path) -> str:
     """Return the absolute URL of a location; a relative one begins at `folder`, which is absolute.
 

@@ -67,6 +67,8 @@ def sql_rows(operator: SqlOperator, name: str, rows: OutputRows, path: Path) -> 
         plan = sql_plan(operator.sql, name, list(rows.columns))
     except SqlProblem as problem:
         return [Problem((*path, "sql"), str(problem))]
+    if too_fine := _nanosecond_problems(name, rows, path):
+        return too_fine
     columns: Columns = {}
     for column, _ in plan.columns:
         origin = plan.passthrough.get(column)
@@ -151,6 +153,24 @@ def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Pro
                 message = f"sink {suite.sink} has no column {column}; {did_you_mean(column, columns)}"
                 problems.append(Problem((*path, "expectations", index, argument), message))
     return problems
+
+
+def _nanosecond_problems(name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    """Spark's times have microseconds: rows pass through it whole, so no column of them may be finer."""
+    return [
+        Problem(
+            (*path, "inputs", 0),
+            f"{name} has the column {column} of type {type_}, and Spark's times have microseconds: the rest would be "
+            "lost; declare it in microseconds, or as string or int64",
+        )
+        for column, type_ in rows.columns.items()
+        if type_ is not None and _has_nanoseconds(type_)
+    ]
+
+
+def _has_nanoseconds(type_: ColumnType) -> bool:
+    inner = [type_.element] if type_.element is not None else [field for _, field in type_.fields]
+    return type_.unit == "ns" or any(map(_has_nanoseconds, inner))
 
 
 def _append_only(kind: str, name: str, rows: OutputRows, path: Path) -> list[Problem]:

@@ -136,7 +136,7 @@ class RunEpochOperator(EpochOperator):
         acting = self.pending(context)
         checkpoint_id = self.say_for_whom(acting)
         master = self.jobmaster()
-        report = master.run_epoch(self.session(context), checkpoint_id, SparkEpochRunner(master.job))
+        report = master.run_epoch(self.session(context), checkpoint_id, SparkEpochRunner())
         return {"checkpoint_id": checkpoint_id, "timeline": acting["timeline"], "token": int(report.token)}
 
     def on_kill(self) -> None:
@@ -260,7 +260,8 @@ class AbortCheckpointOperator(EpochOperator):
                 f"checkpoint {checkpoint_id} is not this run's to abort ({outcome['outcome']}), nothing was discarded. "
                 f"Failed: {failure.reason}: {failure.detail}"
             )
-        if not outcome["tolerated"]:
+        # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
+        if not (outcome["counted"] and outcome["tolerated"]):
             raise AirflowFailException(f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}")
         log.warning("the failure is tolerated (`tolerable_failures`): the run counts as successful")
         # The other leaf is upstream_failed by now, which would make the run red.

@@ -97,6 +97,13 @@ class Busy(CheckpointError):
     exit_code = 4
 
 
+class Subsumed(CheckpointError):
+    """What is asked for is about a checkpoint that completed and is subsumed by now: there is nothing left to do."""
+
+    action = Action.SKIP
+    exit_code = 3
+
+
 class CommitConflict(CheckpointError):
     """Somebody else's transition took the version; ours did not land. Read the head and decide again."""
 

@@ -207,10 +207,13 @@ def check_pause(state: ManifestState, min_pause_ms: int, now_ms: int) -> None:
     # A clock behind the completion says nothing about the pause: it must not stop the job until it has caught up.
     since_ms = now_ms - head.completed_time_ms
     if 0 <= since_ms < min_pause_ms:
+        wait_ms = min_pause_ms - since_ms
         raise Busy(
             f"job {state.job}: trigger refused: {since_ms} ms since checkpoint {head.checkpoint_id} completed, the"
             f" minimum pause is {min_pause_ms} ms. Nothing was written.",
+            hint=f"run it again in {-(-wait_ms // 1000)} s; `milepost run JOB --until-caught-up` waits by itself",
             reason=CheckpointFailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS.value,
+            wait_ms=wait_ms,
         )
 
 

@@ -4,9 +4,10 @@ Rules: a critical expectation that is not met vetoes; a warning or info one is r
 vetoes whatever its severity (Great Expectations itself would report such a warning as a mere warning); an epoch that
 publishes no row is skipped (on an empty frame null checks pass, which would look like a proof).
 
-When what is checked: `check_suite` (lint, DAG parsing) looks at the shape only, because importing Great Expectations
-takes 5 to 12 s; `resolve_suite` (before a trigger, and `doctor`) builds every expectation with the installed library,
-so that a misspelt type or argument is refused before anything runs, against no list of ours that could drift.
+When what is checked: lint and DAG parsing look at shape and column names only, because importing Great Expectations
+takes 5 to 12 s; `resolve_suite` (before the first epoch of a spec is triggered, and by `doctor JOB`) builds every
+expectation with the installed library, so that a misspelt type or argument is refused before anything runs, against no
+list of ours that could drift.
 
 How rows reach it: whole numbers and booleans stay exact (a null would turn int64 into float64, where 2^60 + 1 passes
 for 2^60); the bounds of range checks are floats in the library itself. NaN counts as null, as pandas has it: a range

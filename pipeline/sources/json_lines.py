@@ -20,6 +20,8 @@ from pipeline.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refu
 from pipeline.sources.path_columns import PathColumns
 from pipeline.sources.streams import ObjectStream, open_object
 
+_TOO_DEEP = "is nested too deeply to be read"
+
 
 class JsonLinesReader:
     """Reads JSON lines objects; picklable, holds no open file."""
@@ -140,8 +142,10 @@ class JsonLinesReader:
         text = record.encoded().decode("utf-8", "replace").strip()
         try:
             fields = json.loads(text)
-        except (ValueError, RecursionError):
+        except ValueError:
             return BadRecord(key, record.line, None, text, "is not JSON")
+        except RecursionError:
+            return BadRecord(key, record.line, None, text, _TOO_DEEP)
         if not isinstance(fields, dict):
             return BadRecord(key, record.line, None, text, "is not a JSON object")
         for column in self._columns:
@@ -149,7 +153,7 @@ class JsonLinesReader:
             if self._accepts(alone, [record]):
                 continue
             value = fields.get(column.name)
-            shown = value if isinstance(value, str) else json.dumps(value)
+            shown = value if isinstance(value, str) else _shown(value)
             if self._accepts(alone, [record], nulls=True):
                 return BadRecord(key, record.line, column.name, shown, "is null, but it is the event time")
             if "\ufffd" in shown:
@@ -163,6 +167,8 @@ class JsonLinesReader:
                 fields = json.loads(record.text)
             except ValueError:  # several objects in one line, which the parser takes
                 return
+            except RecursionError:  # the parser passes over a field that nobody declared, however deep it is
+                raise BadRecord(key, record.line, None, record.text.strip(), _TOO_DEEP) from None
             unseen = unseen - fields.keys() if isinstance(fields, dict) else unseen
             if not unseen:
                 return
@@ -176,6 +182,13 @@ def _records(key: str, body: bytes) -> Iterator[RawRecord]:
         lines.take()
         if not line.isspace():
             yield RawRecord(lines.count, line)
+
+
+def _shown(value: object) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return str(type(value).__name__)
 
 
 def _as_parsed(type_: pa.DataType) -> pa.DataType:

@@ -8,7 +8,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.config.load import LoadedJob
 from pipeline.epoch_run import EpochAnswers
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import decode_answer
@@ -24,8 +23,7 @@ from pipeline.spark.session import open_session
 class SparkEpochRunner:
     """The data plane behind `JobMaster.run_epoch`; keeps one session per process."""
 
-    def __init__(self, job: LoadedJob) -> None:
-        self._job = job
+    def __init__(self) -> None:
         self._session: SparkSession | None = None
 
     def run(self, plan: EpochPlan) -> EpochAnswers:

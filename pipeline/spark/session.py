@@ -1,10 +1,9 @@
 """The Spark session that epochs run in: settings that the protocol relies on, and a clean environment.
 
-Set here and nowhere else:
-* `spark.sql.adaptive.enabled=false`: one exchange has exactly `parallelism` partitions; a partition is a subtask.
-* ANSI mode and UTC: SQL gives the same answer on every machine.
+* Settings that are not the spec's to choose are listed, with their reasons, in `config/spark_settings.py`.
 * task retries: `local[N]` allows none, so it becomes `local[N, F]`; a lost worker is then repaired by Spark itself.
-* `spark.sql.execution.arrow.compression.codec` stays off: it was seen to hang a large job.
+* what `spark.conf` says may hold secrets: it reaches the JVM through a private file that lives until Spark is up, never
+  through a command line. Only the Java options are on one, because that is what they are.
 * what Spark logs goes to those who ask for logs: an error reaches its user as ours, in a few lines (`refusals.py`).
 """
 
@@ -13,73 +12,119 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
+import shlex
 import socket
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
+from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from pipeline.config.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, fixed_settings, local_cores
 from pipeline.config.spec import SparkSpec
 from pipeline.protocol.errors import EnvironmentUnusable
 from pipeline.spark.java import find_java_home
 
-TASK_ATTEMPTS = 3
-"""How often Spark tries a task before the epoch is declined; the checkpoint itself is tried once."""
-
-_LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?$")
 _LOOPBACK = "127.0.0.1,localhost,::1"
 
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark logs every SQL error with its Java stack trace through these, before it raises it."""
 
-_SETTINGS: Mapping[str, str] = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.python.worker.reuse": "true",
-    "spark.task.maxFailures": str(TASK_ATTEMPTS),
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
+_MASTER = "spark.master"
+
+_opened: dict[str, str] = {}
+"""What this process's Spark was asked for last; empty before it was started."""
 
 
 def open_session(job: str, spec: SparkSpec) -> SparkSession:
-    """Return the process's session for a job's settings, starting Spark when there is none.
+    """Return the process's session with a job's settings, starting Spark when it does not run.
+
+    A process has one Spark. For another job, or other settings of the same one, what can change while it runs is
+    changed; what is fixed when Spark starts must be what it is.
 
     Raises:
-        EnvironmentUnusable: no usable Java, a host name that does not resolve, or Spark did not start.
+        EnvironmentUnusable: no usable Java, a host name that does not resolve, Spark did not start, or it runs with
+            other settings that only a new process can have.
     """
-    master = _LOCAL_MASTER.match(spec.master)
-    _prepare_environment(local=master is not None)
-    name = spec.master
-    if master is not None:
-        name = f"local[{master.group(1) or 1},{TASK_ATTEMPTS}]"
-    builder = SparkSession.builder.appName(f"milepost-{job}").master(name)
-    settings = dict(_SETTINGS)
-    if master is not None:
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    settings |= spec.conf
-    settings[_JAVA_OPTIONS] = f"{_logging_options()} {settings.get(_JAVA_OPTIONS, '')}".strip()
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    cores = local_cores(spec.master)
+    settings = dict(spec.conf) | fixed_settings(spec.master)
+    settings[_MASTER] = spec.master if cores is None else f"local[{cores},{TASK_ATTEMPTS}]"
+    if SparkContext._active_spark_context is not None:
+        session = SparkSession.builder.getOrCreate()
+        _adapt(session, settings)
+    else:
+        _prepare_environment(local=cores is not None)
+        session = _start(job, settings)
+    _opened.clear()
+    _opened.update(settings)
+    return session
+
+
+def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
+    given = {**settings, JAVA_OPTIONS: f"{_logging_options()} {settings.get(JAVA_OPTIONS, '')}".strip()}
+    builder = SparkSession.builder.appName(f"milepost-{job}")
+    if SparkContext._gateway is not None:  # the JVM of a session that was stopped: nothing is started, none is shown
+        builder = builder.config(map=dict(given))
     before = {child.pid for child in psutil.Process().children()}
     try:
-        return builder.getOrCreate()
+        with _handed_over(given):
+            return builder.getOrCreate()
     except BaseException as error:
         _end_started(before)
         if not isinstance(error, Exception):
             raise
         raise EnvironmentUnusable(
-            f"Spark did not start with master {spec.master}: {str(error).splitlines()[0] if str(error) else error!r}",
+            f"Spark did not start with master {settings[_MASTER]}: "
+            f"{str(error).splitlines()[0] if str(error) else error!r}",
             hint="milepost doctor shows which part of the environment is missing",
         ) from error
+
+
+def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:
+    """Give a running session other settings. Raises EnvironmentUnusable, and changes nothing, for a fixed one."""
+    started = dict(session.sparkContext.getConf().getAll())
+    before = _opened or {key: started.get(key, "") for key in settings}
+    changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
+    fixed = sorted(key for key in changed if not session.conf.isModifiable(key))
+    if fixed:
+        raise EnvironmentUnusable(
+            f"this process already runs Spark, and {', '.join(fixed)} cannot be changed while it does. "
+            "Nothing was run.",
+            hint="run the job in a process of its own",
+            settings=fixed,
+        )
+    for key in changed:
+        if key in settings:
+            session.conf.set(key, settings[key])
+        else:
+            session.conf.unset(key)
+
+
+@contextlib.contextmanager
+def _handed_over(settings: Mapping[str, str]) -> Iterator[None]:
+    """Have the JVM that is started meanwhile read these settings from a file that only this user can read."""
+    with tempfile.TemporaryDirectory(prefix="milepost-spark-") as folder:  # its mode is 0700
+        file = Path(folder) / "spark.properties"
+        file.touch(mode=0o600, exist_ok=False)
+        lines = [f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items()]
+        file.write_text("".join(lines), encoding="ascii")
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(file))} pyspark-shell"
+        try:
+            yield
+        finally:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+
+
+def _escaped(text: str) -> str:
+    """Return a text as Java's properties format writes it: everything but letters, digits and `._-/` escaped."""
+    plain = "._-/"
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(c) if c < 128 and (chr(c).isalnum() or chr(c) in plain) else f"\\u{c:04x}" for c in codes)
 
 
 def _end_started(before: set[int]) -> None:
@@ -105,7 +150,7 @@ def _prepare_environment(*, local: bool) -> None:
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["TZ"] = "UTC"
-    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_API_MODE"):
         os.environ.pop(name, None)
     for name in ("NO_PROXY", "no_proxy"):
         present = os.environ.get(name, "")

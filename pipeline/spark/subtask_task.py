@@ -1,7 +1,8 @@
 """The host of a stateful subtask: aligns its channels, feeds its operators, snapshots their state.
 
 One Spark task hosts the subtasks of all operators of its level. Rows are processed in plan order (inputs as the spec
-names them, then channels, then sequence), so the result depends neither on arrival order nor on parallelism.
+names them, then channels, then sequence), so the result does not depend on arrival order; in the first level, whose
+channels are the plan's own order, it does not depend on parallelism either.
 The snapshot has a synchronous part (freeze) and an asynchronous one (encode, upload), which overlaps sink staging.
 """
 
@@ -200,7 +201,8 @@ def _process(
     metrics: TaskMetrics,
 ) -> tuple[FrozenState, pa.Table, pa.Table, int | None]:
     operator = item.operator
-    lateness_us = operator_watermark(clock.watermark_us for clock in item.clocks)
+    # Never below what has fired: rows of a window that was emitted stay late, whatever sources the operator reads now.
+    lateness_us = latest(item.previous_firing_us, operator_watermark(clock.watermark_us for clock in item.clocks))
     ends = (source_watermark(clock.watermark_us, newest.get(clock.name), clock.delay_us) for clock in item.clocks)
     firing_us = latest(item.previous_firing_us, operator_watermark(ends))
     metrics.mark("process_ms")

@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import uuid4
 
-from pipeline.protocol.errors import CommitConflict, EnvironmentUnusable
+from pipeline.protocol.errors import CommitConflict, EnvironmentUnusable, NotFound
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.storage.layout import PROBE_PREFIX
 
 _RACERS = 8
+_LISTED = 100
 _WRONG_ETAG = "00000000000000000000000000000000"
 
 
@@ -71,6 +72,48 @@ def require_preconditions(store: ObjectStore) -> None:
             hint="use a store that honours conditional requests, and no proxy that drops their headers",
             failed=[check.check for check in failed],
         )
+
+
+def probe_versioned_reads(store: ObjectStore, prefix: str) -> ProbeCheck | None:
+    """Ask a store that is only read whether it tells versions apart, without writing to it.
+
+    Args:
+        store: of a source. prefix: below which its objects lie.
+    Returns:
+        The check on one object that is there; None when there is none, and nothing to be mistaken about.
+    Raises:
+        EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
+    """
+    listed = list(store.list(prefix, limit=_LISTED))
+    if not listed:
+        return None
+    smallest = min(listed, key=lambda stat: stat.size)  # a store that ignores the condition sends the whole body
+    try:
+        return _read_other_version(store, smallest.key)
+    except NotFound:
+        return None
+
+
+def require_versioned_reads(store: ObjectStore, prefix: str, reader: str) -> bool:
+    """Refuse a store whose reads ignore the expected version: another one would be read as the planned one.
+
+    Args:
+        reader: who reads there, for the message, e.g. ``source flights``.
+    Returns:
+        Whether it could be asked: there was an object.
+    Raises:
+        EnvironmentUnusable: it ignores If-Match. StoreUnavailable: it could not be asked.
+    """
+    check = probe_versioned_reads(store, prefix)
+    if check is not None and not check.ok:
+        where = store.config.endpoint_url or store.config.url
+        raise EnvironmentUnusable(
+            f"endpoint {where} ({reader} at {store.config.url}) {check.detail}. An object that changes after it was "
+            "planned would be read unnoticed. Nothing was written there.",
+            hint="use a store that honours conditional requests, and no proxy that drops their headers",
+            failed=[check.check],
+        )
+    return check is not None
 
 
 def _create_over_created(store: ObjectStore, key: str) -> ProbeCheck:

@@ -66,10 +66,11 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
     """Rule 5, the abort path: the gate fails, the checkpoint is aborted with its reason."""
     gated = airflow.add_job("gated", more=GATE)
     tolerant = airflow.add_job("tolerant", more=GATE, tolerable=1)
-    for job in (gated, tolerant):
+    unstarted = airflow.add_job("unstarted", tolerable=1, conf="{spark.driver.memory: 1k}")
+    for job in (gated, tolerant, unstarted):
         job.land("a", {"AA": 2_000_000})
 
-    red, green = gated.trigger(), tolerant.trigger()
+    red, green, not_counted = gated.trigger(), tolerant.trigger(), unstarted.trigger()
 
     assert (gated.wait(red), tolerant.wait(green)) == ("failed", "success")
     states = gated.states(red)
@@ -81,6 +82,9 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
         (checkpoint,) = job.master.list_checkpoints()
         assert (checkpoint["status"], checkpoint["failure_reason"]) == ("aborted", "QUALITY_GATE_FAILED")
         assert job.published_checkpoint() is None
+
+    assert unstarted.wait(not_counted) == "failed", "Spark that does not start is no failure of the epoch: see it"
+    assert unstarted.statuses() == [(1, "aborted")]
 
     # Rule 3: the checkpoint of this run is gone, so its cleared task fails at once, without retries.
     gated.clear(red, "run_epoch")

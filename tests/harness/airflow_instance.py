@@ -51,7 +51,7 @@ operators:
 sinks:
   - {{name: carriers, input: carriers, format: parquet, path: {lake}, mode: upsert}}
 checkpointing: {{timeout: 5m, retained: {{last: {retained}}}, tolerable_failures: {tolerable}}}
-spark: {{master: "local[2]", parallelism: 1}}
+spark: {{master: "local[2]", parallelism: 1, conf: {conf}}}
 airflow: {{retries: {retries}, pool: {pool}}}
 """
 """A job spec; further sections go below it. One subtask: what many of them do is tested without a scheduler."""
@@ -197,7 +197,7 @@ class AirflowInstance:
     def _fields(self, name: str) -> dict[str, Any]:
         folder = self.folder / "jobs" / name
         places = {"storage": folder / "state", "landing": folder / "landing", "lake": folder / "lake"}
-        settings = {"retained": 10, "tolerable": 0, "retries": 0, "pool": "default_pool"}
+        settings = {"retained": 10, "tolerable": 0, "retries": 0, "pool": "default_pool", "conf": "{}"}
         return {"name": name, **places, **settings}
 
     def add_job(
@@ -228,10 +228,12 @@ class AirflowInstance:
 
     def kill_scheduler(self) -> None:
         """kill -9 of the scheduler alone: its workers, their tasks and Spark live on."""
-        process = self.stack.started["scheduler"].process()
+        killed = self.stack.started.pop("scheduler")
+        process = killed.process()
         assert process is not None, "the scheduler is not running"
         process.kill()
-        self.until(lambda: self.stack.started["scheduler"].process() is None, "the scheduler is gone")
+        self.until(lambda: killed.process() is None, "the scheduler is gone")
+        self.stack.started[f"scheduler killed as {killed.pid}"] = killed  # what it left is stopped with the rest
 
     def start_scheduler(self) -> None:
         """Start a new scheduler on what the old one left, and wait until it says that it works."""

@@ -75,7 +75,7 @@ class FlightsJob:
     def run(self) -> dict[str, Any]:
         """One epoch in this process, with a fresh JobMaster as a new process would have."""
         loaded = self.load()
-        return JobMaster(loaded).run(Session.cli(), SparkEpochRunner(loaded))
+        return JobMaster(loaded).run(Session.cli(), SparkEpochRunner())
 
     def run_until_caught_up(self) -> list[dict[str, Any]]:
         documents = []

@@ -48,7 +48,7 @@ def run_and(strike: Callable[[], Any], job: FlightsJob, capsys: pytest.CaptureFi
     loaded = job.load()
     capsys.readouterr()
     try:
-        JobMaster(loaded).run(Session.cli(), SparkEpochRunner(loaded), progress=at_step)
+        JobMaster(loaded).run(Session.cli(), SparkEpochRunner(), progress=at_step)
         code = 0
     except CheckpointError as error:
         code = report(error, Output())

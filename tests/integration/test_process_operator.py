@@ -195,7 +195,7 @@ def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(
     job.module.write_text(VERSION)
     job.helper.write_text("VALUE = 100\n")
     loaded = job.load()
-    master, runner = JobMaster(loaded), SparkEpochRunner(loaded)
+    master, runner = JobMaster(loaded), SparkEpochRunner()
     rows: list[pa.Table] = []
     hashes: list[str] = []
 
@@ -213,7 +213,7 @@ def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(
     second = epoch(2)
     job.change(job.module, "units.VALUE +", "1000 + units.VALUE +")
     third = epoch(3)
-    assert first & second & third, "no worker served all three epochs: the test would prove nothing"
+    assert first & second and second & third, "no worker served two epochs in a row: the test would prove nothing"
     assert set(rows[1].column("minutes").to_pylist()) <= {201, 202}
     assert set(rows[2].column("minutes").to_pylist()) <= {1201, 1202, 1203}
     assert 202 in rows[1].column("minutes").to_pylist() and 1203 in rows[2].column("minutes").to_pylist()
@@ -255,7 +255,7 @@ def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(job:
         file.write_text(file.read_text() + "\n# edited\n")
     loaded = job.load()
     with pytest.raises(SubtaskDeclined, match="the code changed after the epoch was triggered") as declined:
-        JobMaster(loaded).run_epoch(session, triggered.checkpoint_id, SparkEpochRunner(loaded))
+        JobMaster(loaded).run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
     assert reason_for(declined.value).value == "CODE_MISMATCH" and declined.value.exit_code == 1
     job.master().abort(session, triggered.checkpoint_id, reason_for(declined.value).value, declined.value.message)
     with pytest.raises(NotFound):
@@ -285,7 +285,7 @@ def test_a_worker_with_other_code_than_the_plan_declines(job: TailsJob) -> None:
     job.land([1])
     loaded = job.load()
     with pytest.raises(SubtaskDeclined, match="worker runs code") as declined:
-        JobMaster(loaded).run(Session.cli(), OtherCodeRunner(SparkEpochRunner(loaded)))
+        JobMaster(loaded).run(Session.cli(), OtherCodeRunner(SparkEpochRunner()))
     assert reason_for(declined.value).value == "CODE_MISMATCH"
 
 

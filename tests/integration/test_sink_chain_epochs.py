@@ -40,7 +40,7 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
     monkeypatch.setattr("pipeline.job_context.open_store", stalling)
     master, session = JobMaster(job.load()), Session.cli()
     assert isinstance(master.trigger(session), Triggered)
-    master.run_epoch(session, 2, SparkEpochRunner(master.job))
+    master.run_epoch(session, 2, SparkEpochRunner())
     master.complete(session, 2)
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(master.notify_complete, session, 2, "carriers")

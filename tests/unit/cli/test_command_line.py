@@ -163,6 +163,25 @@ def test_doctor_names_each_check() -> None:
     assert result.exit_code == (0 if all(check["ok"] for check in checks.values()) else 8)
 
 
+def test_doctor_builds_the_expectations_of_a_job(workdir: Path) -> None:
+    """A misspelt expectation is found by asking, not by the epoch that it would have ended."""
+    assert milepost("init", "orders").exit_code == 0
+    spec = workdir / "config" / "orders.yaml"
+    text, verdicts = spec.read_text(), {}
+    for type_ in ("expect_column_values_to_be_between", "expect_column_values_to_be_betwen"):
+        spec.write_text(text.replace("expect_column_values_to_be_between", type_))
+        result = milepost("doctor", "orders", "--json")
+        checks = {check["check"]: check for check in document(result)["data"]["checks"]}
+        verdicts[type_] = (checks["quality: totals"]["ok"], checks["quality: totals"]["detail"], result.exit_code)
+    good, bad = verdicts.values()
+    assert good == (True, "every expectation can be built", 0)
+    assert (bad[0], bad[2]) == (False, 8) and "the nearest known one is expect_column_values_to_be_between" in bad[1]
+
+
+def test_help_of_verify_says_what_is_checked() -> None:
+    assert "all that are retained" in " ".join(milepost("verify", "--help").stdout.split())
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -214,3 +214,12 @@ def test_one_bad_operator_does_not_blame_those_that_read_it() -> None:
     assert len(lines) == 3
     assert "no column nope" in lines[1]
     assert "no column zz" in lines[2]
+
+
+@pytest.mark.parametrize("type_", ["timestamp[ns]", "list<timestamp[ns, UTC]>", "struct<a: timestamp[ns]>"])
+def test_sql_over_nanoseconds_is_refused_for_spark_would_cut_them(type_: str) -> None:
+    """Spark's times have microseconds; what is not read by SQL keeps its nanoseconds."""
+    source = {"format": "parquet", "schema": {"k": "string", "t": "timestamp[us]", "fine": type_}}
+    message = refusal(spec([sql("a", "SELECT k FROM rows")], **source))
+    assert "operators[0].inputs[0]: rows has the column fine of type" in message and "microseconds" in message
+    assert build_graph(spec([unique("u")], **source)).levels == 1

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.config.document import read_document
 from pipeline.config.load import LoadedJob, from_text, load_job
+from pipeline.config.spark_settings import ELSEWHERE, FIXED, LOOPBACK
 from pipeline.protocol.errors import InvalidRequest, NotFound
 
 SPEC = """\
@@ -276,6 +277,47 @@ def test_the_spec_hash_depends_on_meaning_and_not_on_writing() -> None:
     same = "# a comment\n" + SPEC.replace("2h", "120m") + "spark: {parallelism: 2}\n"
     assert load(same).spec_hash == load(SPEC).spec_hash
     assert load(SPEC.replace("2h", "3h")).spec_hash != load(SPEC).spec_hash
+
+
+@pytest.mark.parametrize("key", [*FIXED, *LOOPBACK, *ELSEWHERE])
+def test_a_setting_that_milepost_makes_is_refused_by_name(key: str) -> None:
+    """What the protocol relies on is not the spec's to override."""
+    with pytest.raises(InvalidRequest, match=rf"spark\.conf\.{re.escape(key)}: is set by Milepost \(.*\); remove it"):
+        load(SPEC + f"spark: {{conf: {{{key}: 'x'}}}}\n")
+
+
+def test_other_spark_settings_stay_the_spec_s() -> None:
+    conf = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-Xss4m"}
+    assert load(SPEC + f"spark: {{conf: {conf}}}\n").spec.spark.conf == conf
+    cluster = {"spark.driver.host": "10.0.0.7"}
+    assert load(SPEC + f"spark: {{master: 'spark://far:7077', conf: {cluster}}}\n").spec.spark.conf == cluster
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("sparc.driver.memory", "2g", "does not begin with `spark.`"),
+        ("spark.driver.extraJavaOptions", "-Dpassword=${env:PASSWORD}", "is shown by the process list"),
+    ],
+)
+def test_a_setting_that_would_be_ignored_or_shown_is_refused(key: str, value: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
+        load(SPEC + f"spark: {{conf: {{{key}: '{value}'}}}}\n")
+
+
+@pytest.mark.parametrize("endpoint", ["http://user:s3cret@host:9000", "https://s3cret@host"])
+def test_an_endpoint_with_a_password_is_refused_without_repeating_it(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidRequest, match="without user name and password") as written:
+        load(SPEC + f"store: {{endpoint_url: '{endpoint}'}}\n")
+    monkeypatch.setenv("ENDPOINT", endpoint)
+    job = load(SPEC + "store: {endpoint_url: '${env:ENDPOINT}'}\n")
+    with pytest.raises(InvalidRequest, match="without user name and password") as resolved:
+        _ = job.job_store
+    for caught in (written, resolved):
+        error = caught.value
+        assert "s3cret" not in f"{error.message} {error.hint} {error.details}"
 
 
 def test_references_resolve_late_and_only_the_unresolved_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

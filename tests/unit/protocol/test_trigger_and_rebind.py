@@ -183,6 +183,7 @@ def test_min_pause_counts_from_the_last_completion() -> None:
     log.now_ms += MINUTE_MS - 1
     error = refused(log, Busy, lambda: log.trigger(A, min_pause_ms=MINUTE_MS), "minimum pause is 60000 ms")
     assert error.details["reason"] == "MINIMUM_TIME_BETWEEN_CHECKPOINTS"
+    assert error.details["wait_ms"] == 1 and "again in 1 s" in error.hint
     log.now_ms += 1
     assert isinstance(log.trigger(A, min_pause_ms=MINUTE_MS), Transition)
 

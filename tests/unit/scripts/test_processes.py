@@ -21,6 +21,12 @@ child = subprocess.Popen([sys.executable, "-c", {IDLE!r}], start_new_session=Tru
 print(child.pid, flush=True)
 time.sleep(600)
 """
+UNMARKED_PARENT = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {IDLE!r}], env={{}}, cwd=sys.argv[1])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
 STUBBORN = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -82,6 +88,25 @@ def test_an_orphan_is_found_although_its_parent_was_killed(stack: str, tmp_path:
     assert orphan.is_running()
     assert processes.stop([parent], stack) == []
     assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_orphan_without_marker_is_known_by_its_session_and_folder(
+    stack: str, tmp_path: Path, elsewhere: bool
+) -> None:
+    """Airflow's workers write their title over their environment, and outlive a killed scheduler."""
+    folder = tmp_path / "elsewhere" if elsewhere else tmp_path
+    folder.mkdir(exist_ok=True)
+    parent = start(stack, tmp_path, UNMARKED_PARENT, str(folder))
+    orphan = psutil.Process(int(first_line(parent)))
+    psutil.Process(parent.pid).kill()
+    processes.wait_until(lambda: parent.process() is None, of=[], timeout_s=30, what="the parent's end")
+    try:
+        assert processes.stop([parent], stack) == []
+        assert orphan.is_running() is elsewhere
+    finally:
+        if orphan.is_running():
+            orphan.kill()
 
 
 def test_a_process_that_ignores_term_is_killed(stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,13 @@ def test_deep_nesting_in_an_ignored_field_does_not_kill_the_worker(landing: Land
     assert refused(landing, body + b'{"q": ' + b"[" * 100_000 + b"\n").line == 2
 
 
+def test_a_line_nested_too_deeply_to_tell_whether_a_column_is_missing_is_a_bad_record(landing: Landing) -> None:
+    """Whatever a file holds, the answer names file and line: a reader never dies of it."""
+    deep = '{"q": ' + "[" * 100_000 + "]" * 100_000 + ', "n": 1, "at": "2013-01-01T10:00:00Z"}\n'
+    bad = refused(landing, deep.encode())
+    assert (bad.line, bad.column, bad.reason) == (1, None, "is nested too deeply to be read")
+
+
 def test_options_are_refused_by_name() -> None:
     spec = source("json", SCHEMA).model_copy(update={"options": {"newlines_in_values": True}})
     with pytest.raises(InvalidRequest, match="format json has no options"):

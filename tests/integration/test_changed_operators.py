@@ -1,0 +1,107 @@
+"""A spec that changes between epochs: what its state still fits goes on, what is gone is left only when asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.harness.flights_job import FlightsJob
+from tests.harness.milepost_cli import assert_clear_error, milepost
+
+SPEC = """\
+name: flights
+storage: ../store
+sources:
+  flights:
+    format: csv
+    path: ../landing/flights/**/*.csv
+    options: {null_values: ["", "NA"], strings_can_be_null: true}
+    schema: {carrier: string, flight: int32, origin: string, dep_delay: int32}
+operators:
+  - {uid: carriers, kind: aggregate, inputs: [flights], key: [carrier], aggregates: {flights: count(*)}}
+  - {uid: origins, kind: aggregate, inputs: [flights], key: [origin], aggregates: {flights: count(*)}}
+sinks:
+  - {name: carriers, input: carriers, format: parquet, path: ../lake/carriers, mode: upsert}
+  - {name: origins, input: origins, format: parquet, path: ../lake/origins, mode: upsert}
+spark: {master: "local[2]", parallelism: 2}
+"""
+
+RENAMED = {
+    "uid: origins": "uid: airports",
+    "input: origins": "input: airports",
+    "key: [origin], aggregates: {flights: count(*)}": "key: [origin], aggregates: {worst: max(dep_delay)}",
+    "name: origins": "name: airports",
+    "../lake/origins": "../lake/airports",
+}
+
+WEATHER = """\
+  weather:
+    format: csv
+    path: ../landing/weather/*.csv
+    schema: {station: string}
+"""
+STATIONS = {
+    "operators:\n": "operators:\n"
+    "  - {uid: stations, kind: aggregate, inputs: [weather], key: [station], aggregates: {n: count(*)}}\n",
+    "sinks:\n": "sinks:\n"
+    "  - {name: stations, input: stations, format: parquet, path: ../lake/stations, mode: upsert}\n",
+}
+
+
+def create(folder: Path) -> FlightsJob:
+    (folder / "config").mkdir(parents=True)
+    job = FlightsJob(folder)
+    job.edit(SPEC, {})
+    return job
+
+
+def flights_by(job: FlightsJob, uid: str, key: str) -> dict[str, int]:
+    return {row[key]: row["flights"] for row in job.master().state(uid).to_pylist()}
+
+
+def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: Path) -> None:
+    """INTERFACE, "Changing a spec": refused before anything is planned, unless the old state may be left behind."""
+    job = create(tmp_path)
+    job.land([1])
+    assert milepost("run", job.spec_path).exit_code == 0
+    before = flights_by(job, "carriers", "carrier")
+    job.edit(SPEC, RENAMED)
+    job.land([2])
+
+    refused = milepost("run", job.spec_path)
+    assert_clear_error(refused, 2, "origins: needs --allow-non-restored-state", "Nothing was written")
+    assert "--allow-non-restored-state" in refused.error[-1]
+    assert [c["checkpoint_id"] for c in job.master().list_checkpoints()] == [1]
+
+    accepted = milepost("run", job.spec_path, "--allow-non-restored-state")
+    assert accepted.exit_code == 0, accepted.stderr
+    after = flights_by(job, "carriers", "carrier")
+    assert sum(after.values()) > sum(before.values()) and before.keys() <= after.keys()
+    assert set(job.master().state("airports").column_names) >= {"origin", "worst"}
+    gone = milepost("state", job.spec_path, "origins")
+    assert gone.exit_code == 3
+
+    job.land([3])
+    assert milepost("run", job.spec_path).exit_code == 0  # the flag is needed once: the old state is gone
+
+
+def test_a_source_that_comes_back_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Its position stays with the checkpoints while the spec is without it: no object is read twice."""
+    job = create(tmp_path)
+    with_weather = SPEC.replace("operators:\n", WEATHER + "operators:\n", 1)
+    job.edit(with_weather, STATIONS)
+    job.land([1])
+    weather = tmp_path / "landing" / "weather"
+    weather.mkdir()
+    (weather / "1.csv").write_text("station\nJFK\n")
+    assert milepost("run", job.spec_path).exit_code == 0
+
+    job.edit(SPEC, {})
+    job.land([2])
+    assert_clear_error(milepost("run", job.spec_path), 2, "source weather: needs --allow-non-restored-state")
+    assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
+
+    job.edit(with_weather, {key: text.replace("stations", "stations_again") for key, text in STATIONS.items()})
+    (weather / "2.csv").write_text("station\nLGA\n")
+    again = milepost("run", job.spec_path)
+    assert again.exit_code == 0, again.stderr
+    assert job.master().state("stations_again").to_pydict() == {"station": ["LGA"], "n": [1]}

@@ -1,0 +1,88 @@
+"""The session has the settings that it was asked for, and no command line shows them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.harness.processes import REPOSITORY
+
+SESSIONS = """
+import glob, json, os, psutil
+from pipeline.config.spec import SparkSpec
+from pipeline.protocol.errors import EnvironmentUnusable
+from pipeline.spark.session import open_session
+
+SECRET = "s3cr3t = x: #! \\\\ é \U0001f600"
+fixed = {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.driver.memory": "512m"}
+
+def spec(**conf):
+    return SparkSpec(master="local[1]", conf={**fixed, **conf})
+
+def shuffles(session):
+    return session.conf.get("spark.sql.shuffle.partitions")
+
+session = open_session("one", spec(**{"spark.sql.shuffle.partitions": "7"}))
+conf = session.sparkContext.getConf()
+report = {
+    "secret": conf.get("spark.hadoop.fs.s3a.secret.key") == SECRET,
+    "master": conf.get("spark.master"),
+    "loopback": conf.get("spark.driver.host"),
+    "ansi": session.conf.get("spark.sql.ansi.enabled"),
+    "adaptive": session.conf.get("spark.sql.adaptive.enabled"),
+    "heap": [word for p in psutil.Process().children(recursive=True) for word in p.cmdline() if word == "-Xmx512m"],
+    "shown": [p.cmdline() for p in psutil.Process().children(recursive=True) if "s3cr3t" in " ".join(p.cmdline())],
+    "left": os.listdir(os.environ["TMPDIR"]) and glob.glob(os.environ["TMPDIR"] + "/milepost-spark-*"),
+    "environment": os.environ.get("PYSPARK_SUBMIT_ARGS"),
+    "shuffles": [shuffles(session)],
+}
+report["shuffles"].append(shuffles(open_session("two", spec(**{"spark.sql.shuffle.partitions": "9"}))))
+report["shuffles"].append(shuffles(open_session("three", spec())))
+try:
+    open_session("four", spec(**{"spark.hadoop.fs.s3a.secret.key": "an0ther", "spark.sql.shuffle.partitions": "5"}))
+except EnvironmentUnusable as error:
+    report["refusal"] = error.message + " " + error.hint
+report["shuffles"].append(shuffles(session))
+print(json.dumps(report))
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process of its own saw of the sessions it opened."""
+    folder = tmp_path_factory.mktemp("tmp")
+    result = subprocess.run(
+        [sys.executable, "-c", SESSIONS],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return answer
+
+
+def test_settings_reach_spark_and_no_command_line(report: dict[str, Any]) -> None:
+    """Secrets never in argv: `spark.conf` may hold them, and the process list is everybody's."""
+    assert report["secret"] and report["heap"] == ["-Xmx512m"]
+    assert report["shown"] == []
+    assert report["left"] == [] and report["environment"] is None
+
+
+def test_what_the_protocol_relies_on_is_set(report: dict[str, Any]) -> None:
+    settings = {name: report[name] for name in ("master", "loopback", "ansi", "adaptive")}
+    assert settings == {"master": "local[1,3]", "loopback": "127.0.0.1", "ansi": "true", "adaptive": "false"}
+
+
+def test_another_job_of_the_process_has_its_own_settings_or_is_refused(report: dict[str, Any]) -> None:
+    """What can change is changed and taken back; a refusal names what cannot, not its value, and changes nothing."""
+    assert report["shuffles"] == ["7", "9", "200", "200"]
+    assert "spark.hadoop.fs.s3a.secret.key cannot be changed" in report["refusal"]
+    assert "an0ther" not in report["refusal"] and "process of its own" in report["refusal"]
