@@ -29,7 +29,7 @@ from pipeline.metadata import (
 )
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, SourceInput, decode_input_record
-from pipeline.protocol.acknowledgements import Answer, Verified, verify
+from pipeline.protocol.acknowledgements import SubtaskAnswer, Verified, verify
 from pipeline.protocol.errors import CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.lease import HEARTBEAT_INTERVAL_MS
@@ -58,7 +58,7 @@ class EpochAnswers:
         session_ms: time until Spark was there. job_ms: time of the Spark job.
     """
 
-    answers: tuple[Answer, ...]
+    answers: tuple[SubtaskAnswer, ...]
     operators: Mapping[str, StatefulOperator]
     schemas: Mapping[str, pa.Schema]
     session_ms: int

@@ -9,13 +9,14 @@ from pipeline.epoch_inputs import plan_inputs
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.codec import LogEntry, Tombstone, to_json
-from pipeline.protocol.errors import NotFound
+from pipeline.protocol.errors import NotFound, SourceChanged
 from pipeline.protocol.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
 )
 from pipeline.protocol.ids import SessionId
+from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
 from pipeline.protocol.records import (
     CheckpointStatus,
     CompletedCheckpoint,
@@ -25,6 +26,7 @@ from pipeline.protocol.records import (
     PendingCheckpoint,
     Run,
 )
+from pipeline.sessions import provably_dead
 from pipeline.times import iso_ms
 
 
@@ -61,7 +63,10 @@ class History:
         return [_entry(entry) for entry in self._context.log.entries(limit)]
 
     def status(self, max_lag_ms: int | None) -> dict[str, Any]:
-        """Health in one document; `healthy`, and `exit_code` as INTERFACE section 2 says."""
+        """Health in one document; `healthy`, and `exit_code` as INTERFACE section 2 says.
+
+        What is unread and how far behind the job is, is None while a changed object keeps it from being planned.
+        """
         head = self._context.log.head()
         now_ms = self._context.store.clock_ms()
         if head is None:
@@ -69,11 +74,6 @@ class History:
         else:
             state = head.state
             base = self._context.base_metadata(state, state.timeline().head)
-        inputs = plan_inputs(self._context, base)
-        unread = sum(len(item.objects) + item.pending_objects for item in inputs)
-        unread_bytes = sum(sum(obj.size for obj in item.objects) + item.pending_bytes for item in inputs)
-        oldest = min((obj.last_modified_ms for item in inputs for obj in item.objects), default=None)
-        lag_ms = 0 if oldest is None else max(0, now_ms - oldest)
         newest = state.head() if state is not None else None
         document = {
             "job": self._context.spec.name,
@@ -81,15 +81,39 @@ class History:
             "head": newest.checkpoint_id if newest is not None else None,
             "last_success": iso_ms(newest.completed_time_ms) if newest is not None else None,
             "pending": _pending_id(state),
-            "unread_objects": unread,
-            "unread_bytes": unread_bytes,
-            "lag_ms": lag_ms,
+            "lease_over": self._lease_over(state, now_ms),
+            **self._backlog(base, now_ms),
             "last_failure": state.failures.last_reason if state is not None else None,
             "last_failure_detail": state.failures.last_detail if state is not None else None,
             "unconfirmed": sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed}) if state else [],
         }
         exit_code, step = _judge(document, max_lag_ms)
         return document | {"exit_code": exit_code, "healthy": exit_code == 0, "next_step": step}
+
+    def _backlog(self, base: CheckpointMetadata | None, now_ms: int) -> dict[str, Any]:
+        """What is unread, and since when; a source whose consumed objects changed is a finding here, not an error."""
+        try:
+            inputs = plan_inputs(self._context, base)
+        except SourceChanged as error:
+            return {"unread_objects": None, "unread_bytes": None, "lag_ms": None, "source_changed": _one_line(error)}
+        oldest = min((item.oldest_new_ms for item in inputs if item.oldest_new_ms is not None), default=now_ms)
+        return {
+            "unread_objects": sum(len(item.objects) + item.pending_objects for item in inputs),
+            "unread_bytes": sum(sum(obj.size for obj in item.objects) + item.pending_bytes for item in inputs),
+            "lag_ms": max(0, now_ms - oldest),
+            "source_changed": None,
+        }
+
+    def _lease_over(self, state: ManifestState | None, now_ms: int) -> str | None:
+        """Why nobody works on the pending checkpoint any more, in words; None when somebody may, or none is pending."""
+        timeline = state.timeline() if state is not None else None
+        if timeline is None or timeline.pending is None or timeline.leader is None:
+            return None
+        facts = LeaseFacts(
+            heartbeat_ms=self._context.heartbeat_ms(timeline.pending), holder_dead=provably_dead(timeline.leader.holder)
+        )
+        status = lease_status(timeline.pending, facts, now_ms)
+        return None if status is LeaseStatus.HELD else status.value
 
     def _documents(self) -> Iterator[dict[str, Any]]:
         """Every checkpoint that was ever triggered, newest first: each is told by its newest event."""
@@ -123,11 +147,24 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
         return 4, "the job has ended"
     if document["last_failure"] is not None:
         return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
+    if document["source_changed"] is not None:
+        return 1, document["source_changed"]
+    if document["unconfirmed"]:
+        waiting = ", ".join(document["unconfirmed"])
+        return 1, f"completed checkpoints wait for sinks {waiting}: milepost run {job} publishes them"
+    if document["lease_over"] is not None:
+        pending = document["pending"]
+        return 1, f"checkpoint {pending} is pending, its lease is over ({document['lease_over']}): milepost run {job}"
     if max_lag_ms is not None and document["lag_ms"] > max_lag_ms:
         return 6, f"behind: milepost run {job} --until-caught-up"
     if document["unread_objects"]:
         return 0, f"{document['unread_objects']} unread objects: milepost run {job}"
     return 0, "nothing to do"
+
+
+def _one_line(error: SourceChanged) -> str:
+    """The error as a next step: what changed, first, and what to do about it."""
+    return f"{error.message.splitlines()[0].rstrip('.')}: {error.hint}"
 
 
 def _pending_id(state: ManifestState | None) -> int | None:

@@ -19,11 +19,12 @@ from pipeline.protocol.answers import Answer
 from pipeline.protocol.errors import NotFound, ProtocolViolation
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.protocol.records import CompletedCheckpoint, ManifestState
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState, PendingCheckpoint
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.parquet import ParquetSink
 from pipeline.sources.objects import split_path
 from pipeline.storage.checked import read_handle
+from pipeline.storage.layout import heartbeat_key
 from pipeline.storage.manifest_log import Head, ManifestLog
 from pipeline.storage.open import open_store
 
@@ -32,7 +33,7 @@ NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
 
 
 @dataclass(frozen=True, slots=True)
-class Transacted:
+class Decided:
     """What the protocol answered, and the head's state afterwards: act outside the manifest only on the latter."""
 
     outcome: Answer
@@ -111,7 +112,7 @@ class JobContext:
             )
         return head
 
-    def transact(self, decide: Callable[[ManifestState, int], Answer]) -> Transacted:
+    def transact(self, decide: Callable[[ManifestState, int], Answer]) -> Decided:
         """Make one transition of a job that exists, and return the re-read head with it (I1).
 
         Args:
@@ -119,7 +120,14 @@ class JobContext:
         """
         result = self.log.transact(lambda state, now_ms: decide(_present(state), now_ms))
         head = result.head.state if result.head is not None else None
-        return Transacted(result.outcome, _present(head))
+        return Decided(result.outcome, _present(head))
+
+    def heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
+        """When the driver of the pending token gave its last sign of life; None when it has not begun."""
+        try:
+            return self.store.stat(heartbeat_key(pending.checkpoint_id, pending.token)).last_modified_ms
+        except NotFound:
+            return None
 
     def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """The checked metadata of a retained checkpoint. Raises StateCorrupt."""

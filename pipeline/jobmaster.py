@@ -44,7 +44,8 @@ from pipeline.quality.verdict import GateVerdict
 from pipeline.sessions import Session
 from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX
-from pipeline.storage.probe import ProbeCheck, probe_store, require_preconditions
+from pipeline.storage.probe import ProbeCheck
+from pipeline.store_checks import probe_stores, require_stores
 from pipeline.tables import Tables
 
 _LOG = logging.getLogger(__name__)
@@ -77,9 +78,9 @@ class NothingToDo:
     message: str
 
 
-def probe_store_of(job: LoadedJob) -> list[ProbeCheck]:
-    """What the job's store keeps of the rules that the protocol needs, check by check."""
-    return probe_store(JobContext(job).store)
+def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
+    """What each store of a job keeps of the rules that the protocol needs, check by check."""
+    return probe_stores(JobContext(job))
 
 
 class JobMaster:
@@ -89,7 +90,6 @@ class JobMaster:
         self.job = job
         self._context = JobContext(job)
         self._leadership = Leadership(self._context)
-        self._probed = False
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class JobMaster:
             InvalidRequest: the spec, or a process function, does not fit itself or the state of the head.
         """
         context = self._context
-        self._probe()
+        require_stores(context)
         state = self._leadership.head_or_create()
         done = covered(state, session.session_id, session.run)
         if done is not None:
@@ -319,11 +319,6 @@ class JobMaster:
     @property
     def _timeout_ms(self) -> int:
         return round(self._context.spec.checkpointing.timeout.total_seconds() * 1000)
-
-    def _probe(self) -> None:
-        if not self._probed:
-            require_preconditions(self._context.store)
-            self._probed = True
 
     def _trigger(
         self, session: Session, state: ManifestState, inputs: tuple[SourceInput, ...], code_hash: str

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.cleanup import discard_staged
+from pipeline.cleanup import discard_losers, discard_staged
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata, decode_metadata
 from pipeline.protocol import coordinator
@@ -33,7 +33,7 @@ from pipeline.protocol.records import CompletedCheckpoint, ManifestState, Object
 from pipeline.protocol.requests import AbortRequest, CompleteRequest, ConfirmSinkRequest, CreateRequest
 from pipeline.sessions import Session, provably_dead
 from pipeline.sinks.contract import SinkMark
-from pipeline.storage.layout import heartbeat_key, metadata_key
+from pipeline.storage.layout import metadata_key
 from pipeline.summary import summary_of
 
 _LOG = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Leadership:
         found = self._finished_metadata(pending)
         facts = LeaseFacts(
             take_over=take_over,
-            heartbeat_ms=self._heartbeat_ms(pending),
+            heartbeat_ms=context.heartbeat_ms(pending),
             holder_dead=provably_dead(timeline.leader.holder),
             gate_passed=None if found is None else not found[0].verdict.vetoes,
         )
@@ -122,12 +122,6 @@ class Leadership:
                     swept=True,
                 )
             )
-
-    def _heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
-        try:
-            return self.context.store.stat(heartbeat_key(pending.checkpoint_id, pending.token)).last_modified_ms
-        except NotFound:
-            return None
 
     def _finished_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle] | None:
         try:
@@ -272,8 +266,7 @@ class Leadership:
         )
         result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
         completed = self.completed(result.state, pending.checkpoint_id)
-        losers = [token for token in pending.prefixes if token != completed.token]
-        discard_staged(self.context, pending.checkpoint_id, losers)
+        discard_losers(self.context, pending.checkpoint_id, pending.prefixes, completed.token)
         return completed
 
     def abort(self, request: AbortRequest) -> dict[str, Any]:
@@ -288,7 +281,7 @@ class Leadership:
             }
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
-        discard_staged(self.context, event.pending.checkpoint_id, event.pending.prefixes)
+        discard_staged(self.context, event.pending)
         return {
             "outcome": "aborted",
             "checkpoint_id": int(event.pending.checkpoint_id),

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.protocol.barrier import Barrier
 from pipeline.protocol.codec import from_json, to_json
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.records import ObjectHandle
@@ -237,17 +236,4 @@ def _operator(item: Mapping[str, Any]) -> OperatorSnapshot:
         rows_in=item["rows_in"],
         rows_out=item["rows_out"],
         late_rows=item["late_rows"],
-    )
-
-
-def acknowledged_subtasks(barriers: tuple[Barrier, ...]) -> tuple[AcknowledgedSubtask, ...]:
-    """What the metadata records of the verified barriers, ordered by level and subtask."""
-    return tuple(
-        AcknowledgedSubtask(
-            barrier.level,
-            barrier.subtask,
-            barrier.digest,
-            {str(channel): digest for channel, digest in sorted(barrier.consumed.items())},
-        )
-        for barrier in sorted(barriers, key=lambda item: (item.level, item.subtask))
     )

@@ -35,6 +35,7 @@ class SourceInput:
         baseline: to record as consumed without reading (``start: latest``).
         skipped: counts by why: hidden, empty, before_start, ignored_changes.
         pending_objects, pending_bytes: new, but left for later epochs by the limits.
+        oldest_new_ms: last-modified time of the oldest new object, planned or left; None when there is none.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SourceInput:
     skipped: Mapping[str, int]
     pending_objects: int
     pending_bytes: int
+    oldest_new_ms: int | None
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -58,7 +60,9 @@ def source_input(name: str, plan: SourcePlan) -> SourceInput:
         "before_start": plan.skipped_before_start,
         "ignored_changes": plan.ignored_changes,
     }
-    return SourceInput(name, plan.objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes)
+    return SourceInput(
+        name, plan.objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes, plan.oldest_new_ms
+    )
 
 
 def encode_input_record(inputs: Sequence[SourceInput]) -> bytes:
@@ -74,6 +78,7 @@ def encode_input_record(inputs: Sequence[SourceInput]) -> bytes:
             "skipped": dict(item.skipped),
             "pending_objects": item.pending_objects,
             "pending_bytes": item.pending_bytes,
+            "oldest_new_ms": item.oldest_new_ms,
         }
         for item in inputs
     }
@@ -103,6 +108,7 @@ def _decode_source(name: str, document: Mapping[str, Any]) -> SourceInput:
         document["skipped"],
         document["pending_objects"],
         document["pending_bytes"],
+        document["oldest_new_ms"],
     )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import socket
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
 from pipeline.protocol.ids import SessionId
 from pipeline.protocol.records import Holder, Run
+
+_PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,24 @@ class Session:
 
 def _this_process(kind: str) -> Holder:
     process = psutil.Process()
-    return Holder(kind, socket.gethostname(), process.pid, round(process.create_time() * 1000))
+    return Holder(kind, socket.gethostname(), process.pid, round(process.create_time() * 1000), this_machine())
+
+
+def this_machine() -> str | None:
+    """Return which pids this process can see: boot and pid namespace; None where the system does not tell.
+
+    A host name proves nothing: containers share one, and a pid of one of them means nothing in another.
+    """
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{(_PROC / 'self/ns/pid').readlink()}"
+    except OSError:
+        return None
 
 
 def provably_dead(holder: Holder) -> bool:
-    """Whether the holder is a CLI run of this host whose process is gone; anything else proves nothing."""
-    if holder.kind != "cli" or holder.host != socket.gethostname():
+    """Whether the holder is a CLI run of this machine whose process is gone; anything else proves nothing."""
+    if holder.kind != "cli" or holder.machine is None or holder.machine != this_machine():
         return False
     try:
         process = psutil.Process(holder.pid)

@@ -6,7 +6,6 @@ to. A planned input version needs reads that honour the expected version: a sour
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,7 +95,7 @@ def _place(config: StoreConfig) -> tuple[str, str]:
     """Return what decides how a store behaves: endpoint and bucket, or the device that a folder lies on."""
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):
-        return "device", str(_device(Path(root.directory)))
+        return "device", str(_device(root.path))
     return config.endpoint_url or "", root.bucket
 
 
@@ -104,7 +103,7 @@ def _device(folder: Path) -> int:
     """The device of a folder, or of the nearest one above it that exists."""
     for known in (folder, *folder.parents):
         try:
-            return os.stat(known).st_dev
+            return known.stat().st_dev
         except (FileNotFoundError, NotADirectoryError):
             continue
-    return os.stat("/").st_dev
+    return Path("/").stat().st_dev

@@ -35,12 +35,12 @@ def environment_checks() -> list[dict[str, Any]]:
 
 def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
     """Return the same of one job: what its store guarantees, and whether its expectations are ones that exist."""
-    from pipeline.jobmaster import probe_store_of
+    from pipeline.jobmaster import probe_stores_of
     from pipeline.suites import suite_faults
 
     faults = suite_faults(job)
     return [
-        *(_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_store_of(job)),
+        *(_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores_of(job)),
         *(
             _check(f"quality: {sink}", fault is None, fault or "every expectation can be built")
             for sink, fault in faults.items()

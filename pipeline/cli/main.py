@@ -50,6 +50,8 @@ class MilepostGroup(TyperGroup):
         try:
             result = super().main(words, "milepost", standalone_mode=False, obj=output, **extra)
             code = result if isinstance(result, int) else 0
+            if code == INTERRUPTED:  # the library turns Ctrl-C into this code, and says nothing
+                code = report(KeyboardInterrupt(), output)
         except NoArgsIsHelpError as error:
             error.show()
             code = 2

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from pipeline.config.environment import reference_problems
 from pipeline.config.formats import option_problem
-from pipeline.config.locations import endpoint_problem, location_problem
 from pipeline.config.names import did_you_mean
 from pipeline.config.problems import Path, Problem
 from pipeline.config.spark_settings import conf_problems
 from pipeline.config.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
+from pipeline.protocol.locations import endpoint_problem, location_problem
 
 LATE = ".late"
 

@@ -21,7 +21,7 @@ from pipeline.config.node_rules import (
     suite_problems,
     window_rows,
 )
-from pipeline.config.problems import Path, Problem, invalid_spec
+from pipeline.config.problems import Path, Problem
 from pipeline.config.spec import (
     AggregateOperator,
     JobSpec,
@@ -120,22 +120,6 @@ class JobGraph:
     def at_level(self, level: int) -> tuple[Node, ...]:
         """Return the stateful operators that the subtasks of one level host."""
         return tuple(node for node in self.stateful if node.level == level)
-
-    def with_uid(self, uid: str) -> Node:
-        """Return one node. Raises KeyError."""
-        return self.nodes[uid]
-
-
-def build_graph(spec: JobSpec) -> JobGraph:
-    """Return the graph of a spec.
-
-    Raises:
-        InvalidRequest: all problems, without places in a file; `LoadedJob.graph` gives those too.
-    """
-    graph, problems = analyse(spec)
-    if graph is None:
-        raise invalid_spec(problems, file=f"job {spec.name}", keys={}, values={})
-    return graph
 
 
 def analyse(spec: JobSpec, outputs: Outputs | None = None) -> tuple[JobGraph | None, list[Problem]]:

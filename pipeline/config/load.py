@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from pipeline.config.checks import structure_problems
 from pipeline.config.document import Document, Unreadable, read_document
 from pipeline.config.environment import resolve_spec, resolve_text
-from pipeline.config.locations import absolute_url, child_url, endpoint_problem, location_problem
 from pipeline.config.names import nearest
 from pipeline.config.problems import Problem, invalid_spec
 from pipeline.config.spec import JobSpec
 from pipeline.config.validation import validate_spec
 from pipeline.protocol.errors import InvalidRequest, NotFound
+from pipeline.protocol.locations import absolute_url, child_url, endpoint_problem, location_problem
 from pipeline.protocol.object_store import StoreConfig
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ class Decline:
     payload: dict[str, object] = field(default_factory=dict)
 
 
-Answer = Acknowledgement | Decline
+SubtaskAnswer = Acknowledgement | Decline
 
 
 class TaskAcknowledgeResult(Enum):
@@ -100,13 +100,13 @@ class Verified:
         return tuple(SubtaskKey(ack.level, ack.subtask) for ack in self.acknowledgements)
 
 
-def encode_answer(answer: Answer) -> str:
+def encode_answer(answer: SubtaskAnswer) -> str:
     """Return an answer as canonical JSON: equal answers have equal text, whichever attempt wrote them (I12)."""
     tag = "acknowledge" if isinstance(answer, Acknowledgement) else "decline"
     return f'{{"{tag}":{encode(answer).decode()}}}'
 
 
-def decode_answer(text: str) -> Answer:
+def decode_answer(text: str) -> SubtaskAnswer:
     """Return the answer that `encode_answer` had written. Raises StateCorrupt."""
     try:
         value = json.loads(text)
@@ -120,7 +120,7 @@ def decode_answer(text: str) -> Answer:
 
 
 def verify(
-    checkpoint_id: CheckpointId, token: FencingToken, expected: Iterable[SubtaskKey], answers: Iterable[Answer]
+    checkpoint_id: CheckpointId, token: FencingToken, expected: Iterable[SubtaskKey], answers: Iterable[SubtaskAnswer]
 ) -> Verified:
     """Check all copies of all answers of one epoch.
 

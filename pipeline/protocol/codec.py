@@ -108,24 +108,9 @@ def from_json(kind: type[Record], value: object, what: str) -> Record:
     return record
 
 
-def encode_state(state: ManifestState) -> bytes:
-    """Return the canonical JSON of a state."""
-    return encode(state)
-
-
-def decode_state(body: bytes, what: str = "manifest state") -> ManifestState:
-    """Return a state whose invariants hold. Raises StateCorrupt."""
-    return _sound(decode(ManifestState, body, what), what)
-
-
 def encode_entry(entry: LogEntry) -> bytes:
     """Return the body of one manifest object: ``{event, format, state, version, write_id}``."""
     return _dumps({"format": FORMAT, **to_json(entry)})
-
-
-def encode_tombstone(tombstone: Tombstone) -> bytes:
-    """Return the body that replaces a compacted entry: ``{event, format, tombstone, version, write_id}``."""
-    return _dumps({"format": FORMAT, "tombstone": True, **to_json(tombstone)})
 
 
 def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombstone:
@@ -160,18 +145,13 @@ def _decode_format_1(value: dict[str, object], what: str) -> LogEntry | Tombston
             f"{what}: entry of version {entry.version} carries the state of version {entry.state.version}."
             " Nothing was changed."
         )
-    _sound(entry.state, what)
+    found = faults(entry.state)
+    if found:
+        raise StateCorrupt(f"{what}: {found[0]}. Nothing was changed.", faults=found)
     return entry
 
 
 _DECODERS: dict[int, Callable[[dict[str, object], str], LogEntry | Tombstone]] = {1: _decode_format_1}
-
-
-def _sound(state: ManifestState, what: str) -> ManifestState:
-    found = faults(state)
-    if found:
-        raise StateCorrupt(f"{what}: {found[0]}. Nothing was changed.", faults=found)
-    return state
 
 
 def _dumps(value: object) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.protocol.layout import checkpoint_of_key, metadata_key, token_prefix
+from pipeline.protocol.layout import checkpoint_of_key, is_own_directory, metadata_key, token_prefix
 from pipeline.protocol.records import ManifestState, Timeline
 
 
@@ -67,6 +67,11 @@ def _garbage_faults(state: ManifestState) -> list[str]:
         f"I8: garbage {entry.prefix} must lie below a checkpoint"
         for entry in state.garbage
         if checkpoint_of_key(entry.prefix) is None
+    ]
+    found += [
+        f"I8: garbage {entry.prefix} must be an object, or the directory of a checkpoint, a token or its metrics"
+        for entry in state.garbage
+        if entry.prefix.endswith("/") and not is_own_directory(entry.prefix)
     ]
     listed = [entry.prefix for entry in state.garbage]
     if len(set(listed)) != len(listed):

@@ -10,10 +10,13 @@ from pipeline.protocol.ids import CheckpointId, FencingToken
 MANIFEST_PREFIX = "manifest/"
 CHECKPOINTS_PREFIX = "chk-"
 METADATA_NAME = "_metadata"
+METRICS_NAME = "metrics/"
+"""Below a token prefix: what each Spark attempt measured. Nothing refers to it."""
 
 _VERSION_CEILING = 10**19
 _DIGITS = 20
 _CHECKPOINT_KEY = re.compile(r"chk-(\d{20})/(?:t(\d{20})/)?")
+_OWN_DIRECTORY = re.compile(rf"chk-\d{{20}}/(?:t\d{{20}}/(?:{METRICS_NAME})?)?")
 _MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
 
 
@@ -61,6 +64,23 @@ def checkpoint_of_key(key: str) -> CheckpointId | None:
     """Return the checkpoint below whose prefix a key lies; None for a key outside of all of them."""
     match = _CHECKPOINT_KEY.match(key)
     return None if match is None else CheckpointId(int(match[1]))
+
+
+def token_prefix_of_key(key: str) -> str | None:
+    """Return the ``chk-<id>/t<token>/`` below which a key lies; None for a key outside of all of them."""
+    match = _CHECKPOINT_KEY.match(key)
+    return None if match is None or match[2] is None else match[0]
+
+
+def token_of_prefix(prefix: str) -> tuple[CheckpointId, FencingToken] | None:
+    """Return the checkpoint and the token of exactly a ``chk-<id>/t<token>/``; None for anything else."""
+    match = _CHECKPOINT_KEY.fullmatch(prefix)
+    return None if match is None or match[2] is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
+
+
+def is_own_directory(prefix: str) -> bool:
+    """Say whether a prefix is the directory of a checkpoint, of a token, or of a token's metrics, as a whole."""
+    return _OWN_DIRECTORY.fullmatch(prefix) is not None
 
 
 def key_fault(key: str) -> str | None:

@@ -28,7 +28,7 @@ class LeaseFacts:
     Attributes:
         take_over: a person insists.
         heartbeat_ms: last-modified time of the heartbeat object of the pending token; None: never begun.
-        holder_dead: proved: a CLI run of this host whose pid and creation time are gone.
+        holder_dead: proved: a CLI run of this machine whose pid and creation time are gone.
         gate_passed: the verdict in `_metadata` of the pending token; None: no such object, or no verdict in it.
     """
 

@@ -14,7 +14,7 @@ from pipeline.protocol.errors import (
     SubtaskDeclined,
 )
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
-from pipeline.protocol.layout import checkpoint_of_key, key_fault, token_prefix
+from pipeline.protocol.layout import checkpoint_of_key, is_own_directory, key_fault, token_prefix, token_prefix_of_key
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CompletedCheckpoint,
@@ -218,14 +218,21 @@ def check_pause(state: ManifestState, min_pause_ms: int, now_ms: int) -> None:
 
 
 def check_garbage(state: ManifestState, kept: tuple[CompletedCheckpoint, ...], garbage: tuple[str, ...]) -> None:
-    """I8: what is listed lies below a checkpoint older than every pending one, and nothing retained names it."""
+    """I8: what is listed lies below a checkpoint older than every pending one, and nothing retained names it.
+
+    An entry is one key, or the directory of a token or of its metrics.
+    """
     lowest = lowest_pending(state)
     named = {handle.key for checkpoint in kept for handle in (checkpoint.metadata, checkpoint.plan)}
     for key in garbage:
         checkpoint_id = checkpoint_of_key(key)
-        live = key in named or (lowest is not None and checkpoint_id is not None and checkpoint_id >= lowest)
-        if checkpoint_id is None or live or key.endswith("/") or key_fault(key) is not None:
+        live = lowest is not None and checkpoint_id is not None and checkpoint_id >= lowest
+        directory = key.endswith("/")
+        live = live or (any(one.startswith(key) for one in named) if directory else key in named)
+        fits = token_prefix_of_key(key) is not None and is_own_directory(key) if directory else key_fault(key) is None
+        if checkpoint_id is None or live or not fits:
             raise ProtocolViolation(
-                f"job {state.job}: garbage {key!r} refused: expected the key of one object below a checkpoint that is"
-                " neither pending nor newer than a pending one, and that nothing retained names. Nothing was written."
+                f"job {state.job}: garbage {key!r} refused: expected one object, or a token's directory, below a"
+                " checkpoint that is neither pending nor newer than a pending one, and that nothing retained names."
+                " Nothing was written."
             )

@@ -59,14 +59,16 @@ class Holder:
 
     Attributes:
         kind: ``cli`` or ``airflow``.
-        host: host name.
-        pid, create_time_ms: the process; only a CLI run's are ever used to prove it dead, and only on its own host.
+        host: host name, for people.
+        pid, create_time_ms: the process; only a CLI run's are ever used to prove it dead, and only on its own machine.
+        machine: where that pid means something: one boot of one kernel, one namespace of pids. None: nobody can tell.
     """
 
     kind: str
     host: str
     pid: int
     create_time_ms: int
+    machine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

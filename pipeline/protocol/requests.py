@@ -117,7 +117,7 @@ class SubsumeRequest:
 
     Attributes:
         checkpoint_ids: what `retention.subsumable` answered.
-        garbage: keys that only those refer to: what `retention.unreferenced_keys` answered.
+        garbage: keys and directories that only those need: what `retention.unreferenced` answered.
     """
 
     session_id: SessionId

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.ids import CheckpointId, SessionId
-from pipeline.protocol.layout import checkpoint_of_key
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.layout import METRICS_NAME, checkpoint_of_key, token_prefix_of_key
 from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, Garbage, ManifestState
 
 MAX_UNCONFIRMED = 3
@@ -70,17 +70,43 @@ def subsumable(state: ManifestState, policy: RetentionPolicy) -> tuple[Checkpoin
     return plan_retention(state.checkpoints, policy, retention_roots(state))
 
 
-def unreferenced_keys(kept: Iterable[Iterable[str]], dropped: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Return the keys that only dropped checkpoints refer to, sorted.
+def unreferenced(kept: Iterable[Iterable[str]], dropped: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Return what only dropped checkpoints refer to, sorted: keys, and whole directories below which nothing is kept.
 
-    State runs are carried by reference from checkpoint to checkpoint, so a subsumed one's files are garbage one by one.
+    State runs are carried by reference from checkpoint to checkpoint. While a kept one refers to anything of a token's
+    directory, that directory's files are garbage one by one, but its metrics together; then the directory is one entry,
+    so that the manifest value stays small. A key outside of all checkpoints, an input record, is never garbage.
 
     Args:
         kept: for each checkpoint that stays, all keys it refers to.
-        dropped: for each checkpoint that goes, all keys it refers to, its metadata included.
+        dropped: for each checkpoint that goes, all keys it refers to or owns, its metadata included.
     """
     referenced = {key for keys in kept for key in keys}
-    return tuple(sorted({key for keys in dropped for key in keys} - referenced))
+    needed = {token_prefix_of_key(key) for key in referenced}
+    garbage: set[str] = set()
+    for key in {key for keys in dropped for key in keys} - referenced:
+        directory = token_prefix_of_key(key)
+        if directory is None:
+            continue
+        metrics = directory + METRICS_NAME
+        if directory not in needed:
+            garbage.add(directory)
+        elif key.startswith(metrics):
+            garbage.add(metrics)
+        else:
+            garbage.add(key)
+    return tuple(sorted(garbage))
+
+
+def is_discarded(state: ManifestState, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
+    """Say whether it is known that nothing which this token staged will ever be published; unknown is False.
+
+    Known are aborted checkpoints (the newest that the state remembers), and losing tokens of retained ones.
+    """
+    completed = state.checkpoint(checkpoint_id)
+    if completed is not None:
+        return completed.token != token
+    return any(aborted == checkpoint_id for _, aborted in state.aborted_sessions)
 
 
 def lowest_pending(state: ManifestState) -> CheckpointId | None:

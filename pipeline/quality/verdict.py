@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import QualityGateFailed, StateCorrupt
 from pipeline.protocol.reasons import CheckpointFailureReason
 
@@ -66,7 +67,7 @@ class ExpectationResult:
     def from_json(cls, document: object) -> ExpectationResult:
         """Strict: raises StateCorrupt."""
         text_or_none = (str, type(None))
-        fields = _fields(
+        fields = exact_fields(
             "expectation result",
             document,
             {
@@ -119,7 +120,7 @@ class Verdict:
     @classmethod
     def from_json(cls, document: object) -> Verdict:
         """Strict: raises StateCorrupt."""
-        fields = _fields("verdict", document, {"sink": str, "status": str, "rows": int, "expectations": list})
+        fields = exact_fields("verdict", document, {"sink": str, "status": str, "rows": int, "expectations": list})
         results = tuple(ExpectationResult.from_json(result) for result in fields["expectations"])
         return cls(fields["sink"], _status(fields["status"]), fields["rows"], results)
 
@@ -147,7 +148,7 @@ class GateVerdict:
     @classmethod
     def from_json(cls, document: object) -> GateVerdict:
         """Strict: raises StateCorrupt, also when the status is not what its verdicts add up to."""
-        fields = _fields("gate verdict", document, {"status": str, "verdicts": list})
+        fields = exact_fields("gate verdict", document, {"status": str, "verdicts": list})
         verdict = cls.of(tuple(Verdict.from_json(inner) for inner in fields["verdicts"]))
         if verdict.status is not _status(fields["status"]):
             raise StateCorrupt(f"gate verdict: says {fields['status']}, its verdicts say {verdict.status.value}")
@@ -187,13 +188,3 @@ def _status(text: str) -> VerdictStatus:
         return VerdictStatus(text)
     except ValueError:
         raise StateCorrupt(f"verdict: {text!r} is not a status") from None
-
-
-def _fields(what: str, document: object, types: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
-    if not isinstance(document, dict) or set(document) != set(types):
-        raise StateCorrupt(f"{what}: expected the fields {sorted(types)}")
-    for name, expected in types.items():
-        value = document[name]
-        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-            raise StateCorrupt(f"{what}: field {name!r} has the type {type(value).__name__}")
-    return document

@@ -7,12 +7,13 @@ Order: `stage` in the subtasks -> committables travel in the acks into `_metadat
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import StateCorrupt
 
 
@@ -112,18 +113,6 @@ def staged_file_from_json(document: object) -> StagedFile:
     if fields["rows"] < 0 or fields["size"] < 0:
         raise StateCorrupt(f"staged file {fields['key']!r}: rows and size must not be negative")
     return StagedFile(**fields)
-
-
-def exact_fields(what: str, document: object, types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document when it has exactly these fields with these types (bool is no int); else StateCorrupt."""
-    if not isinstance(document, dict) or set(document) != set(types):
-        got = sorted(map(str, document)) if isinstance(document, dict) else type(document).__name__
-        raise StateCorrupt(f"{what}: expected the fields {sorted(types)}, got {got}")
-    for name, expected in types.items():
-        value = document[name]
-        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-            raise StateCorrupt(f"{what}: field {name!r} has the type {type(value).__name__}")
-    return document
 
 
 def encode_schema(schema: pa.Schema) -> str:

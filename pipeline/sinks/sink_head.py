@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.sinks.contract import (
     SinkMark,
     StagedFile,
     decode_schema,
-    exact_fields,
     staged_file_from_json,
     staged_file_to_json,
 )

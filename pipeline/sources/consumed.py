@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.protocol.errors import NotFound, StateCorrupt
+from pipeline.protocol.handle_check import MISSING, handle_fault
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import ObjectHandle
 from pipeline.sources.contract import SourceObject
@@ -117,12 +118,10 @@ def _read(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
     try:
         body = store.get(handle.key)
     except NotFound as error:
-        raise _corrupt(handle, "it is missing") from error
-    if len(body) != handle.size:
-        raise _corrupt(handle, f"expected {handle.size} bytes, got {len(body)}")
-    digest = hashlib.sha256(body).hexdigest()
-    if digest != handle.sha256:
-        raise _corrupt(handle, f"expected SHA-256 {handle.sha256}, got {digest}")
+        raise _corrupt(handle, MISSING) from error
+    fault = handle_fault(body, handle)
+    if fault is not None:
+        raise _corrupt(handle, fault)
     try:
         return pq.read_table(pa.BufferReader(body)).cast(SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:

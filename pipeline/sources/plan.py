@@ -31,6 +31,7 @@ class SourcePlan:
         objects: to read, in ascending key order: the plan order.
         baseline: with ``start: latest``, in the first epoch: to record as consumed without reading.
         pending_objects, pending_bytes: new as well, left for later epochs by the limits.
+        oldest_new_ms: last-modified time of the oldest new object, planned or left; None: none.
         skipped_hidden, skipped_empty: from the listing. skipped_before_start: older than a `start` time.
         ignored_changes: consumed keys that differ now, under ``on_change: ignore``.
         changed: those of `objects` whose key was consumed before in another version (``reprocess``).
@@ -40,16 +41,12 @@ class SourcePlan:
     baseline: tuple[SourceObject, ...] = ()
     pending_objects: int = 0
     pending_bytes: int = 0
+    oldest_new_ms: int | None = None
     skipped_hidden: int = 0
     skipped_empty: int = 0
     skipped_before_start: int = 0
     ignored_changes: int = 0
     changed: tuple[SourceObject, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the source gives no reason for an epoch."""
-        return not self.objects and not self.baseline
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -109,6 +106,7 @@ def plan_source(
         baseline=tuple(baseline),
         pending_objects=len(new) - count,
         pending_bytes=sum(obj.size for obj in new[count:]),
+        oldest_new_ms=min((obj.last_modified_ms for obj in new), default=None),
         skipped_hidden=listing.skipped_hidden,
         skipped_empty=listing.skipped_empty,
         skipped_before_start=before_start,

@@ -18,7 +18,7 @@ from pipeline.protocol.barrier import Barrier, BarrierEvent, EventKind, SubtaskI
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.sinks.contract import Sink, StagedFile
+from pipeline.sinks.contract import Sink, StagedFile, staged_file_to_json
 from pipeline.spark.exchange import Edge, ExchangeWriter, exchange_row
 from pipeline.spark.items import Declined, Forward, HostEnd, Item, Rows, RowsDone
 
@@ -143,7 +143,4 @@ class _Staging:
         return None
 
     def ack(self) -> dict[str, Any]:
-        return {
-            name: {"key": file.key, "rows": file.rows, "size": file.size, "sha256": file.sha256}
-            for name, file in sorted(self._files.items())
-        }
+        return {name: staged_file_to_json(file) for name, file in sorted(self._files.items())}

@@ -124,11 +124,6 @@ class StateHandle:
         """Bytes of all files this state refers to."""
         return sum({run.key: run.size for run in self.runs}.values())
 
-    @property
-    def next_timer_us(self) -> int | None:
-        """The earliest timer that has not fired: once the firing watermark reaches it, an epoch is not empty."""
-        return min((timer for _, timer in self.timers), default=None)
-
     def to_json(self) -> dict[str, object]:
         return {
             "uid": self.uid,

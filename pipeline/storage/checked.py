@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from pipeline.protocol.errors import NotFound, StateCorrupt
+from pipeline.protocol.handle_check import MISSING, handle_fault
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import ObjectHandle
-from pipeline.storage.keys import validate_key
 
 
 def write_content_addressed(store: ObjectStore, prefix: str, suffix: str, body: bytes) -> ObjectHandle:
@@ -24,12 +24,6 @@ def write_content_addressed(store: ObjectStore, prefix: str, suffix: str, body: 
     return ObjectHandle(key=key, size=len(body), sha256=digest)
 
 
-def write_named(store: ObjectStore, key: str, body: bytes) -> ObjectHandle:
-    """Write a body under a fixed key, which only the holder of one token writes (``_metadata``)."""
-    store.put(validate_key(key), body)
-    return ObjectHandle(key=key, size=len(body), sha256=hashlib.sha256(body).hexdigest())
-
-
 def read_handle(store: ObjectStore, handle: ObjectHandle) -> bytes:
     """Return the body that a handle refers to.
 
@@ -39,12 +33,10 @@ def read_handle(store: ObjectStore, handle: ObjectHandle) -> bytes:
     try:
         body = store.get(handle.key)
     except NotFound as error:
-        raise _corrupt(store, handle, "the object is missing") from error
-    if len(body) != handle.size:
-        raise _corrupt(store, handle, f"expected {handle.size} bytes, got {len(body)}")
-    digest = hashlib.sha256(body).hexdigest()
-    if digest != handle.sha256:
-        raise _corrupt(store, handle, f"expected SHA-256 {handle.sha256}, got {digest}")
+        raise _corrupt(store, handle, MISSING) from error
+    fault = handle_fault(body, handle)
+    if fault is not None:
+        raise _corrupt(store, handle, fault)
     return body
 
 
@@ -57,7 +49,7 @@ def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:
     try:
         size = store.stat(handle.key).size
     except NotFound as error:
-        raise _corrupt(store, handle, "the object is missing") from error
+        raise _corrupt(store, handle, MISSING) from error
     if size != handle.size:
         raise _corrupt(store, handle, f"expected {handle.size} bytes, got {size}")
 

@@ -1,22 +1,19 @@
-"""Which texts are keys and URLs of a store, for every store alike."""
+"""Which texts are keys of a store, and what its root URL names, for every store alike."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.locations import BUCKET, CONTROL, SCHEME
 
 MAX_KEY_BYTES = 1024
 """S3's own limit for a whole key, root prefix included."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ def validate_prefix(prefix: str) -> str:
 
 
 def _key_fault(key: str) -> str | None:
-    if _CONTROL.search(key):
+    if CONTROL.search(key):
         return "it contains a control character"
     try:
         size = len(key.encode())
@@ -86,7 +83,7 @@ def parse_root(url: str) -> LocalRoot | S3Root:
     Raises:
         InvalidRequest: another scheme (named), a relative ``file:`` path, or a bad bucket name.
     """
-    match = _SCHEME.fullmatch(url)
+    match = SCHEME.fullmatch(url)
     if match is None:
         raise InvalidRequest(f"store URL {url!r} has no scheme; expected file:///abs/dir or s3://bucket/prefix.")
     scheme, rest = match.group(1).lower(), match.group(2)
@@ -95,7 +92,7 @@ def parse_root(url: str) -> LocalRoot | S3Root:
     if scheme == "s3":
         bucket, _, prefix = rest.partition("/")
         prefix = prefix.strip("/")
-        if not _BUCKET.fullmatch(bucket):
+        if not BUCKET.fullmatch(bucket):
             raise InvalidRequest(f"{url!r}: {bucket!r} is not a bucket name; expected s3://bucket/prefix.")
         if prefix:
             validate_key(prefix)
@@ -110,52 +107,9 @@ def _absolute_path(url: str, rest: str) -> Path:
     path = unquote(rest)
     if not path.startswith("/"):
         raise InvalidRequest(f"{url!r}: expected an absolute path, file:///abs/dir (three slashes).")
-    if _CONTROL.search(path):
+    if CONTROL.search(path):
         raise InvalidRequest(f"{url!r}: the path contains a control character.")
     return Path(os.path.normpath(path))
-
-
-def file_url(path: Path) -> str:
-    """Return the URL of an absolute path: spaces and Unicode stand for themselves, only ``%`` is escaped."""
-    return "file://" + os.path.normpath(path).replace("%", "%25")
-
-
-def resolve_url(text: str, relative_to: Path) -> str:
-    """Return the absolute, canonical root URL that a spec's text means.
-
-    Args:
-        text: ``file:///abs/dir``, ``s3://bucket/prefix``, an absolute path, or a path relative to `relative_to`.
-        relative_to: the directory of the spec.
-    Raises:
-        InvalidRequest: empty text, ``~``, or a scheme other than ``file`` and ``s3`` (named).
-    """
-    if not text.strip():
-        raise InvalidRequest("the storage location is empty; expected file:///abs/dir, s3://bucket/prefix or a path.")
-    if _SCHEME.fullmatch(text) is None:
-        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
-            raise InvalidRequest(
-                f"{text!r} is neither a path nor a URL; expected file:///abs/dir or s3://bucket/prefix."
-            )
-        if text.startswith("~"):
-            raise InvalidRequest(f"{text!r}: '~' is not expanded; write the absolute path.")
-        return file_url(relative_to.absolute() / text)
-    root = parse_root(text)
-    if isinstance(root, LocalRoot):
-        return file_url(root.path)
-    return f"s3://{root.bucket}" + (f"/{root.prefix}" if root.prefix else "")
-
-
-def join_url(url: str, name: str) -> str:
-    """Return the URL of `name` below a root URL, e.g. a job's root below the storage root.
-
-    Args:
-        name: one or more key parts, plain text (not percent-escaped).
-    """
-    validate_key(name)
-    root = parse_root(url)
-    if isinstance(root, LocalRoot):
-        return file_url(root.path / name)
-    return f"s3://{root.bucket}/" + (f"{root.prefix}/{name}" if root.prefix else name)
 
 
 def is_loopback(endpoint_url: str) -> bool:

@@ -18,9 +18,11 @@ from pipeline.protocol.errors import InvalidRequest, StateCorrupt
 from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
 from pipeline.protocol.layout import (
     MANIFEST_PREFIX,
+    METRICS_NAME,
     checkpoint_of_key,
     checkpoint_prefix,
     heartbeat_key,
+    is_own_directory,
     key_fault,
     manifest_key,
     metadata_key,
@@ -53,7 +55,6 @@ PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects."""
 
 _OWN_KEY = re.compile(r"(?:inputs/|chk-[0-9]{20}/t[0-9]{20}/).+", re.DOTALL)
-_OWN_PREFIX = re.compile(r"chk-[0-9]{20}/(?:t[0-9]{20}/)?")
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -85,7 +86,7 @@ def consumed_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
 
 def metrics_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
     """Where the Spark attempts of one try leave their measurements."""
-    return f"{token_prefix(checkpoint_id, token)}metrics/"
+    return f"{token_prefix(checkpoint_id, token)}{METRICS_NAME}"
 
 
 def require_own_key(key: str, *, within: str = "") -> str:
@@ -108,17 +109,17 @@ def require_own_key(key: str, *, within: str = "") -> str:
 
 
 def require_own_prefix(prefix: str) -> str:
-    """Return a garbage entry read back from the manifest, if it is one object or a checkpoint's or token's directory.
+    """Return a garbage entry read back from the manifest, if it is one object or an own directory.
 
     Raises:
         StateCorrupt: any other prefix: deleting by it could take what is still live (I8).
     """
     if not prefix.endswith("/"):
         return require_own_key(prefix)
-    if not _OWN_PREFIX.fullmatch(prefix):
+    if not is_own_directory(prefix):
         raise StateCorrupt(
-            f"the manifest's garbage list names prefix {prefix!r}; expected chk-<id>/ or chk-<id>/t<token>/. "
-            "Nothing was deleted.",
+            f"the manifest's garbage list names prefix {prefix!r}; expected chk-<id>/, chk-<id>/t<token>/ or "
+            "chk-<id>/t<token>/metrics/. Nothing was deleted.",
             prefix=prefix,
         )
     return prefix

@@ -7,8 +7,12 @@ may act on is that last head, never the success of its own put.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -36,6 +40,7 @@ _RACES = 12
 _RACE_WAIT_S = 0.3
 _PUTS = 4
 _READS = 5
+_READ_AHEAD = 8
 _MAX_WAIT_S = 2.0
 
 
@@ -121,21 +126,38 @@ class ManifestLog:
     def entries(self, limit: int | None = None) -> Iterator[LogEntry | Tombstone]:
         """Yield the log, newest first; the last one without a limit is version 1.
 
+        At most `_READ_AHEAD` entries beyond the one that is asked for are read; closing the iterator ends that.
+
         Raises:
             StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
         """
         expected: int | None = None
-        for stat in self._store.list(MANIFEST_PREFIX, limit=limit):
-            version = manifest_version(stat.key)
-            if expected is not None and version != expected:
-                raise self._gap(expected)
-            try:
-                yield self.entry(version)
-            except NotFound as error:
-                raise self._gap(version) from error
-            expected = version - 1
+        versions = (manifest_version(stat.key) for stat in self._store.list(MANIFEST_PREFIX, limit=limit))
+        with closing(self._read_ahead(versions)) as entries:
+            for version, entry in entries:
+                if expected is not None and version != expected:
+                    raise self._gap(expected)
+                try:
+                    yield entry.result()
+                except NotFound as error:
+                    raise self._gap(version) from error
+                expected = version - 1
         if limit is None and expected:
             raise self._gap(expected)
+
+    def _read_ahead(self, versions: Iterator[int]) -> Generator[tuple[int, Future[LogEntry | Tombstone]]]:
+        """Yield each version with its entry, in order; the first is read before any other is asked for."""
+        ahead: deque[tuple[int, Future[LogEntry | Tombstone]]] = deque()
+        pool = ThreadPoolExecutor(_READ_AHEAD)
+        try:
+            for version in islice(versions, 1):
+                ahead.append((version, pool.submit(self.entry, version)))
+            while ahead:
+                yield ahead.popleft()
+                for version in islice(versions, _READ_AHEAD - len(ahead)):
+                    ahead.append((version, pool.submit(self.entry, version)))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def transact(self, decide: Decide) -> Transacted:
         """Make one transition; on a lost race read the new head and decide again.

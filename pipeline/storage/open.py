@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.keys import LocalRoot, file_url, join_url, parse_root, resolve_url
+from pipeline.storage.keys import LocalRoot, parse_root
 from pipeline.storage.local import LocalStore
-
-__all__ = ["below", "file_url", "join_url", "open_store", "resolve_url"]
 
 
 def open_store(config: StoreConfig) -> ObjectStore:
@@ -25,8 +21,3 @@ def open_store(config: StoreConfig) -> ObjectStore:
     from pipeline.storage.s3 import S3Store  # boto3 is only loaded by jobs that use it
 
     return S3Store(config)
-
-
-def below(config: StoreConfig, name: str) -> StoreConfig:
-    """Return the configuration of the same store rooted at `name` below it, e.g. a job's root."""
-    return replace(config, url=join_url(config.url, name))

@@ -9,13 +9,15 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
 from pipeline.protocol.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, NotFound
+from pipeline.protocol.locations import child_url
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import below, open_store
+from pipeline.storage.open import open_store
 from pipeline.storage.probe import probe_store, require_preconditions
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.manifest_logs import create_job, new_log
@@ -64,6 +66,11 @@ for line in sys.stdin:
     except CommitConflict:
         print("lost", flush=True)
 """
+
+
+def _below(config: StoreConfig, name: str) -> ObjectStore:
+    """The same store, rooted at `name` below it."""
+    return open_store(replace(config, url=child_url(config.url, name)))
 
 
 class ObjectStoreTests(ABC):
@@ -279,7 +286,7 @@ class ObjectStoreTests(ABC):
     # -- roots and processes ------------------------------------------------------------------------------------
 
     def test_a_store_sees_nothing_above_or_beside_its_root(self, config) -> None:
-        job, beside = open_store(below(config, "job")), open_store(below(config, "job2"))
+        job, beside = _below(config, "job"), _below(config, "job2")
         job.put("k", b"job")
         beside.put("k", b"beside")
         assert [stat.key for stat in job.list("")] == ["k"]
@@ -293,7 +300,7 @@ class ObjectStoreTests(ABC):
         assert copy.config == store.config
 
     def test_a_root_with_spaces_and_unicode_works(self, config) -> None:
-        store = open_store(below(config, f"with space/ünïcode %41 {uuid4().hex}"))
+        store = _below(config, f"with space/ünïcode %41 {uuid4().hex}")
         store.create("a key/é", b"1")
         assert [stat.key for stat in store.list("")] == ["a key/é"]
         assert store.get("a key/é") == b"1"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.keys import file_url
 from pipeline.storage.local import STAGING
 from pipeline.storage.open import open_store
 from tests.conformance.object_store import ObjectStoreTests

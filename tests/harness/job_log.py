@@ -43,7 +43,7 @@ Answer = Transition | AlreadyDone
 
 
 def holder(session: str) -> Holder:
-    return Holder(session.partition(":")[0], "host-1", 4242, 1_000)
+    return Holder(session.partition(":")[0], "host-1", 4242, 1_000, "boot-1/pid:[1]")
 
 
 def airflow_run(run_id: str, run_type: str = "manual", logical_date: str | None = None) -> Run:

@@ -54,8 +54,8 @@ def create(folder: Path) -> FlightsJob:
     return job
 
 
-def flights_by(job: FlightsJob, uid: str, key: str) -> dict[str, int]:
-    return {row[key]: row["flights"] for row in job.master().state(uid).to_pylist()}
+def flights_of_carriers(job: FlightsJob) -> dict[str, int]:
+    return {row["carrier"]: row["flights"] for row in job.master().read("carriers").to_pylist()}
 
 
 def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: 
     job = create(tmp_path)
     job.land([1])
     assert milepost("run", job.spec_path).exit_code == 0
-    before = flights_by(job, "carriers", "carrier")
+    before = flights_of_carriers(job)
     job.edit(SPEC, RENAMED)
     job.land([2])
 
@@ -74,9 +74,9 @@ def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: 
 
     accepted = milepost("run", job.spec_path, "--allow-non-restored-state")
     assert accepted.exit_code == 0, accepted.stderr
-    after = flights_by(job, "carriers", "carrier")
+    after = flights_of_carriers(job)
     assert sum(after.values()) > sum(before.values()) and before.keys() <= after.keys()
-    assert set(job.master().state("airports").column_names) >= {"origin", "worst"}
+    assert len(job.master().read("airports")) == len(job.master().state("airports")) > 0
     gone = milepost("state", job.spec_path, "origins")
     assert gone.exit_code == 3
 
@@ -104,4 +104,4 @@ def test_a_source_that_comes_back_goes_on_where_it_was(tmp_path: Path) -> None:
     (weather / "2.csv").write_text("station\nLGA\n")
     again = milepost("run", job.spec_path)
     assert again.exit_code == 0, again.stderr
-    assert job.master().state("stations_again").to_pydict() == {"station": ["LGA"], "n": [1]}
+    assert job.master().read("stations_again").select(["station", "n"]).to_pylist() == [{"station": "LGA", "n": 1}]

@@ -46,7 +46,7 @@ def test_landed_flights_are_planned_and_read_epoch_by_epoch(landing: ObjectStore
     assert read == {key: fact.rows for key, fact in facts.items()}
     assert list_objects(landing, PATTERN).skipped_empty == 1
     flights.land(landing, range(1, 19))
-    assert plan_source("flights", list_objects(landing, PATTERN), consumed).is_empty
+    assert not plan_source("flights", list_objects(landing, PATTERN), consumed).consumed
 
 
 def test_an_object_that_changed_or_vanished_is_noticed(landing: ObjectStore, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.config.graph import build_graph
 from pipeline.config.spec import JobSpec, SparkSpec
 from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.protocol.ids import CheckpointId, FencingToken
@@ -23,6 +22,7 @@ from pipeline.spark.sql_projection import (
     projection,
     wide_type,
 )
+from tests.harness.graphs import build_graph
 
 TABLE = pa.table(
     {

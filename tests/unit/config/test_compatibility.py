@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pipeline.config.compatibility import COMPATIBLE, NEW_UID, NON_RESTORED, compare_signatures, state_signatures
-from pipeline.config.graph import build_graph
 from pipeline.config.spec import JobSpec
+from tests.harness.graphs import build_graph
 
 BASE: dict[str, Any] = {
     "name": "job",

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.graph import JobGraph, build_graph
+from pipeline.config.graph import JobGraph
 from pipeline.config.spec import JobSpec
 from pipeline.protocol.errors import InvalidRequest
+from tests.harness.graphs import build_graph
 
 
 def spec(operators: list[dict[str, Any]], sinks: list[dict[str, Any]] | None = None, **source: Any) -> JobSpec:

@@ -20,6 +20,7 @@ from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.object_store import StoreConfig
 from pipeline.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
+from tests.harness.timers import next_timer
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
 MINUTE_US = 60_000_000
@@ -174,11 +175,11 @@ def test_windows_fire_without_input_and_their_state_goes(started: Any) -> None:
     """A timer needs no row of its key group; a final window leaves no state and no timer."""
     run = started(build_operator(window(), SCHEMA, "t"))
     run.epoch(rows(("a", 1, 10), ("b", 1, 70)), None, 0)
-    assert [handle.next_timer_us for handle in run.handles] == [HOUR_US]
+    assert [next_timer(handle) for handle in run.handles] == [HOUR_US]
     assert windows(run.epoch(rows(), 0, HOUR_US, parallelism=3).rows) == [("a", 0, 1)]
-    assert min(h.next_timer_us for h in run.handles if h.timers) == 2 * HOUR_US
+    assert min(next_timer(h) for h in run.handles if h.timers) == 2 * HOUR_US
     assert windows(run.epoch(rows(), HOUR_US, END_OF_TIME).rows) == [("b", 60, 1)]
-    assert run.state().num_rows == 0 and run.handles[0].next_timer_us is None and run.handles[0].live_rows == 0
+    assert run.state().num_rows == 0 and next_timer(run.handles[0]) is None and run.handles[0].live_rows == 0
 
 
 def test_a_window_of_a_negative_time_starts_below_it(started: Any) -> None:

@@ -20,6 +20,7 @@ from pipeline.operators.build import build_operator
 from pipeline.protocol.object_store import StoreConfig
 from pipeline.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
+from tests.harness.timers import next_timer
 
 EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_US = 3_600_000_000
@@ -156,7 +157,7 @@ def test_windows_equal_the_oracle_whatever_the_parallelism(epochs: Any, parallel
             late.append(out.late)
             live = run.state().num_rows
             assert sum(handle.live_rows for handle in run.handles) == live
-            assert (min((h.next_timer_us for h in run.handles if h.timers), default=None) is None) == (live == 0)
+            assert (min((next_timer(h) for h in run.handles if h.timers), default=None) is None) == (live == 0)
     marks = pa.table(
         {"epoch": list(range(len(inputs))), "before": watermarks[:-1], "after": watermarks[1:]},
         schema=pa.schema([("epoch", pa.int64()), ("before", pa.int64()), ("after", pa.int64())]),

@@ -9,9 +9,9 @@ import pytest
 
 from pipeline.protocol.acknowledgements import (
     Acknowledgement,
-    Answer,
     ConsumedAttempt,
     Decline,
+    SubtaskAnswer,
     TaskAcknowledgeResult,
     Verified,
     decode_answer,
@@ -41,11 +41,11 @@ def decline(level: int, subtask: int, reason: str, detail: str = "why") -> Decli
     return Decline(CHECKPOINT, TOKEN, level, subtask, CheckpointFailureReason[reason], detail, {"line": 7})
 
 
-def check(*answers: Answer) -> Verified:
+def check(*answers: SubtaskAnswer) -> Verified:
     return verify(CHECKPOINT, TOKEN, EXPECTED, answers)
 
 
-def declined(*answers: Answer) -> SubtaskDeclined:
+def declined(*answers: SubtaskAnswer) -> SubtaskDeclined:
     with pytest.raises(SubtaskDeclined) as caught:
         check(*answers)
     assert "Nothing of this epoch is visible" in caught.value.message
@@ -139,7 +139,7 @@ def test_the_cause_goes_before_the_echo_of_a_cancel_marker() -> None:
 
 
 @pytest.mark.parametrize("answer", [SOURCE_0, STATEFUL, decline(1, 0, "CHANNEL_INCOMPLETE", "3 of 4 buffers")])
-def test_an_answer_is_read_back_as_it_was_written(answer: Answer) -> None:
+def test_an_answer_is_read_back_as_it_was_written(answer: SubtaskAnswer) -> None:
     """I12: JSON canonical: equal answers have equal text."""
     text = encode_answer(answer)
     assert decode_answer(text) == answer

@@ -16,10 +16,11 @@ from pipeline.protocol.records import CheckpointKind, Garbage, Timeline
 from pipeline.protocol.retention import (
     RetentionPolicy,
     deletable,
+    is_discarded,
     minimum_grace_ms,
     plan_retention,
     subsumable,
-    unreferenced_keys,
+    unreferenced,
 )
 from tests.harness.job_log import TIMEOUT_MS, A, B, JobLog, refused
 
@@ -112,8 +113,53 @@ def test_a_policy_that_would_drop_the_newest_is_refused(last: int) -> None:
 def test_a_key_is_garbage_only_when_no_kept_checkpoint_refers_to_it() -> None:
     """I8: runs are carried by reference, so reachability decides, not the prefix."""
     shared, old, new = run_key(1, 3, "shared"), run_key(1, 3, "old"), run_key(2, 7, "new")
-    assert unreferenced_keys([[shared, new]], [[old, shared], [old]]) == (old,)
-    assert unreferenced_keys([], []) == ()
+    assert unreferenced([[shared, new]], [[old, shared], [old]]) == (old,)
+    assert unreferenced([], []) == ()
+
+
+def test_a_token_directory_that_nothing_kept_needs_is_one_entry() -> None:
+    """I8: the manifest value must not grow with the number of files of a subsumed checkpoint."""
+    old, carried = run_key(1, 3, "state/u/old"), run_key(1, 3, "state/u/carried")
+    own = [old, carried, run_key(1, 3, "_metadata"), *(run_key(1, 3, f"metrics/0-{n}-a0.json") for n in range(100))]
+    directory = run_key(1, 3, "")
+    assert unreferenced([[run_key(2, 7)]], [own]) == (directory,)
+    kept = unreferenced([[run_key(2, 7), carried]], [own])
+    assert kept == (run_key(1, 3, "_metadata"), run_key(1, 3, "metrics/"), old)
+    assert unreferenced([], [["inputs/" + "a" * 64 + ".json"]]) == ()
+
+
+def test_whole_directories_are_taken_as_garbage_unless_something_retained_lies_in_them() -> None:
+    """I8: the directory of a token, or of its metrics; never that of a whole checkpoint."""
+    log = epochs(3)
+    first, second, _ = log.state.checkpoints
+    directories = (token_prefix(CheckpointId(1), first.token), token_prefix(CheckpointId(2), second.token) + "metrics/")
+    assert isinstance(log.subsume(A, (1,), directories), Transition)
+    assert set(directories) <= {entry.prefix for entry in log.state.garbage}
+    live = token_prefix(CheckpointId(3), log.state.checkpoints[-1].token)
+    for refused_entry in (live, "chk-00000000000000000001/", token_prefix(CheckpointId(1), first.token) + "state/"):
+        refused(log, ProtocolViolation, lambda key=refused_entry: log.subsume(A, (2,), (key,)), "token's directory")
+
+
+def test_only_what_is_known_to_be_lost_is_discarded_at_the_sinks() -> None:
+    """I9: an aborted checkpoint's tokens and a retained one's losers; of a subsumed one nobody knows: keep."""
+    log = JobLog()
+    log.trigger(A)
+    losing = log.pending.token
+    log.rebind(A)
+    log.complete(A)
+    log.confirm(A, 1)
+    winning = log.state.checkpoints[0].token
+    assert is_discarded(log.state, CheckpointId(1), losing)
+    assert not is_discarded(log.state, CheckpointId(1), winning)
+    log.trigger(B)
+    pending = log.pending
+    assert not is_discarded(log.state, pending.checkpoint_id, pending.token)
+    log.abort(B, reason=CheckpointFailureReason.LEADER_LOST)
+    assert is_discarded(log.state, pending.checkpoint_id, pending.token)
+    log.epoch(A)
+    log.subsume(A, (1,))
+    assert not is_discarded(log.state, CheckpointId(1), losing)
+    assert not is_discarded(log.state, CheckpointId(1), winning)
 
 
 def test_subsuming_lists_the_unreferenced_keys_as_garbage() -> None:
@@ -152,15 +198,21 @@ def test_what_the_policy_or_a_root_keeps_cannot_be_subsumed() -> None:
         "inputs/" + "a" * 64 + ".json",
         "manifest/09999999999999999999.json",
         run_key(1, 3, "../../chk-1/x"),
-        token_prefix(CheckpointId(1), 3),  # type: ignore[arg-type]
+        token_prefix(CheckpointId(1), 3) + "state/",  # type: ignore[arg-type]
+        token_prefix(CheckpointId(4), 99),  # type: ignore[arg-type]
         run_key(4, 99),
     ],
 )
 def test_a_garbage_key_that_could_be_live_is_a_violation(key: str) -> None:
-    """I8: only single objects below a checkpoint older than every pending one; an input record is never subsumed."""
+    """I8: only what lies below a checkpoint older than every pending one; an input record is never subsumed."""
     log = epochs(3)
     log.trigger(A)
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), (key,)), "refused: expected the key of one object")
+    refused(
+        log,
+        ProtocolViolation,
+        lambda: log.subsume(A, (1,), (key,)),
+        "refused: expected one object, or a token's directory",
+    )
 
 
 def test_the_metadata_of_a_kept_checkpoint_cannot_become_garbage() -> None:

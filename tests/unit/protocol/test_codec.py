@@ -14,11 +14,8 @@ from pipeline.protocol.codec import (
     Tombstone,
     decode,
     decode_entry,
-    decode_state,
     encode,
     encode_entry,
-    encode_state,
-    encode_tombstone,
     from_json,
     to_json,
 )
@@ -27,6 +24,7 @@ from pipeline.protocol.events import EVENT_TYPES
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey
 from tests.harness.job_log import AIR_1, A, B, JobLog, airflow_run
+from tests.harness.manifest_logs import tombstone_body
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -84,7 +82,7 @@ def test_every_kind_of_event_is_read_back_as_it_was_written() -> None:
     assert {type(entry.event) for entry in ENTRIES} == set(EVENT_TYPES)
     for entry in ENTRIES:
         assert decode_entry(encode_entry(entry)) == entry
-        assert decode_state(encode_state(entry.state)) == entry.state
+        assert decode(ManifestState, encode(entry.state), "state") == entry.state
 
 
 def test_one_value_has_one_encoding() -> None:
@@ -109,9 +107,7 @@ def test_a_tombstone_keeps_the_write_id_and_the_event() -> None:
     """I6: a key is never freed, and the history stays readable."""
     for entry in ENTRIES:
         tombstone = Tombstone(entry.version, entry.write_id, entry.event)
-        body = encode_tombstone(tombstone)
-        assert json.loads(body).keys() == {"format", "tombstone", "version", "write_id", "event"}
-        assert decode_entry(body) == tombstone
+        assert decode_entry(tombstone_body(tombstone)) == tombstone
 
 
 @pytest.mark.parametrize("number", [0, 2, "1", None, True, 1.0, [1]])
@@ -202,7 +198,7 @@ def test_a_state_that_breaks_an_invariant_is_corrupt() -> None:
     """Somebody else wrote it: acting on it could delete what is live."""
     state = replace(ENTRIES[-1].state, next_checkpoint_id=1)  # type: ignore[arg-type]
     with pytest.raises(StateCorrupt, match="I5") as caught:
-        decode_state(encode_state(state))
+        decode_entry(encode_entry(replace(ENTRIES[-1], state=state)))
     assert caught.value.details["faults"]
     with pytest.raises(StateCorrupt, match="I5"):
         decode_entry(encode_entry(replace(ENTRIES[-1], state=state)))

@@ -24,7 +24,7 @@ from pipeline.protocol.retention import (
     deletable,
     minimum_grace_ms,
     subsumable,
-    unreferenced_keys,
+    unreferenced,
 )
 from pipeline.protocol.transitions import checkpoint_status_after, checkpoints_of
 from tests.harness.job_log import CLI_RUN, TIMEOUT_MS, JobLog, airflow_run
@@ -244,7 +244,7 @@ class Protocol(RuleBasedStateMachine):
         kept = [
             self.references[one.checkpoint_id] for one in self.log.state.checkpoints if one.checkpoint_id not in dropped
         ]
-        garbage = unreferenced_keys(kept, [self.references[one] for one in dropped])
+        garbage = unreferenced(kept, [self.references[one] for one in dropped])
         self.ask(lambda: self.log.subsume(session, tuple(int(one) for one in dropped), garbage, last))
 
     @precondition(lambda self: self.log.state.garbage)

@@ -11,13 +11,14 @@ import pytest
 
 from pipeline.config.spec import SinkSpec
 from pipeline.protocol.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, ProtocolViolation, StateCorrupt
+from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.sinks import parquet, sink_chain
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.contract import Committable, SinkMark, StagedFile, decode_schema, encode_schema
 from pipeline.sinks.parquet import ParquetSink, SinkMode
 from pipeline.sinks.sink_head import head_key, head_version
-from pipeline.storage.open import file_url, open_store
+from pipeline.storage.open import open_store
 from tests.conformance.sink import SCHEMA, mark, publish, rows, stage
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.hooked_store import HookedStore

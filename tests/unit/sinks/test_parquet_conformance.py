@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.open import file_url
 from tests.conformance.parquet_sink import ParquetSinkTests
 
 

@@ -22,11 +22,12 @@ from hypothesis.stateful import (
 )
 
 from pipeline.protocol.errors import CommitOutcomeUnknown, NotFound, StateCorrupt, Superseded
+from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import StoreConfig
 from pipeline.sinks import parquet, sink_chain
 from pipeline.sinks.contract import Committable, SinkMark
 from pipeline.sinks.parquet import ParquetSink, SinkMode
-from pipeline.storage.open import file_url, open_store
+from pipeline.storage.open import open_store
 from tests.harness.hooked_store import Hook, HookedStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("e", pa.int64())])

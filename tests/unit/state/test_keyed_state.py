@@ -23,6 +23,7 @@ from pipeline.state.key_groups import key_group, key_group_range, key_hash, subt
 from pipeline.state.keyed_state import SubtaskState, restore_state
 from pipeline.state.layer import Hasher
 from pipeline.storage.local import LocalStore
+from tests.harness.timers import next_timer
 
 SCHEMA = pa.schema(
     [("k", pa.string()), ("n", pa.int64()), ("v", pa.int64()), ("__timer", pa.int64()), ("__expires", pa.int64())]
@@ -140,7 +141,7 @@ def test_state_equals_a_dictionary_through_rescale_compaction_and_collisions(
         assert contents(checkpoints.restore().rows()) == sorted(((*k, *v) for k, v in model.items()), key=repr)
         assert sum(handle.live_rows for handle in checkpoints.handles) == len(model)
         timers = [v[1] for v in model.values() if v[1] is not None and (watermark is None or v[1] > watermark)]
-        next_timers = [h.next_timer_us for h in checkpoints.handles if h.next_timer_us is not None]
+        next_timers = [next_timer(h) for h in checkpoints.handles if next_timer(h) is not None]
         assert min(next_timers, default=None) == min(timers, default=None)
 
 

@@ -14,6 +14,7 @@ from pipeline.state.handles import RunHandle, RunKind, StateHandle
 from pipeline.state.key_groups import KEY_HASH_VERSION
 from pipeline.state.layer import KeySpec, sort_rows
 from pipeline.state.runs import decode_run, encode_run
+from tests.harness.timers import next_timer
 
 KEYS = KeySpec(("k",), ("k",))
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("total", pa.int64()), ("worst", pa.int64())])
@@ -65,7 +66,7 @@ HANDLE = StateHandle("agg", range(2), 4, KEY_HASH_VERSION, (RUN,), ((0, 5),), 3)
 def test_handles_read_back_equal() -> None:
     """JSON is the only stored form."""
     assert StateHandle.from_json(HANDLE.to_json()) == HANDLE
-    assert HANDLE.next_timer_us == 5 and HANDLE.full_bytes == 10
+    assert next_timer(HANDLE) == 5 and HANDLE.full_bytes == 10
 
 
 def _set(path: tuple[Any, ...], value: object) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from pipeline.protocol.errors import (
     NotFound,
     StoreUnavailable,
 )
+from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.keys import file_url
 from pipeline.storage.local import STAGING, LocalStore
 from tests.harness.processes import run_python
 

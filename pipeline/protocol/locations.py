@@ -1,36 +1,37 @@
-"""Where storage, sources and sinks lie: absolute URLs from what a spec says."""
+"""Where storage, sources and sinks lie: which texts are locations, and the absolute URLs they mean."""
 
 from __future__ import annotations
 
-import os
+import posixpath
 import re
-from pathlib import Path
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def location_problem(text: str) -> str | None:
     """Return why `text` is no location, or None: ``s3://bucket/…``, ``file:///abs/…`` or a path."""
-    if not text.strip() or _CONTROL.search(text):
+    if not text.strip() or CONTROL.search(text):
         return "expected s3://bucket/…, file:///abs/… or a path relative to the spec"
-    match = _SCHEME.fullmatch(text)
+    match = SCHEME.fullmatch(text)
     if match is None:
+        if text.startswith(("s3:", "file:")):
+            return "expected two slashes after the scheme, s3://bucket/… or file:///abs/…"
         return "'~' is not expanded; write the absolute path" if text.startswith("~") else None
     scheme, rest = match[1], match[2]
     if scheme == "file":
         return None if rest.startswith("/") else "expected an absolute path: file:///abs/… (three slashes)"
     if scheme != "s3":
         return f"the scheme `{scheme}` is not available in this version; use s3, file or a path relative to the spec"
-    return None if _BUCKET.fullmatch(rest.split("/")[0]) else "expected s3://bucket/…, got no valid bucket name"
+    return None if BUCKET.fullmatch(rest.split("/")[0]) else "expected s3://bucket/…, got no valid bucket name"
 
 
 def endpoint_problem(text: str) -> str | None:
     """Return why `text` is no S3 endpoint, or None; what it holds is not repeated, for it may be a secret."""
     if not text:
         return None
-    match = _SCHEME.fullmatch(text)
+    match = SCHEME.fullmatch(text)
     if match is None or match[1].lower() not in ("http", "https") or not match[2]:
         return "expected http://host:port or https://host"
     if "@" in match[2]:
@@ -41,19 +42,24 @@ def endpoint_problem(text: str) -> str | None:
     return None
 
 
-def absolute_url(text: str, folder: Path) -> str:
+def file_url(path: object) -> str:
+    """Return the URL of an absolute path: spaces and Unicode stand for themselves, only ``%`` is escaped."""
+    return "file://" + posixpath.normpath(str(path)).replace("%", "%25")
+
+
+def absolute_url(text: str, folder: object) -> str:
     """Return the absolute URL of a location; a relative one begins at `folder`, which is absolute.
 
     In a ``file`` URL only ``%`` is escaped: spaces and other characters stand for themselves.
     """
-    match = _SCHEME.fullmatch(text)
+    match = SCHEME.fullmatch(text)
     if match is None:
-        return "file://" + os.path.normpath(folder / text).replace("%", "%25")
+        return file_url(posixpath.join(str(folder), text))
     if match[1] == "file":
-        return "file://" + os.path.normpath(match[2])
+        return "file://" + posixpath.normpath(match[2])
     return text.rstrip("/")
 
 
 def child_url(url: str, name: str) -> str:
-    """Return the URL of `name`, which needs no escaping, below `url`."""
-    return f"{url.rstrip('/')}/{name}"
+    """Return the URL of `name`, one or more plain parts of a key, below a root URL."""
+    return f"{url.rstrip('/')}/{name.replace('%', '%25') if url.startswith('file://') else name}"

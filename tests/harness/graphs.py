@@ -1,0 +1,15 @@
+"""The graph of a spec that is not in a file."""
+
+from __future__ import annotations
+
+from pipeline.config.graph import JobGraph, analyse
+from pipeline.config.problems import invalid_spec
+from pipeline.config.spec import JobSpec
+
+
+def build_graph(spec: JobSpec) -> JobGraph:
+    """Return the graph. Raises InvalidRequest with all problems, without places in a file."""
+    graph, problems = analyse(spec)
+    if graph is None:
+        raise invalid_spec(problems, file=f"job {spec.name}", keys={}, values={})
+    return graph

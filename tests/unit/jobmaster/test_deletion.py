@@ -1,0 +1,83 @@
+"""What nothing needs any more goes, in the job's store and at the sinks; what something needs stays (I8, I9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.cleanup import delete_garbage
+from pipeline.job_context import JobContext
+from pipeline.jobmaster import Session
+from pipeline.storage.layout import checkpoint_prefix, metrics_prefix
+from tests.harness.hooked_store import HookedStore
+from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
+
+DAY_MS = 24 * 3_600_000
+
+
+class _LaterStore(HookedStore):
+    """The same objects, a day later."""
+
+    def clock_ms(self) -> int:
+        return self.inner.clock_ms() + DAY_MS
+
+
+def test_what_a_losing_try_staged_is_deleted_at_the_commit_point(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session = Session.cli()
+    loser = job.trigger(session)
+    job.stage(loser, k=7)
+    winner = job.rebind(session)
+    assert [name.split("/")[0] for name in job.staged_files(1)] == [f"t{loser.token}"]
+    job.complete(session, winner)
+    assert [name.split("/")[0] for name in job.staged_files(1)] == [f"t{winner.token}"]
+    job.master.notify_complete(session, 1, "table")
+    assert job.context.sink("table").read().num_rows == 1
+
+
+def test_what_a_late_worker_stages_for_an_aborted_epoch_goes_with_its_garbage(tmp_path: Path) -> None:
+    """I9: the abort discards what is there; a worker that was still running may write afterwards."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session = Session.cli()
+    pending = job.trigger(session)
+    job.master.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
+    job.stage(pending)
+    assert job.staged_files(1)
+    later = Session.cli()
+    job.complete(later, job.trigger(later))
+    job.master.notify_complete(later, 2, "table")
+    published = job.staged_files(2)
+    assert delete_garbage(_in_a_day(job), later.session_id, TIMEOUT_MS) == 0
+    assert job.staged_files(1) == [], "nothing lay below its prefix in the job's own store, but at the sink"
+    assert job.staged_files(2) == published
+    left = [entry.prefix for entry in job.context.head().state.garbage]
+    assert not any(prefix.startswith(checkpoint_prefix(pending.checkpoint_id)) for prefix in left)
+
+
+def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_something_of_it_is_carried_on(tmp_path: Path) -> None:
+    """The manifest value stays small, however many Spark attempts left measurements."""
+    job = SparklessJob.create(tmp_path)
+    for number in range(2):
+        job.land(f"{number}.csv")
+        job.epoch()
+        first = job.context.head().state.checkpoints[0]
+        for attempt in range(50):
+            job.context.store.put(f"{metrics_prefix(first.checkpoint_id, first.token)}0-0-a{attempt}.json", b"{}")
+    session = Session.cli()
+    job.land("last.csv")
+    completed = job.complete(session, job.trigger(session))
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    before = {entry.prefix for entry in job.context.head().state.garbage}
+    old = job.context.head().state.checkpoints
+    assert job.master.subsume(session)["subsumed"] == [1, 2]
+    listed = {entry.prefix for entry in job.context.head().state.garbage} - before
+    expected = {entry for one in old[:2] for entry in (one.metadata.key, metrics_prefix(one.checkpoint_id, one.token))}
+    assert listed == expected, "the runs of consumed objects are carried on by checkpoint 3"
+
+
+def _in_a_day(job: SparklessJob) -> JobContext:
+    """The job as a process sees it whose store is a day further on."""
+    context = job.context
+    context.__dict__["store"] = _LaterStore(context.store)
+    return context

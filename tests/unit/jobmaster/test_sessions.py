@@ -1,0 +1,37 @@
+"""A holder is only proved dead where its pid means something (I10)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import sessions
+from pipeline.jobmaster import Session
+from pipeline.sessions import provably_dead
+
+HOLDER = Session.cli().holder
+GONE = replace(HOLDER, create_time_ms=HOLDER.create_time_ms - 3_600_000)
+
+
+def test_a_process_of_this_machine_is_judged_by_pid_and_creation_time() -> None:
+    assert not provably_dead(HOLDER)
+    assert provably_dead(GONE)
+    assert not provably_dead(replace(GONE, kind="airflow"))
+
+
+@pytest.mark.parametrize("machine", ["another-boot/pid:[4026531836]", None])
+def test_the_same_host_name_elsewhere_proves_nothing(machine: str | None) -> None:
+    """Containers share a host name: a pid of one says nothing in another, nor after a reboot."""
+    assert GONE.host == HOLDER.host
+    assert not provably_dead(replace(GONE, machine=machine))
+
+
+def test_a_machine_that_does_not_say_which_it_is_never_proves_a_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_PROC", tmp_path)
+    assert Session.cli().holder.machine is None
+    assert not provably_dead(GONE)
+    assert not provably_dead(replace(GONE, machine=None))
