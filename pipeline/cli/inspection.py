@@ -151,7 +151,7 @@ def status(
         f"job {health['job_status']}",
         f"head {printable(health['head'])}",
         f"last success {printable(health['last_success'])}",
-        f"lag {health['lag_ms'] / 60_000:.0f} min",
+        "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
         f"{show_count(health['unread_objects'])} unread objects",
     ]
     output.text(f"{_HEALTH.get(code, 'failed')}: {', '.join(facts)}; next: {health['next_step']}")

@@ -9,8 +9,15 @@ from typing import Any
 
 from pipeline.protocol.events import Event
 from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.records import CompletedCheckpoint, Garbage, ManifestState, PendingCheckpoint, Timeline
-from pipeline.protocol.transitions import job_status_after
+from pipeline.protocol.records import (
+    CheckpointStatus,
+    CompletedCheckpoint,
+    Garbage,
+    ManifestState,
+    PendingCheckpoint,
+    Timeline,
+)
+from pipeline.protocol.transitions import checkpoint_status_after, checkpoints_of, job_status_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +69,27 @@ Answer = Transition | AlreadyDone
 
 
 def advance(state: ManifestState, event: Event, **changes: Any) -> Transition:
-    """Return the next version: the event, the status it leads to, and the changed fields. Raises ProtocolViolation."""
+    """Return the next version: the event, the status it leads to, and the changed fields.
+
+    Raises:
+        ProtocolViolation: the event is illegal in the status of the job, or of a checkpoint that it concerns.
+    """
     status = job_status_after(state.status, event)
+    for checkpoint_id in checkpoints_of(event):
+        checkpoint_status_after(_checkpoint_status(state, checkpoint_id), event)
     return Transition(event, replace(state, version=state.version + 1, status=status, **changes))
+
+
+def _checkpoint_status(state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointStatus | None:
+    """What a checkpoint is at this version; None when it was never triggered."""
+    if any(one.pending is not None and one.pending.checkpoint_id == checkpoint_id for one in state.timelines):
+        return CheckpointStatus.PENDING
+    if state.checkpoint(checkpoint_id) is not None:
+        return CheckpointStatus.COMPLETED
+    if checkpoint_id >= state.next_checkpoint_id:
+        return None
+    completed = any(done == checkpoint_id for _, done in state.completed_sessions)
+    return CheckpointStatus.SUBSUMED if completed else CheckpointStatus.ABORTED
 
 
 def with_timeline(state: ManifestState, changed: Timeline) -> tuple[Timeline, ...]:

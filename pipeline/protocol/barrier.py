@@ -189,10 +189,6 @@ class BarrierAligner:
         self._decline: Decline | None = None
         self._closed = False
 
-    @property
-    def declined(self) -> Decline | None:
-        return self._decline
-
     def buffer(self, channel: int, sequence: int, operator: str, producer: str, payload: bytes) -> bool:
         """Take one buffer. Returns whether it belongs to a checkpoint that is still possible (else: drain it)."""
         state = self._channel(channel)

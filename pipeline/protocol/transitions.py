@@ -1,6 +1,6 @@
 """The state machines as data: every legal (status, event) pair. What is not in a table is a ProtocolViolation.
 
-The coordinator asks these tables which status an event leads to, a history folds them over the log, and the tables
+Every transition is checked against these tables before it is written, a history folds them over the log, and the tables
 in PROTOCOL.md are drawn from them.
 """
 

@@ -65,10 +65,6 @@ class Layer:
     def num_rows(self) -> int:
         return len(self.hashes)
 
-    def between(self, lower: int, upper: int) -> Layer:
-        """The rows at positions lower to upper, without copying."""
-        return Layer(self.hashes[lower:upper], self.rows.slice(lower, upper - lower), self.deleted[lower:upper])
-
     def where(self, keep: Bools) -> Layer:
         """The rows for which keep is True."""
         if bool(keep.all()):

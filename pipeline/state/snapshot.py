@@ -54,10 +54,6 @@ class StateSnapshot:
     handle: StateHandle
     uploads: tuple[Upload, ...]
 
-    @property
-    def checkpointed_bytes(self) -> int:
-        return sum(len(upload.body) for upload in self.uploads)
-
 
 def alive(layer: Layer, watermark_us: int | None) -> Bools:
     """Whether each row's expiry is still ahead of the firing watermark; rows without expiry always are."""

@@ -15,7 +15,6 @@ MAX_KEY_BYTES = 1024
 """S3's own limit for a whole key, root prefix included."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class LocalRoot:
     """A directory, absolute, not resolved."""

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted, GarbageDeleted
+from pipeline.protocol.layout import metadata_key
 from pipeline.protocol.reasons import CheckpointFailureReason
 from tests.harness.kill_chain import SINKS, KillChain
 from tests.harness.mortal_processes import MortalProcess
@@ -123,9 +124,12 @@ def completed(*, published: int, confirmed: int, adopted: bool | None = None) ->
 
 def subsumed(chain: KillChain) -> None:
     """Publish before delete: what was dropped is listed, and not one object of it is gone."""
-    assert chain.job.master().list_checkpoints("subsumed") and len(chain.state.checkpoints) == 2
-    keys = [item.prefix for item in chain.state.garbage if item.prefix.endswith("_metadata")]
-    assert keys and all(chain.context.store.stat(key).size for key in keys)
+    dropped = chain.job.master().list_checkpoints("subsumed")
+    assert dropped and len(chain.state.checkpoints) == 2
+    for item in dropped:
+        own = metadata_key(item["checkpoint_id"], item["leader"]["token"])
+        assert any(own.startswith(entry.prefix) for entry in chain.state.garbage)
+        assert chain.context.store.stat(own).size
 
 
 def partly_deleted(chain: KillChain) -> None:

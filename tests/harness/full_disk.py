@@ -6,7 +6,7 @@ RLIMIT_FSIZE is set on processes that run already, so the JVM, whose scratch fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import psutil
 
@@ -24,9 +24,16 @@ def no_room(processes: Iterable[psutil.Process], file_bytes: int) -> Iterator[No
 
 def python_workers() -> list[psutil.Process]:
     """The daemon that forks this process's Spark Python workers, and those it has forked."""
-    found = [each for each in psutil.Process().children(recursive=True) if "pyspark.daemon" in " ".join(each.cmdline())]
+    found = [each for each in psutil.Process().children(recursive=True) if _is_worker(each)]
     assert found, "no Spark Python worker has been started by this process"
     return found
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "pyspark.daemon" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # it has ended, or is a zombie
+        return False
 
 
 def _restore(process: psutil.Process, limit: tuple[int, int]) -> None:
@@ -35,5 +42,6 @@ def _restore(process: psutil.Process, limit: tuple[int, int]) -> None:
     except psutil.NoSuchProcess:
         return
     for each in left:
-        if "pyspark.daemon" in " ".join(each.cmdline()) or each == process:
-            each.rlimit(psutil.RLIMIT_FSIZE, limit)
+        with suppress(psutil.NoSuchProcess):  # it may end at any time; a zombie counts as ended
+            if each == process or _is_worker(each):
+                each.rlimit(psutil.RLIMIT_FSIZE, limit)

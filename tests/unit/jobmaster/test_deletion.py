@@ -61,7 +61,7 @@ def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_something_of_it_is_ca
     for number in range(2):
         job.land(f"{number}.csv")
         job.epoch()
-        first = job.context.head().state.checkpoints[0]
+        first = job.context.head().state.checkpoints[-1]
         for attempt in range(50):
             job.context.store.put(f"{metrics_prefix(first.checkpoint_id, first.token)}0-0-a{attempt}.json", b"{}")
     session = Session.cli()

@@ -50,7 +50,7 @@ def test_a_source_on_a_store_that_ignores_versions_is_refused_and_never_written_
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "landing")
         require_stores(job.context)  # an empty bucket answers nothing, and is asked again
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
-        with pytest.raises(EnvironmentUnusable, match="source rows at .* ignored If-Match on GetObject"):
+        with pytest.raises(EnvironmentUnusable, match=r"source rows at .* ignored If-Match on GetObject"):
             require_stores(job.context)
         failed = [check.check for check in probe_stores(job.context) if not check.ok]
         methods = {method for method, path in proxy.requests}

@@ -122,8 +122,8 @@ def test_a_second_barrier_and_a_buffer_after_the_barrier_are_refused() -> None:
 def test_a_row_of_an_unknown_channel_is_refused() -> None:
     aligner = BarrierAligner(ME, 1)
     aligner.barrier(3, BarrierEvent(_barrier(3, [])))
-    assert aligner.declined is not None
     assert not aligner.buffer(0, 0, "op", "source", b"drained")
+    assert _declined(aligner) is CheckpointFailureReason.CHANNEL_INCOMPLETE
 
 
 def test_the_first_decline_stays_and_later_events_are_drained() -> None:

@@ -47,9 +47,10 @@ def test_new_objects_are_found_whatever_their_name_order(tmp_path: Path) -> None
 
 
 def test_limits_leave_the_rest_for_later_epochs() -> None:
-    found = listing(obj("a", size=5), obj("b", size=5), obj("c", size=5), obj("d", size=7))
+    found = listing(obj("a", size=5), obj("b", size=5), obj("c", size=5), obj("d", size=7, modified=400))
     plan = plan_source("f", found, ConsumedSet.empty(), max_files=3)
     assert (names(plan), plan.pending_objects, plan.pending_bytes) == (["a", "b", "c"], 1, 7)
+    assert plan.oldest_new_ms == 400, "also what is left for later waits"
     assert names(plan_source("f", found, ConsumedSet.empty(), max_bytes=10)) == ["a", "b"]
     assert names(plan_source("f", found, ConsumedSet.empty(), max_bytes=14)) == ["a", "b"]
     assert names(plan_source("f", found, ConsumedSet.empty(), max_bytes=15)) == ["a", "b", "c"]

@@ -85,7 +85,7 @@ class Checkpoints:
             for upload in snapshot.uploads:
                 self.store.put(upload.key, upload.body)
             frozen.stage_cache(snapshot)
-            self.uploaded.append(snapshot.checkpointed_bytes)
+            self.uploaded.append(sum(len(upload.body) for upload in snapshot.uploads))
             handles.append(StateHandle.from_json(snapshot.handle.to_json()))
         self.handles, self.watermark_us = handles, watermark_us
 

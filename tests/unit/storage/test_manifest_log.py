@@ -30,6 +30,7 @@ from pipeline.storage.layout import manifest_key
 from pipeline.storage.manifest_log import ManifestLog
 from pipeline.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.hooked_store import HookedStore
 from tests.harness.manifest_logs import create_job, new_log, tombstone_body, trigger_checkpoint
 from tests.harness.processes import run_python
 
@@ -302,6 +303,41 @@ def test_an_entry_under_another_versions_key_is_corruption(store) -> None:
     store.put(manifest_key(3), store.get(manifest_key(2)))
     with pytest.raises(StateCorrupt, match="says version 2, expected 3"):
         new_log(store).head()
+
+
+def test_entries_are_read_side_by_side_and_no_further_than_needed(store) -> None:
+    """A history of a thousand epochs must not wait for a thousand replies one after the other; `show` needs one."""
+    log = ManifestLog(store, lambda: "w")
+    log.transact(create_job("flights"))
+    entry = log.entry(1)
+    for version in range(2, 41):
+        state = replace(entry.state, version=version)
+        store.put(manifest_key(version), encode_entry(LogEntry(version, "w", entry.event, state)))
+    reading, together = set(), threading.Event()
+    read = []
+
+    def before(operation: str, key: str) -> None:
+        if operation == "get":
+            reading.add(key)
+            read.append(key)
+            if len(reading) >= 4:
+                together.set()
+            if len(read) > 1:
+                assert together.wait(10), "reads wait for each other"
+
+    def after(operation: str, key: str) -> None:
+        if operation == "get" and together.is_set():
+            reading.discard(key)
+
+    hooked = new_log(HookedStore(store, before, after))
+    first = next(entries := hooked.entries())
+    assert (first.version, len(read)) == (40, 1)
+    assert [next(entries).version for _ in range(4)] == [39, 38, 37, 36]
+    entries.close()
+    assert len(read) <= 5 + 8
+    read.clear()
+    assert [found.version for found in hooked.entries()] == list(range(40, 0, -1))
+    assert len(read) == 40
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.json.tmp", "README", f"{10**19:020d}.json", "0/x"])
