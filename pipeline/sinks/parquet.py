@@ -160,7 +160,8 @@ class ParquetSink:
     def abort(self, *, checkpoint_id: int, token: int) -> None:
         """Delete what this epoch staged, except what a head refers to.
 
-        Only for a checkpoint that the manifest says is aborted: nothing else keeps its commit from coming later.
+        Only for a checkpoint that the manifest says is aborted, or a token that lost: nothing else keeps its commit
+        from coming later.
         """
         head = self._chain.newest()
         entry = self._chain.find(head, checkpoint_id)

@@ -13,7 +13,7 @@ import pytest
 from tests.harness.processes import REPOSITORY
 
 SESSIONS = """
-import glob, json, os, psutil
+import contextlib, glob, json, os, psutil
 from pipeline.config.spec import SparkSpec
 from pipeline.protocol.errors import EnvironmentUnusable
 from pipeline.spark.session import open_session
@@ -29,14 +29,22 @@ def shuffles(session):
 
 session = open_session("one", spec(**{"spark.sql.shuffle.partitions": "7"}))
 conf = session.sparkContext.getConf()
+
+def command_lines():
+    lines = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that has just ended shows nothing any more
+            lines.append(process.cmdline())
+    return lines
+
 report = {
     "secret": conf.get("spark.hadoop.fs.s3a.secret.key") == SECRET,
     "master": conf.get("spark.master"),
     "loopback": conf.get("spark.driver.host"),
     "ansi": session.conf.get("spark.sql.ansi.enabled"),
     "adaptive": session.conf.get("spark.sql.adaptive.enabled"),
-    "heap": [word for p in psutil.Process().children(recursive=True) for word in p.cmdline() if word == "-Xmx512m"],
-    "shown": [p.cmdline() for p in psutil.Process().children(recursive=True) if "s3cr3t" in " ".join(p.cmdline())],
+    "heap": [word for line in command_lines() for word in line if word == "-Xmx512m"],
+    "shown": [line for line in command_lines() if "s3cr3t" in " ".join(line)],
     "left": os.listdir(os.environ["TMPDIR"]) and glob.glob(os.environ["TMPDIR"] + "/milepost-spark-*"),
     "environment": os.environ.get("PYSPARK_SUBMIT_ARGS"),
     "shuffles": [shuffles(session)],
