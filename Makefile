@@ -9,7 +9,9 @@ PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 PY := $(VENV)/bin/python
 # One seed per run, printed: repeat a run with `make test SEED=…`.
-SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+ifeq ($(origin SEED),undefined)
+SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+endif
 # What pytest gets, for example `make test ARGS="tests/unit -k fenced"`.
 ARGS ?= tests
 MILEPOST_DAYS ?= 28

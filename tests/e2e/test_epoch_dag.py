@@ -43,7 +43,7 @@ def test_a_run_with_nothing_new_is_green_and_writes_nothing(airflow: AirflowInst
 
     expected = NOTHING_DONE | {"trigger_checkpoint": "success", "subsume": "success"}
     assert (state, job.states(run_id)) == ("success", expected)
-    assert "no new input; nothing was written" in job.log(run_id, "trigger_checkpoint")
+    assert "no new input; no epoch was triggered" in job.log(run_id, "trigger_checkpoint")
     assert job.master.list_checkpoints() == []
 
 

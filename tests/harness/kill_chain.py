@@ -49,6 +49,13 @@ class KillChain:
         self.job.land(range(1, self.days + 1))
         self.processes = MortalProcesses(self.folder)
 
+    def keep_unread(self, days: int) -> None:
+        """Land further days until that many are unread: a run that is to die must not run out of input first."""
+        missing = days - self.job.master().status()["unread_objects"]
+        if missing > 0:
+            self.job.land(range(self.days + 1, self.days + missing + 1))
+            self.days += missing
+
     # -- running ------------------------------------------------------------------------------------------------
 
     def start(self, plan: dict[str, Any], *words: str) -> MortalProcess:
