@@ -47,7 +47,8 @@ class MortalProcess:
                     yield psutil.Process(pid)
 
     def jvm_lives(self) -> bool:
-        return any(member.name() == "java" for member in self.members())
+        """Whether its Spark is up and alive: a JVM that listens (one that only prepares another's start ends by itself)."""
+        return any(member.name() == "java" and _listens(member) for member in self.members())
 
     def wait(self) -> int:
         """Its exit code, negative for a signal. Raises AssertionError when it does not end in time."""
@@ -115,3 +116,10 @@ class MortalProcesses:
             psutil.wait_procs(left, timeout=10)
             if run.process.poll() is None:
                 run.process.wait(10)
+
+
+def _listens(process: psutil.Process) -> bool:
+    try:
+        return any(item.status == psutil.CONN_LISTEN for item in process.net_connections("tcp"))
+    except psutil.NoSuchProcess:
+        return False
