@@ -47,7 +47,7 @@ class MortalProcess:
                     yield psutil.Process(pid)
 
     def jvm_lives(self) -> bool:
-        """Whether its Spark is up and alive: a JVM that listens (one that only prepares another's start ends by itself)."""
+        """Whether its Spark is up and alive: a JVM that listens (one that prepares a start ends by itself)."""
         return any(member.name() == "java" and _listens(member) for member in self.members())
 
     def wait(self) -> int:
