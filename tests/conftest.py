@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -44,8 +46,10 @@ def pytest_configure() -> None:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "AIRFLOW_HOME": AIRFLOW_HOME,
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "MILEPOST_SEED": str(SEED),  # for the processes that this one lets run a part of the tests
         }
     )
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it still speaks when the interpreter ends
 
 
 def pytest_unconfigure() -> None:
@@ -54,6 +58,24 @@ def pytest_unconfigure() -> None:
 
 def pytest_report_header() -> str:
     return f"seed: {SEED} (PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}); repeat: make test SEED={SEED}"
+
+
+TESTS = Path(__file__).parent
+LONGEST_FIRST = ("e2e", "chaos", "integration")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run in one process what shares one: all that needs Airflow, and each other file; begin with what takes longest."""
+
+    def place(item: pytest.Item) -> tuple[int, str]:
+        path = item.path.relative_to(TESTS)
+        folder = path.parts[0]
+        group = folder if folder == "e2e" else path.as_posix()
+        return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST), group
+
+    items.sort(key=lambda item: place(item)[0])
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(place(item)[1]))
 
 
 @pytest.fixture(scope="session")
