@@ -65,7 +65,7 @@ LONGEST_FIRST = ("e2e", "chaos", "integration")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run in one process what shares one: all that needs Airflow, and each other file; begin with what takes longest."""
+    """Run in one process what shares one: all that needs Airflow, and each other file; begin with the longest."""
 
     def place(item: pytest.Item) -> tuple[int, str]:
         path = item.path.relative_to(TESTS)
