@@ -64,6 +64,7 @@ TESTS = Path(__file__).parent
 LONGEST_FIRST = ("e2e", "chaos", "integration")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run in one process what shares one: all that needs Airflow, and each other file; begin with the longest."""
 
