@@ -37,7 +37,7 @@ format: env ## let ruff rewrite what it can
 
 test: lint ## build what is needed, check, and run every test
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
-	@MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) --dist loadgroup $(ARGS)
+	@MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 demo: env ## S3, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)

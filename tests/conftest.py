@@ -8,10 +8,11 @@ import random
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.s3_servers import ministack, seaweed
 
@@ -60,23 +61,25 @@ def pytest_report_header() -> str:
     return f"seed: {SEED} (PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}); repeat: make test SEED={SEED}"
 
 
-TESTS = Path(__file__).parent
-LONGEST_FIRST = ("e2e", "chaos", "integration")
+LONGEST_FIRST = ("tests/e2e/", "tests/chaos/", "tests/integration/")
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run in one process what shares one: all that needs Airflow, and each other file; begin with the longest."""
+    """Begin with what takes longest, so that processes which share the tests end together."""
+    items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in LONGEST_FIRST])
 
-    def place(item: pytest.Item) -> tuple[int, str]:
-        path = item.path.relative_to(TESTS)
-        folder = path.parts[0]
-        group = folder if folder == "e2e" else path.as_posix()
-        return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST), group
 
-    items.sort(key=lambda item: place(item)[0])
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(place(item)[1]))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Run in one process what shares one: all that needs Airflow, and the tests of each other file."""
+    return SharedFirst(config, log)
+
+
+class SharedFirst(LoadScopeScheduling):
+    """Hands out whole files, the end-to-end tests together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        airflow = LONGEST_FIRST[0]
+        return airflow if nodeid.startswith(airflow) else nodeid.split("::", 1)[0]
 
 
 @pytest.fixture(scope="session")
