@@ -221,3 +221,10 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     CheckpointPinned,
     CheckpointUnpinned,
 )
+
+
+def aborts_of(event: Event) -> tuple[CheckpointAborted, ...]:
+    """Return the checkpoints that an event gave up: one, or those that a cancel aborted in its own transition."""
+    if isinstance(event, CheckpointAborted):
+        return (event,)
+    return event.aborted if isinstance(event, JobCanceled) else ()

@@ -29,6 +29,7 @@ from pipeline.protocol.events import (
     JobResumed,
     JobStarted,
     SinkConfirmed,
+    aborts_of,
 )
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.lease import SWEEP_REASONS, LeaseStatus
@@ -115,7 +116,7 @@ def checkpoint_status_after(status: CheckpointStatus | None, event: Event) -> Ch
 def checkpoints_of(event: Event) -> tuple[CheckpointId, ...]:
     """Return the checkpoints whose status an event concerns, ascending."""
     match event:
-        case CheckpointTriggered() | CheckpointAborted():
+        case CheckpointTriggered():
             return (event.pending.checkpoint_id,)
         case CheckpointCompleted():
             return (event.checkpoint.checkpoint_id,)
@@ -123,11 +124,9 @@ def checkpoints_of(event: Event) -> tuple[CheckpointId, ...]:
             return (event.checkpoint_id,)
         case CheckpointPinned():
             return (event.pin.checkpoint_id,)
-        case JobCanceled():
-            return tuple(sorted(aborted.pending.checkpoint_id for aborted in event.aborted))
         case CheckpointsSubsumed():
             return event.checkpoint_ids
-    return ()
+    return tuple(sorted(aborted.pending.checkpoint_id for aborted in aborts_of(event)))
 
 
 def _name(status: Enum | None) -> str:

@@ -21,7 +21,7 @@ def new_log(store: ObjectStore) -> ManifestLog:
 
 
 def tombstone_body(tombstone: Tombstone, number: int = 2) -> bytes:
-    """What a later version's compaction leaves of an entry, in either format: a log that has some must stay readable."""
+    """What a later version's compaction leaves of an entry: a log that has some must stay readable."""
     return json.dumps({"format": number, "tombstone": True, **to_json(tombstone)}).encode()
 
 
