@@ -57,12 +57,17 @@ class Failure:
         return {"reason": self.reason, "detail": self.detail}
 
     @classmethod
-    def from_xcom(cls, value: dict[str, str] | None, task_id: str | None) -> Failure:
-        """What the failed task left; a task that left nothing was killed or lost."""
+    def from_xcom(
+        cls,
+        value: dict[str, str] | None,
+        task_id: str | None,
+        lost: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
+    ) -> Failure:
+        """What the failed task left; a task that left nothing was killed or lost, which is the reason `lost`."""
         if value is None:
             which = f"task {task_id}" if task_id else "a task"
             return cls(
-                CheckpointFailureReason.TASK_FAILURE.value,
+                lost.value,
                 f"{which} ended without saying why (killed, marked failed, or its worker was lost); see its log",
             )
         return cls(value["reason"], value["detail"])
