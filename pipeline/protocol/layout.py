@@ -61,7 +61,7 @@ def heartbeat_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
 
 
 def abort_notice_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return the key that tells a subtask of a fenced Spark job that its checkpoint was aborted: late work is skipped."""
+    """Return the key that tells subtasks of a fenced Spark job that their checkpoint was aborted."""
     return token_prefix(checkpoint_id, token) + "_aborted"
 
 

@@ -1,7 +1,7 @@
 """The life of one subtask in one epoch: restored once, told what became of earlier checkpoints, ended or cancelled.
 
-It composes the subtask's coordinator: what a notification means is decided there; whether it counts, here. Commands come
-back in the order in which the driver executes them.
+It composes the subtask's coordinator: what a notification means is decided there; whether it counts, here. Commands
+come back in the order in which the driver executes them.
 
     CREATED --restore--> RUNNING --end_of_data--> DRAINED --finish--> FINISHED
        any state --cancel--> CANCELED
@@ -96,7 +96,7 @@ class TaskLifecycle:
         return self.coordinator.notify_complete(checkpoint_id, running=self.running)
 
     def notify_aborted(self, checkpoint_id: CheckpointId, latest_completed: CheckpointId) -> Commands:
-        """A checkpoint was aborted. First replays the completion that the notice carries: it may have been lost (I11)."""
+        """A checkpoint was aborted. First replays the completion that comes with it: it may have been lost (I11)."""
         replayed = self.notify_complete(latest_completed)
         return (*replayed, *self.coordinator.notify_aborted(checkpoint_id, running=self.running))
 
@@ -132,8 +132,8 @@ class TaskLifecycle:
         """
         if self._state is not TaskState.DRAINED or not self.may_finish:
             raise ProtocolViolation(
-                f"subtask {self._subtask}: finish refused: it is {self._state.value}, and the newest complete checkpoint"
-                f" is {self._last_reported}, expected one from {self._final} on. Nothing was changed."
+                f"subtask {self._subtask}: finish refused: it is {self._state.value}, and the newest complete"
+                f" checkpoint is {self._last_reported}, expected one from {self._final} on. Nothing was changed."
             )
         commands = (*self.coordinator.wait_for_pending(), *self.coordinator.close())
         self._state = TaskState.FINISHED

@@ -1,9 +1,9 @@
 """Notices of aborted checkpoints, for subtasks of a Spark job that still runs: late work is skipped.
 
-A fenced job cannot harm: it writes below its own token's prefix, which nobody reads. But it would go on uploading state,
-also after that prefix was deleted as garbage. A notice lies below the prefix itself, so it goes with it.
+A fenced job cannot harm: it writes below its own token's prefix, which nobody reads. But it would go on uploading, also
+after that prefix was deleted as garbage. A notice lies below the prefix itself, so it goes with it.
 
-Source: Ray's `JobWorker.notifyCheckpointTimeout`; Flink's `notifyCheckpointAborted`, which carries the latest completed id.
+Source: Ray's `JobWorker.notifyCheckpointTimeout`; Flink's abort, which carries the latest completed id.
 """
 
 from __future__ import annotations
