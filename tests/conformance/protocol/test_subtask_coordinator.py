@@ -31,7 +31,7 @@ from pipeline.protocol.subtask_commands import (
     StartChannelState,
     SubmitUpload,
 )
-from tests.conformance.protocol.subtask_driver import SubtaskDriver, barrier, data, unaligned
+from tests.harness.subtask_driver import SubtaskDriver, barrier, data, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 
@@ -256,6 +256,15 @@ def test_an_aborted_checkpoint_leaves_no_channel_state_behind_and_the_subtask_al
     assert not subtask.all(DeclineCheckpoint)
     subtask.take(unaligned(43))
     assert subtask.results[43].failure is None
+
+
+def test_an_abort_by_notification_leaves_the_result_to_whoever_takes_it() -> None:
+    subtask = SubtaskDriver()
+    subtask.init(unaligned(42))
+    subtask.abort_notified(42)
+    failure = subtask.spill.writer.take_result(subtask.uid, CheckpointId(42)).failure
+    assert failure is not None
+    assert failure.reason is CANCELLED
 
 
 def test_a_barrier_out_of_order_is_dropped_without_a_word() -> None:

@@ -22,7 +22,7 @@ from pipeline.protocol.channel_state import ChannelStateWriter
 from pipeline.protocol.errors import ProtocolViolation, StoreUnavailable
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.reasons import CheckpointFailureReason
-from tests.conformance.protocol.subtask_driver import CHANNEL, SpillFile, data, stored
+from tests.harness.subtask_driver import CHANNEL, SpillFile, data, stored
 
 ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
 OWN = CheckpointFailureReason.OPERATOR_ERROR

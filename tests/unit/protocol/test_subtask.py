@@ -27,7 +27,7 @@ from pipeline.protocol.subtask_commands import (
     FreezeState,
     SubmitUpload,
 )
-from tests.conformance.protocol.subtask_driver import SpillFile, SubtaskDriver, barrier, data, unaligned
+from tests.harness.subtask_driver import SpillFile, SubtaskDriver, barrier, data, unaligned
 
 ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
