@@ -54,6 +54,11 @@ class SparklessRunner:
     after: Callable[[EpochPlan], None] = _nothing
     answers: Callable[[tuple[SubtaskAnswer, ...]], Iterable[SubtaskAnswer]] = _keep
     plans: list[EpochPlan] = field(default_factory=list)
+    stopped: int = 0
+    """How often the master asked it to stop: it cannot, and the master does not rely on it."""
+
+    def stop(self) -> None:
+        self.stopped += 1
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Read, process, snapshot, stage and acknowledge; every object is written below the plan's token."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,14 @@ from pipeline.protocol.errors import (
     Fenced,
     InvalidRequest,
     JobNotRunnable,
-    ProtocolViolation,
     StoreUnavailable,
 )
+from pipeline.protocol.events import JobCanceled
+from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import JobStatus
 from pipeline.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_log import MINUTE_MS, A, JobLog, airflow_run, refused
+from tests.harness.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
@@ -170,6 +170,21 @@ def test_after_an_outage_the_next_checkpoint_is_triggered(job: SparklessJob, mon
     assert [item["status"] for item in job.master.list_checkpoints()] == ["completed", "aborted"]
 
 
+def ended(status: JobStatus) -> JobLog:
+    """A job with one published checkpoint, ended in one of the ways there are."""
+    log = JobLog()
+    log.epoch(A)
+    if status is JobStatus.FINISHED:
+        log.finish(A)
+    elif status is JobStatus.CANCELED:
+        log.cancel(A)
+    else:
+        log.trigger(A)
+        log.abort(A, reason=CheckpointFailureReason.CHECKPOINT_DECLINED)
+    assert log.state.status is status
+    return log
+
+
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
 def test_a_job_that_has_ended_triggers_nothing(status: JobStatus) -> None:
     """Whoever asks: a schedule that is still on, or a person.
@@ -177,22 +192,27 @@ def test_a_job_that_has_ended_triggers_nothing(status: JobStatus) -> None:
     Case: CheckpointCoordinatorTest.testTriggerCheckpointAfterStopping
     Case: CheckpointCoordinatorTest.testScheduleTriggerRequestDuringShutdown
     """
-    log = JobLog()
-    log.epoch(A)
-    log.state = replace(log.state, status=status)
+    log = ended(status)
     scheduled = airflow_run("r", "scheduled", "2013-01-01T00:00:00+00:00")
     refused(log, JobNotRunnable, lambda: log.trigger(A))
     refused(log, JobNotRunnable, lambda: log.trigger("airflow:d/r", scheduled))
 
 
-@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED])
-def test_a_checkpoint_that_was_triggered_when_the_job_ended_never_completes(status: JobStatus) -> None:
-    """Case: CheckpointCoordinatorTriggeringTest.testTriggerCheckpointWithShuttingDownCoordinator"""
+def test_a_checkpoint_that_was_triggered_when_the_job_ended_never_completes() -> None:
+    """It is aborted by the very transition that ends the job, with Flink's reason, and does not count.
+
+    Case: CheckpointCoordinatorTriggeringTest.testTriggerCheckpointWithShuttingDownCoordinator
+    """
     log = JobLog()
     log.trigger(A)
-    log.state = replace(log.state, status=status)
-    refused(log, ProtocolViolation, lambda: log.rebind(A))
-    refused(log, ProtocolViolation, lambda: log.complete(A))
+    pending = log.pending
+    log.cancel(B)
+    event = log.events[-1]
+    assert isinstance(event, JobCanceled)
+    assert [one.reason for one in event.aborted] == [CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN]
+    refused(log, Fenced, lambda: log.rebind(A, 1))
+    refused(log, Fenced, lambda: log.complete(A, pending))
+    assert (log.state.status, log.state.failures.consecutive) == (JobStatus.CANCELED, 0)
 
 
 def test_with_nothing_to_run_no_checkpoint_is_opened(job: SparklessJob) -> None:
@@ -276,5 +296,5 @@ def test_opening_a_job_and_reading_about_it_writes_nothing(job: SparklessJob) ->
     """
     master = job.master
     assert (master.list_checkpoints(), master.history()) == ([], [])
-    assert master.status()["job_status"] == "never run"
+    assert master.status()["job_status"] == "initializing"
     assert not (job.folder / "store").exists() or not [p for p in (job.folder / "store").rglob("*") if p.is_file()]
