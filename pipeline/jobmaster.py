@@ -20,21 +20,20 @@ from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import has_unrecorded_start, plan_inputs
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
-from pipeline.inspection import Inspection
 from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
-from pipeline.leadership import Leadership
+from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import SourceInput, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import detail_for, reason_for
-from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
+from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, Fenced
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
-from pipeline.protocol.preconditions import check_runnable
+from pipeline.protocol.preconditions import check_runnable, ended
 from pipeline.protocol.reasons import reason_of
-from pipeline.protocol.records import CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
-from pipeline.protocol.requests import AbortRequest, RebindRequest, ResumeRequest, TriggerRequest
+from pipeline.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
+from pipeline.protocol.requests import AbortRequest, RebindRequest, TriggerRequest
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
@@ -79,12 +78,8 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster(Inspection):
-    """The use cases of one job; what people only read is `Inspection`'s."""
-
-    def __init__(self, job: LoadedJob) -> None:
-        super().__init__(job)
-        self._leadership = Leadership(self._context)
+class JobMaster(JobControl):
+    """The use cases of one job: its epochs here, what a person decides in `JobControl`, reading in `Inspection`."""
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
@@ -108,6 +103,8 @@ class JobMaster(Inspection):
         done = covered(state, session.session_id, session.run)
         if done is not None:
             return NothingToDo("covered", done.message)
+        if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
+            raise ended(self._finish_clean_up(session))
         self._leadership.sweep(session, take_over=take_over)
         published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
@@ -261,15 +258,6 @@ class JobMaster(Inspection):
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         return self.show(checkpoint_id)
-
-    def resume(self) -> dict[str, Any]:
-        """Clear FAILED after its cause is fixed. Raises JobNotRunnable when the job has ended."""
-        session = Session.cli()
-        self._context.head()
-        request = ResumeRequest(session.session_id)
-        result = self._context.transact(lambda state, now: coordinator.resume(state, request, now))
-        resumed = isinstance(result.outcome, Transition)
-        return {"resumed": resumed, "status": result.state.status.value}
 
     # -- steps ------------------------------------------------------------------------------------------------------
 

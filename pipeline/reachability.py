@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.errors import NotFound, StateCorrupt
-from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted, Event, SinkConfirmed
+from pipeline.protocol.events import CheckpointCompleted, Event, SinkConfirmed, aborts_of
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.protocol.reach import Fate
@@ -168,10 +168,10 @@ class _Roots:
         except StateCorrupt as error:
             self.faults.append(error.message)
         for version, event in ended:
+            for aborted in aborts_of(event):
+                self.fates[aborted.pending.checkpoint_id] = Fate(version, None)
             if isinstance(event, SinkConfirmed):
                 confirmed.setdefault(event.checkpoint_id, set()).add(event.sink)
-            elif isinstance(event, CheckpointAborted):
-                self.fates[event.pending.checkpoint_id] = Fate(version, None)
             elif isinstance(event, CheckpointCompleted):
                 done = event.checkpoint
                 self.fates[done.checkpoint_id] = Fate(
