@@ -21,7 +21,7 @@ from pipeline.cli.output import Output
 from pipeline.config.names import nearest
 from pipeline.protocol.errors import CheckpointError
 
-UNAVAILABLE = ("test", "savepoint", "rollback", "backfill", "diff", "export", "gc")
+UNAVAILABLE = ("test", "savepoint", "rollback", "backfill", "diff", "export")
 """Commands that INTERFACE describes and this version does not have."""
 
 

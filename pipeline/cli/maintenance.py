@@ -1,8 +1,8 @@
-"""Commands that look after what a job has stored: fsck."""
+"""Commands that look after what a job has stored: fsck, gc."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ _HOUR_MS = 3_600_000
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
     app.command()(fsck)
+    app.command()(gc)
 
 
 def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
@@ -34,6 +35,32 @@ def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     else:
         _show_report(report, output)
     raise typer.Exit(code)
+
+
+def gc(
+    ctx: typer.Context,
+    job: Job,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Delete what is provably unreachable: listed first, deleted once it has been listed for the grace period."""
+    from pipeline.config.load import load_job
+    from pipeline.jobmaster import JobMaster
+
+    output: Output = ctx.obj
+    report = JobMaster(load_job(job)).collect_garbage(dry_run=dry_run)
+    if output.json:
+        return output.document(report)
+    would = "would be " if dry_run else ""
+    output.text(f"job {report['job']} at manifest version {report['manifest_version']}")
+    _show_list("unreachable", [_line(item) for item in report["unreachable"]], output)
+    _show_list(f"{would}listed as garbage", report["listed"], output)
+    _show_list("due, would be deleted" if dry_run else "due", report["due"], output)
+    _show_list(f"{would}discarded at the sinks", report["staged"], output)
+    hours = report["grace_ms"] / _HOUR_MS
+    output.text(f"waiting: {report['waiting']} older entries; an entry is deleted {hours:.1f} h after it was listed")
+    return output.text(f"deleted: {show_count(report['deleted_objects'])} objects")
 
 
 def _show_report(report: dict[str, Any], output: Output) -> None:
@@ -55,7 +82,7 @@ def _show_report(report: dict[str, Any], output: Output) -> None:
     waiting = report["garbage"]
     output.text(
         f"garbage list: {waiting['entries']} entries, {show_count(waiting['objects'])} objects, "
-        f"{show_count(waiting['bytes'])} bytes; epochs delete them once they are due"
+        f"{show_count(waiting['bytes'])} bytes; `milepost gc`, or a later epoch, deletes them once they are due"
     )
 
 

@@ -169,3 +169,25 @@ def deletable(state: ManifestState, session_id: SessionId, now_ms: int, grace_ms
         if entry.since_version < leader.token and now_ms - entry.since_ms >= grace_ms:
             ready.append(entry)
     return tuple(ready)
+
+
+def collectable(state: ManifestState, now_ms: int, grace_ms: int) -> tuple[Garbage, ...]:
+    """Return the garbage that a session which leads nothing may delete in the store now.
+
+    An entry qualifies when the grace period is over, every checkpoint that is pending now was triggered after the
+    entry was listed, and the entry lies below no checkpoint that is pending or newer than a pending one. So whatever
+    may have looked at it when it was listed is over or fenced, also in a job that no later leader ever comes to.
+
+    Args:
+        state: a freshly read head. now_ms: the store's clock. grace_ms: of `minimum_grace_ms`.
+    """
+    lowest = lowest_pending(state)
+    triggered = [timeline.pending.prefixes[0] for timeline in state.timelines if timeline.pending is not None]
+    ready = []
+    for entry in state.garbage:
+        checkpoint_id = checkpoint_of_key(entry.prefix)
+        if checkpoint_id is None or (lowest is not None and checkpoint_id >= lowest):
+            continue
+        if now_ms - entry.since_ms >= grace_ms and all(token > entry.since_version for token in triggered):
+            ready.append(entry)
+    return tuple(ready)
