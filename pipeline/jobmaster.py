@@ -20,6 +20,7 @@ from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import has_unrecorded_start, plan_inputs
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
+from pipeline.gc import collect_garbage
 from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
 from pipeline.job_control import JobControl
@@ -266,6 +267,13 @@ class JobMaster(JobControl):
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         return self.show(checkpoint_id)
+
+    def collect_garbage(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
+
+        Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
+        """
+        return collect_garbage(self._context, Session.cli().session_id, self._timeout_ms, dry_run=dry_run)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
