@@ -107,6 +107,18 @@ def _barrier(checkpoint_id: int, alignment: Alignment) -> CheckpointBarrier:
     ],
     [Alignment.TIMEOUTABLE] * 6,
 )
+@example(
+    # The next checkpoint starts while the file of a whole one is being written.
+    [
+        *[("data", 0, 0)] * 10,
+        ("barrier", 0, 2),
+        ("barrier", 1, 2),
+        ("barrier", 2, 2),
+        ("barrier", 0, 1),
+        ("read", 0, 20),
+    ],
+    [Alignment.UNALIGNED] * 6,
+)
 def test_each_checkpoint_of_a_subtask_is_answered_once_and_keeps_what_it_overtook(
     events: list[tuple[str, int, int]], alignments: list[Alignment]
 ) -> None:
