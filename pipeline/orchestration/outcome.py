@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-from pipeline.protocol.abort_reasons import reason_for
+from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.errors import Action, CheckpointError, Fenced
 from pipeline.protocol.reasons import CheckpointFailureReason
 
@@ -80,8 +80,7 @@ def failure_of(error: BaseException) -> Failure:
             CheckpointFailureReason.CHECKPOINT_EXPIRED.value,
             "the task reached its execution_timeout, which lies before the checkpoint's deadline",
         )
-    detail = error.message if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
-    return Failure(reason_for(error).value, detail[:MAX_DETAIL_CHARS])
+    return Failure(reason_for(error).value, detail_for(error)[:MAX_DETAIL_CHARS])
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,8 +108,13 @@ class SparklessJob:
         predecessor = None if head is None else head.checkpoint_id
         return SinkSnapshot(sink.committable([file], SCHEMA), predecessor, self.context.sink_location("table"))
 
-    def complete(self, session: Session, pending: PendingCheckpoint) -> CompletedCheckpoint:
-        """Stage, write `_metadata` and commit; nothing is published."""
+    def complete(
+        self,
+        session: Session,
+        pending: PendingCheckpoint,
+        change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata,
+    ) -> CompletedCheckpoint:
+        """Stage, write `_metadata` (as `change` makes it) and commit; nothing is published."""
         context = self.context
         staged = self.stage(pending)
         base = context.base_metadata(context.head().state, pending.base)
@@ -142,6 +147,7 @@ class SparklessJob:
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),
         )
+        metadata = change(metadata)
         body = metadata.encode()
         key = metadata_key(pending.checkpoint_id, pending.token)
         context.store.put(key, body)
