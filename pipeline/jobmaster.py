@@ -16,28 +16,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from pipeline.cleanup import delete_garbage, subsume_old
-from pipeline.config.compatibility import compare_signatures, state_signatures
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import has_unrecorded_start, plan_inputs
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
-from pipeline.history import History
+from pipeline.gc import collect_garbage
 from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
-from pipeline.leadership import Leadership
+from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import SourceInput, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import detail_for, reason_for
-from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
+from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, Fenced
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
-from pipeline.protocol.preconditions import check_runnable
+from pipeline.protocol.preconditions import check_runnable, ended
 from pipeline.protocol.reasons import reason_of
-from pipeline.protocol.records import CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
-from pipeline.protocol.requests import AbortRequest, RebindRequest, ResumeRequest, TriggerRequest
+from pipeline.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
+from pipeline.protocol.requests import AbortRequest, RebindRequest, TriggerRequest
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
@@ -46,7 +43,6 @@ from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX
 from pipeline.storage.probe import ProbeCheck
 from pipeline.store_checks import probe_stores, require_stores
-from pipeline.tables import Tables
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,13 +79,8 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster:
-    """The use cases of one job."""
-
-    def __init__(self, job: LoadedJob) -> None:
-        self.job = job
-        self._context = JobContext(job)
-        self._leadership = Leadership(self._context)
+class JobMaster(JobControl):
+    """The use cases of one job: its epochs here, what a person decides in `JobControl`, reading in `Inspection`."""
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
@@ -113,6 +104,8 @@ class JobMaster:
         done = covered(state, session.session_id, session.run)
         if done is not None:
             return NothingToDo("covered", done.message)
+        if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
+            raise ended(self._finish_clean_up(session))
         self._leadership.sweep(session, take_over=take_over)
         published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
@@ -205,13 +198,16 @@ class JobMaster:
         deleted = delete_garbage(self._context, session.session_id, self._timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}
 
-    def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
+    def abort(
+        self, session: Session, checkpoint_id: int | None, reason: str, detail: str, *, again: bool = False
+    ) -> dict[str, Any]:
         """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
 
         Args:
             checkpoint_id: None: whatever checkpoint of the session is pending, if any (its trigger died before it
                 could tell the id).
             reason: name of a CheckpointFailureReason. detail: one sentence for people.
+            again: the epoch is run again at once: the failure leaves the job RUNNING.
         """
         if checkpoint_id is None:
             head = self._context.log.head()
@@ -225,7 +221,7 @@ class JobMaster:
             CheckpointId(checkpoint_id),
             reason_of(reason),
             detail,
-            self._context.spec.checkpointing.tolerable_failures,
+            None if again else self._context.spec.checkpointing.tolerable_failures,
         )
         return self._leadership.abort(request)
 
@@ -239,11 +235,15 @@ class JobMaster:
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         progress: Progress | None = None,
+        restarts: Callable[[BaseException], bool] | None = None,
     ) -> dict[str, Any]:
         """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"}.
 
         A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
         next start publishes what is left.
+
+        Args:
+            restarts: whether the caller runs the epoch again after this error, which then leaves the job RUNNING.
         """
         _say(progress, "trigger")
         triggered = self.trigger(session, take_over=take_over, allow_non_restored_state=allow_non_restored_state)
@@ -257,7 +257,8 @@ class JobMaster:
             _say(progress, "complete")
             completed = self.complete(session, checkpoint_id)
         except BaseException as error:
-            self._abort_for(session, checkpoint_id, error)
+            again = restarts is not None and restarts(error)
+            self._abort_for(session, checkpoint_id, error, again=again)
             raise
         self._leadership.publish(session, completed, lambda sink: _say(progress, f"notify {sink}"))
         _say(progress, "subsume")
@@ -267,52 +268,12 @@ class JobMaster:
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         return self.show(checkpoint_id)
 
-    def resume(self) -> dict[str, Any]:
-        """Clear FAILED after its cause is fixed. Raises JobNotRunnable when the job has ended."""
-        session = Session.cli()
-        self._context.head()
-        request = ResumeRequest(session.session_id)
-        result = self._context.transact(lambda state, now: coordinator.resume(state, request, now))
-        resumed = isinstance(result.outcome, Transition)
-        return {"resumed": resumed, "status": result.state.status.value}
+    def collect_garbage(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
 
-    # -- what people read -------------------------------------------------------------------------------------------
-
-    def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Checkpoints, newest first, as INTERFACE section 2 describes one."""
-        return History(self._context).checkpoints(status, limit)
-
-    def show(self, checkpoint_id: int) -> dict[str, Any]:
-        """One checkpoint in full. Raises NotFound."""
-        return History(self._context).show(checkpoint_id)
-
-    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The manifest log, newest first."""
-        return History(self._context).log(limit)
-
-    def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
-        """Health in one document: state, lag, unread objects, last success, next step."""
-        return History(self._context).status(max_lag_ms)
-
-    def read(self, sink: str, at: int | None = None) -> pa.Table:
-        """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
-        return Tables(self._context).read(sink, at)
-
-    def state(self, uid: str, at: int | None = None) -> pa.Table:
-        """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
-        return Tables(self._context).state(uid, at)
-
-    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
-        """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
-        return Tables(self._context).verify(checkpoint_id, deep=deep)
-
-    def compatibility(self) -> list[dict[str, Any]]:
-        """How the spec fits the state of the head, per stateful operator; [] for a job that has never run."""
-        head = self._context.log.head()
-        base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
-        if base is None:
-            return []
-        return compare_signatures(base.signatures, state_signatures(self._context.job.spec, self._context.graph))
+        Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
+        """
+        return collect_garbage(self._context, Session.cli().session_id, self._timeout_ms, dry_run=dry_run)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -361,12 +322,12 @@ class JobMaster:
         sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
         return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary)
 
-    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException) -> None:
+    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
         """Abort after a failed step; not when a newer owner fenced us, nor when a commit's outcome is unknown."""
         if isinstance(error, Fenced | CommitOutcomeUnknown):
             return
         try:
-            aborted = self.abort(session, checkpoint_id, reason_for(error).value, detail_for(error))
+            aborted = self.abort(session, checkpoint_id, reason_for(error).value, detail_for(error), again=again)
         except CheckpointError as failure:
             # The first error is the one to report; the lease ends by itself and the next start sweeps.
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)

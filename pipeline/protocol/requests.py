@@ -87,7 +87,8 @@ class AbortRequest:
 
     Attributes:
         detail: for people: what happened, without row data or secrets.
-        tolerable_failures: of the spec: that many counted failures in a row leave the job RUNNING.
+        tolerable_failures: of the spec: that many counted failures in a row leave the job RUNNING. None: any number,
+            because a restart strategy decides, and has decided to run the epoch again.
         token: None: whatever token the session's checkpoint has now (the Airflow abort task). Otherwise only if it is
             still in force (a driver that may have been replaced by a later try).
         swept: another session, or a person, ends it; then `token` is the one that was judged, and must be given.
@@ -97,7 +98,7 @@ class AbortRequest:
     checkpoint_id: CheckpointId
     reason: CheckpointFailureReason
     detail: str
-    tolerable_failures: int
+    tolerable_failures: int | None
     token: FencingToken | None = None
     swept: bool = False
 
@@ -140,3 +141,65 @@ class ResumeRequest:
     """A person says that the cause of FAILED is fixed."""
 
     session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """A person ends the incarnation now: whatever is pending is aborted, and its leader is fenced.
+
+    Attributes:
+        detail: for people: who, why.
+    """
+
+    session_id: SessionId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRequest:
+    """A bounded job has read everything: its incarnation ends.
+
+    Attributes:
+        final: the final checkpoint; it must be the head, and every sink must have confirmed it.
+    """
+
+    session_id: SessionId
+    final: CheckpointId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanRequest:
+    """What the end of an incarnation left to do is done."""
+
+    session_id: SessionId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """A person opens the next incarnation of a job that has ended; it continues the head."""
+
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class PinRequest:
+    """Hold a retained checkpoint while somebody reads it; asked again under the same name, hold it longer.
+
+    Attributes:
+        name: of the reader. hold_ms: how long, if nobody unpins it before.
+    """
+
+    session_id: SessionId
+    name: str
+    checkpoint_id: CheckpointId
+    hold_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnpinRequest:
+    """The reader of that name is done."""
+
+    session_id: SessionId
+    name: str

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.protocol import coordinator
+from pipeline.protocol.collection import CollectedRequest, ListGarbageRequest, forget_collected, list_garbage
 from pipeline.protocol.coordinator import AlreadyDone, Transition
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.events import Event
@@ -19,14 +20,20 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Holder, ManifestState, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
 from pipeline.protocol.requests import (
     AbortRequest,
+    CancelRequest,
+    CleanRequest,
     CompleteRequest,
     ConfirmSinkRequest,
     CreateRequest,
+    FinishRequest,
     GarbageDeletedRequest,
+    PinRequest,
     RebindRequest,
     ResumeRequest,
+    StartRequest,
     SubsumeRequest,
     TriggerRequest,
+    UnpinRequest,
 )
 from pipeline.protocol.retention import RetentionPolicy
 
@@ -160,8 +167,35 @@ class JobLog:
     def forget(self, session: str, prefixes: tuple[str, ...], grace_ms: int) -> Answer:
         return self.ask(coordinator.garbage_deleted, GarbageDeletedRequest(SessionId(session), prefixes, grace_ms))
 
+    def list_garbage(self, session: str, garbage: tuple[str, ...], walked_version: int | None = None) -> Answer:
+        version = self.state.version if walked_version is None else walked_version
+        return self.ask(list_garbage, ListGarbageRequest(SessionId(session), version, garbage))
+
+    def forget_collected(self, session: str, prefixes: tuple[str, ...], grace_ms: int) -> Answer:
+        return self.ask(forget_collected, CollectedRequest(SessionId(session), prefixes, grace_ms))
+
     def resume(self, session: str) -> Answer:
         return self.ask(coordinator.resume, ResumeRequest(SessionId(session)))
+
+    def cancel(self, session: str, detail: str = "canceled by a person") -> Answer:
+        return self.ask(coordinator.cancel, CancelRequest(SessionId(session), detail))
+
+    def finish(self, session: str, final: int | None = None, detail: str = "everything is read") -> Answer:
+        wanted = self.state.timeline().head if final is None else CheckpointId(final)
+        return self.ask(coordinator.finish, FinishRequest(SessionId(session), wanted, detail))
+
+    def clean(self, session: str, incarnation: int | None = None) -> Answer:
+        wanted = self.state.incarnation if incarnation is None else incarnation
+        return self.ask(coordinator.clean, CleanRequest(SessionId(session), wanted))
+
+    def start(self, session: str) -> Answer:
+        return self.ask(coordinator.start, StartRequest(SessionId(session)))
+
+    def pin(self, session: str, checkpoint_id: int, name: str = "reader", hold_ms: int = MINUTE_MS) -> Answer:
+        return self.ask(coordinator.pin, PinRequest(SessionId(session), name, CheckpointId(checkpoint_id), hold_ms))
+
+    def unpin(self, session: str, name: str = "reader") -> Answer:
+        return self.ask(coordinator.unpin, UnpinRequest(SessionId(session), name))
 
     def epoch(self, session: str, run: Run = CLI_RUN, *, confirm: bool = True) -> int:
         """Run one whole epoch of a session and return its checkpoint id."""
@@ -174,7 +208,9 @@ class JobLog:
         return checkpoint_id
 
 
-def refused(log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str = "") -> CheckpointError:
+def refused(
+    log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str | None = None
+) -> CheckpointError:
     """Assert that a call raises, and that neither state nor log changed."""
     before, events = log.state, list(log.events)
     with pytest.raises(error, match=match) as caught:

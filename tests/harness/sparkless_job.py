@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from pipeline.leadership import Leadership
 from pipeline.metadata import AcknowledgedSubtask, CheckpointMetadata, SinkPosition, SinkSnapshot, SourceSnapshot
 from pipeline.planning import decode_input_record
 from pipeline.protocol import coordinator
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from pipeline.protocol.requests import RebindRequest
 from pipeline.quality.verdict import GateVerdict
@@ -84,8 +85,11 @@ class SparklessJob:
 
     def rebind(self, session: Session) -> PendingCheckpoint:
         """Begin another try under a new token."""
-        checkpoint_id = self.pending.checkpoint_id
-        request = RebindRequest(session.session_id, session.holder, checkpoint_id, TIMEOUT_MS)
+        return self.rebind_of(session, self.pending.checkpoint_id)
+
+    def rebind_of(self, session: Session, checkpoint_id: int) -> PendingCheckpoint:
+        """Begin a try of this checkpoint, whether it is pending or not."""
+        request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), TIMEOUT_MS)
         self.context.transact(lambda state, now: coordinator.rebind(state, request, now))
         return self.pending
 
@@ -104,8 +108,13 @@ class SparklessJob:
         predecessor = None if head is None else head.checkpoint_id
         return SinkSnapshot(sink.committable([file], SCHEMA), predecessor, self.context.sink_location("table"))
 
-    def complete(self, session: Session, pending: PendingCheckpoint) -> CompletedCheckpoint:
-        """Stage, write `_metadata` and commit; nothing is published."""
+    def complete(
+        self,
+        session: Session,
+        pending: PendingCheckpoint,
+        change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata,
+    ) -> CompletedCheckpoint:
+        """Stage, write `_metadata` (as `change` makes it) and commit; nothing is published."""
         context = self.context
         staged = self.stage(pending)
         base = context.base_metadata(context.head().state, pending.base)
@@ -138,6 +147,7 @@ class SparklessJob:
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),
         )
+        metadata = change(metadata)
         body = metadata.encode()
         key = metadata_key(pending.checkpoint_id, pending.token)
         context.store.put(key, body)
