@@ -292,3 +292,21 @@ def test_the_master_s_own_part_is_in_the_checkpoint(job: SparklessJob) -> None:
     assert metadata.sinks["table"].committable.rows == 2
     assert metadata.marks["table"].checkpoint_id == 1
     assert metadata.verdict.to_json()["status"] == "skipped"
+
+
+def test_a_subtask_without_state_is_acknowledged_and_refers_to_nothing(job: SparklessJob) -> None:
+    """One key, two subtasks: the one that owns it hands in a run, the other an empty state; both count as answers.
+
+    Case: PendingCheckpointTest.testNullSubtaskStateLeadsToStatelessTask
+    Case: PendingCheckpointTest.testNonNullSubtaskStateLeadsToStatefulTask
+    """
+    (job.folder / "landing" / "a.csv").write_text("k,v\n1,a\n")
+    assert job.master.run(Session.cli(), SparklessRunner())["acks"] == {"received": 3, "expected": 3}
+    head = job.context.head().state.head()
+    assert head is not None
+    metadata = job.context.metadata(head)
+    handles = metadata.operators["latest"].handles
+    assert sorted(len(handle.runs) for handle in handles) == [0, 1]
+    assert sorted(handle.live_rows for handle in handles) == [0, 1]
+    written = {stat.key for stat in job.context.store.list("chk-") if "/state/" in stat.key}
+    assert written == {run.key for handle in handles for run in handle.runs}
