@@ -198,8 +198,8 @@ class ChannelStateFile:
         return subtask in self._parts
 
     def unfinished(self, subtask: str) -> bool:
-        """Whether the subtask takes part, and its channel state is neither stored nor failed."""
-        return self._state in (FileState.OPEN, FileState.WRITING) and subtask in self._parts
+        """Whether the subtask takes part, and has not finished both sides of a file that is still open."""
+        return self._state is FileState.OPEN and subtask in self._parts and not self._parts[subtask].finished
 
     def register(self, subtask: str, result: ChannelStateResult) -> None:
         """Let a subtask take part.

@@ -135,8 +135,7 @@ class SubtaskDriver:
             if isinstance(command, StartChannelState):
                 self.spill.execute(writer.start(self.uid, checkpoint_id))
             elif isinstance(command, CollectInFlight):
-                self.spill.execute(writer.add_input(self.uid, checkpoint_id, CHANNEL, self.in_flight))
-                self.execute(self.coordinator.in_flight_collected(checkpoint_id))
+                self.collect(checkpoint_id)
             elif isinstance(command, FinishInput):
                 self.spill.execute(writer.finish_input(self.uid, checkpoint_id))
             elif isinstance(command, FinishOutput):
@@ -151,6 +150,14 @@ class SubtaskDriver:
                 self.uploads[checkpoint_id] = command.snapshot
             else:
                 self.said.append(command)
+
+    def collect(self, checkpoint_id: CheckpointId) -> None:
+        """All barriers are there, and what precedes them is in memory."""
+        self.record(checkpoint_id, CHANNEL, self.in_flight)
+        self.execute(self.coordinator.in_flight_collected(checkpoint_id))
+
+    def record(self, checkpoint_id: CheckpointId, channel: InputChannel, buffers: list[InFlightBuffer]) -> None:
+        self.spill.execute(self.spill.writer.add_input(self.uid, checkpoint_id, channel, buffers))
 
     def _freeze(self, command: FreezeState) -> None:
         checkpoint_id = command.checkpoint_id

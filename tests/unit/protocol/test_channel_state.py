@@ -158,17 +158,86 @@ def test_nothing_is_stored_that_was_not_to_be_written() -> None:
         writer.written(ID, stored())
 
 
-@pytest.mark.parametrize("moved_on", ["newer checkpoint", "close"])
-def test_the_end_of_a_write_that_nobody_waits_for_changes_nothing(moved_on: str) -> None:
+def _writing() -> tuple[SpillFile, ChannelStateResult]:
     spill = SpillFile(ChannelStateWriter())
     spill.writer.register(ME)
     spill.writer.start(ME, ID)
     spill.writer.add_input(ME, ID, InputChannel("orders", 1), [data()])
     spill.writer.finish_input(ME, ID)
     spill.execute(spill.writer.finish_output(ME, ID))
+    return spill, spill.writer.take_result(ME, ID)
+
+
+@pytest.mark.parametrize("given_up_by", ["abort", "close"])
+def test_the_end_of_a_write_of_a_checkpoint_that_was_given_up_changes_nothing(given_up_by: str) -> None:
+    for stored_after_all in (True, False):
+        spill, result = _writing()
+        writer = spill.writer
+        abort = (
+            writer.abort(ME, ID, OWN, "division by zero", cleanup=True) if given_up_by == "abort" else writer.close()
+        )
+        spill.execute(abort)
+        error = StoreUnavailable("no answer")
+        assert (writer.written(ID, stored()) if stored_after_all else writer.write_failed(ID, ASYNC, error)) == ()
+        assert result.failure is not None
+        assert result.failure.reason is not ASYNC
+        assert len(spill.released) == 1
+        if given_up_by == "abort":
+            assert writer.start(ME, CheckpointId(6)) == ()
+
+
+@pytest.mark.parametrize("newer_is", ["started", "aborted"])
+def test_a_checkpoint_that_is_being_written_is_whole_whatever_becomes_of_newer_ones(newer_is: str) -> None:
+    spill, result = _writing()
     newer = CheckpointId(6)
-    spill.execute(spill.writer.start(ME, newer) if moved_on == "newer checkpoint" else spill.writer.close())
-    assert spill.writer.written(ID, stored()) == ()
-    assert spill.writer.write_failed(ID, ASYNC, StoreUnavailable("no answer")) == ()
-    if moved_on == "newer checkpoint":
-        assert not spill.writer.take_result(ME, newer).done
+    if newer_is == "started":
+        spill.writer.start(ME, newer)
+        spill.writer.add_input(ME, newer, CHANNEL, [data()])
+        assert len(spill.writer.held) == 2
+    else:
+        spill.writer.abort(ME, newer, OWN, "division by zero", cleanup=True)
+    spill.store()
+    assert result.file == stored()
+    assert len(spill.released) == 1
+    with pytest.raises(ProtocolViolation, match="has no file"):
+        spill.writer.written(CheckpointId(4), stored())
+
+
+def test_an_older_checkpoint_can_still_be_aborted_while_it_is_written() -> None:
+    spill, result = _writing()
+    spill.writer.start(ME, CheckpointId(6))
+    spill.execute(spill.writer.abort(ME, ID, OWN, "division by zero", cleanup=True))
+    assert result.failure == CAUSE
+    assert not spill.writer.take_result(ME, CheckpointId(6)).done
+    spill.store()
+    assert spill.writer.held == ()
+
+
+def test_an_older_checkpoint_that_cannot_be_written_breaks_the_writer() -> None:
+    spill, result = _writing()
+    spill.writer.start(ME, CheckpointId(6))
+    with pytest.raises(ProtocolViolation, match="has no file"):
+        spill.writer.write_failed(CheckpointId(4), ASYNC, StoreUnavailable("no answer"))
+    spill.execute(spill.writer.write_failed(ID, ASYNC, StoreUnavailable("no answer")))
+    assert result.failure == ChannelStateFailure(ASYNC, "no answer")
+    with pytest.raises(StoreUnavailable):
+        spill.writer.finish_input(ME, CheckpointId(6))
+    with pytest.raises(StoreUnavailable):
+        spill.execute(spill.writer.close())
+
+
+def test_a_subtask_that_has_finished_may_leave_without_harm() -> None:
+    spill = SpillFile(ChannelStateWriter())
+    for subtask in (ME, OTHER):
+        spill.writer.register(subtask)
+    for subtask in (ME, OTHER):
+        spill.writer.start(subtask, ID)
+    spill.writer.add_input(ME, ID, CHANNEL, [data()])
+    for subtask in (ME, OTHER):
+        spill.execute(spill.writer.finish_input(subtask, ID))
+    spill.execute(spill.writer.finish_output(ME, ID))
+    result = spill.writer.take_result(ME, ID)
+    spill.execute(spill.writer.leave(ME))
+    spill.execute(spill.writer.finish_output(OTHER, ID))
+    spill.store()
+    assert result.size_bytes == 10
