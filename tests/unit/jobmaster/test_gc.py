@@ -332,6 +332,25 @@ def test_staged_files_of_a_completed_checkpoint_wait_for_their_commit(tmp_path: 
     assert job.master.notify_complete(session, completed.checkpoint_id, "table")["published"]
 
 
+def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along(tmp_path: Path) -> None:
+    """I8, I14: a sink's abort takes all that a token staged, so it may come only after the token's own commit."""
+    job, _ = job_with_strays(tmp_path)
+    job.land("waiting.csv")
+    session = Session.cli()
+    pending = job.trigger(session)
+    completed = job.complete(session, pending)
+    job.stage(pending, k=77)
+    staged = job.staged_files(completed.checkpoint_id)
+    assert len(staged) == 2
+    collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
+    assert job.staged_files(completed.checkpoint_id) == staged
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    assert [item["where"] for item in job.master.fsck()["unreachable"]].count("sink table") == 1
+    collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
+    assert len(job.staged_files(completed.checkpoint_id)) == 1
+    assert job.context.sink("table").verify() == []
+
+
 def test_the_command_prints_what_it_did(tmp_path: Path) -> None:
     _, strays = job_with_strays(tmp_path)
     path = str(tmp_path / "config" / "small.yaml")
