@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from pipeline.config.compatibility import state_signatures
+from pipeline.heartbeat import Heartbeat
 from pipeline.job_code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import (
@@ -31,9 +30,8 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, SourceInput, decode_input_record
 from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.acknowledgements import SubtaskAnswer, Verified, verify
-from pipeline.protocol.errors import CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
+from pipeline.protocol.errors import InvalidRequest, StateCorrupt
 from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.lease import HEARTBEAT_INTERVAL_MS
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ManifestState, PendingCheckpoint
 from pipeline.protocol.watermarks import source_watermark
@@ -44,7 +42,7 @@ from pipeline.sinks.parquet import ParquetSink
 from pipeline.sources.consumed import append
 from pipeline.state.handles import StateHandle
 from pipeline.storage.checked import read_handle
-from pipeline.storage.layout import consumed_prefix, heartbeat_key, metadata_key, metrics_prefix
+from pipeline.storage.layout import consumed_prefix, metadata_key, metrics_prefix
 
 _LOG = logging.getLogger(__name__)
 _MICROSECONDS = 1_000_000
@@ -72,6 +70,9 @@ class EpochRunner(Protocol):
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Run one epoch. Raises SubtaskDeclined, or what the store raises."""
+
+    def stop(self) -> None:
+        """End what `run` is doing, from another thread: its session was fenced. Nothing, when it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def run_planned_epoch(
     check_locations(context, base)
     code = read_recorded_code(context, pending)
     plan = _plan(context, state, pending, base, inputs, code, code.load(context))
-    with _heartbeat(context, pending):
+    with Heartbeat(context, pending, runner.stop):
         answers = runner.run(plan)
         _check_state_schemas(base, answers)
         verified = verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
@@ -370,29 +371,3 @@ def _operators(answers: EpochAnswers, verified: Verified) -> dict[str, OperatorS
 def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[Mapping[str, Any], ...]:
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
     return tuple(json.loads(context.store.get(stat.key)) for stat in context.store.list(directory))
-
-
-@contextmanager
-def _heartbeat(context: JobContext, pending: PendingCheckpoint) -> Iterator[None]:
-    """Rewrite the token's heartbeat while the block runs (I10); losing one is no error, the lease is courtesy."""
-    key = heartbeat_key(pending.checkpoint_id, pending.token)
-    done = threading.Event()
-
-    def beat() -> None:
-        while not done.wait(HEARTBEAT_INTERVAL_MS / 1000):
-            try:
-                context.store.put(key, b"{}")
-            except StoreUnavailable as error:
-                _LOG.warning("checkpoint %s: heartbeat was not written: %s", pending.checkpoint_id, error.message)
-            except CheckpointError:
-                _LOG.exception("checkpoint %s: heartbeat stopped", pending.checkpoint_id)
-                return
-
-    context.store.put(key, b"{}")
-    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

@@ -198,13 +198,16 @@ class JobMaster(JobControl):
         deleted = delete_garbage(self._context, session.session_id, self._timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}
 
-    def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
+    def abort(
+        self, session: Session, checkpoint_id: int | None, reason: str, detail: str, *, again: bool = False
+    ) -> dict[str, Any]:
         """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
 
         Args:
             checkpoint_id: None: whatever checkpoint of the session is pending, if any (its trigger died before it
                 could tell the id).
             reason: name of a CheckpointFailureReason. detail: one sentence for people.
+            again: the epoch is run again at once: the failure leaves the job RUNNING.
         """
         if checkpoint_id is None:
             head = self._context.log.head()
@@ -218,7 +221,7 @@ class JobMaster(JobControl):
             CheckpointId(checkpoint_id),
             reason_of(reason),
             detail,
-            self._context.spec.checkpointing.tolerable_failures,
+            None if again else self._context.spec.checkpointing.tolerable_failures,
         )
         return self._leadership.abort(request)
 
@@ -232,11 +235,15 @@ class JobMaster(JobControl):
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         progress: Progress | None = None,
+        restarts: Callable[[BaseException], bool] | None = None,
     ) -> dict[str, Any]:
         """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"}.
 
         A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
         next start publishes what is left.
+
+        Args:
+            restarts: whether the caller runs the epoch again after this error, which then leaves the job RUNNING.
         """
         _say(progress, "trigger")
         triggered = self.trigger(session, take_over=take_over, allow_non_restored_state=allow_non_restored_state)
@@ -250,7 +257,8 @@ class JobMaster(JobControl):
             _say(progress, "complete")
             completed = self.complete(session, checkpoint_id)
         except BaseException as error:
-            self._abort_for(session, checkpoint_id, error)
+            again = restarts is not None and restarts(error)
+            self._abort_for(session, checkpoint_id, error, again=again)
             raise
         self._leadership.publish(session, completed, lambda sink: _say(progress, f"notify {sink}"))
         _say(progress, "subsume")
@@ -314,12 +322,12 @@ class JobMaster(JobControl):
         sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
         return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary)
 
-    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException) -> None:
+    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
         """Abort after a failed step; not when a newer owner fenced us, nor when a commit's outcome is unknown."""
         if isinstance(error, Fenced | CommitOutcomeUnknown):
             return
         try:
-            aborted = self.abort(session, checkpoint_id, reason_for(error).value, detail_for(error))
+            aborted = self.abort(session, checkpoint_id, reason_for(error).value, detail_for(error), again=again)
         except CheckpointError as failure:
             # The first error is the one to report; the lease ends by itself and the next start sweeps.
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)

@@ -208,7 +208,9 @@ class JobLog:
         return checkpoint_id
 
 
-def refused(log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str = "") -> CheckpointError:
+def refused(
+    log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str | None = None
+) -> CheckpointError:
     """Assert that a call raises, and that neither state nor log changed."""
     before, events = log.state, list(log.events)
     with pytest.raises(error, match=match) as caught:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,13 +48,18 @@ class SparklessRunner:
         before: called with each plan first; what it raises is what the data plane raises. after: called last, when all
             is staged and uploaded.
         answers: what reaches the driver of what the subtasks answered.
-        plans: of the epochs that were run, in order.
+        plans: of the epochs that were run, in order. told_to_stop: set when the session was fenced meanwhile.
     """
 
     before: Callable[[EpochPlan], None] = _nothing
     after: Callable[[EpochPlan], None] = _nothing
     answers: Callable[[tuple[SubtaskAnswer, ...]], Iterable[SubtaskAnswer]] = _keep
     plans: list[EpochPlan] = field(default_factory=list)
+    told_to_stop: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """Remember it; what `before` or `after` waits for may look at it."""
+        self.told_to_stop.set()
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Read, process, snapshot, stage and acknowledge; every object is written below the plan's token."""
