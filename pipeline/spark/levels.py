@@ -20,6 +20,7 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.protocol.ids import OperatorUid
+from pipeline.protocol.watermarks import operator_watermark
 from pipeline.sources.build import build_reader
 from pipeline.sources.contract import SourceReader
 from pipeline.spark.exchange import Edge
@@ -105,7 +106,14 @@ def _schemas(
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
             timed = bool(_clocks(plan, node))
-            operator = build_operator(spec, consumed, event_time, plan.functions.get(node.uid), timed=timed)
+            operator = build_operator(
+                spec,
+                consumed,
+                event_time,
+                plan.functions.get(node.uid),
+                timed=timed,
+                in_pieces=plan.spec.checkpointing.cuts_epochs,
+            )
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
             schemas[f"{node.uid}.late"] = consumed
@@ -218,7 +226,7 @@ def _stateful(
             handles=plan.states.get(node.uid, ()),
             directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
             clocks=_clocks(plan, node),
-            previous_firing_us=plan.firing_us.get(node.uid),
+            previous_firing_us=operator_watermark(plan.firing.get(node.uid, ())),
         )
         for node in plan.graph.at_level(level)
     )
