@@ -5,11 +5,8 @@ All of it lies below the token's own prefix, so a fenced try that still runs wri
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -17,24 +14,22 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.epoch_metadata import build_metadata, predecessor_of
+from pipeline.heartbeat import Heartbeat
 from pipeline.job_code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochAlignment, EpochPlan, SourceInput, decode_input_record
 from pipeline.protocol.acknowledgements import SubtaskAnswer, Verified, verify
-from pipeline.protocol.errors import CheckpointError, InvalidRequest, StoreUnavailable
+from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.lease import HEARTBEAT_INTERVAL_MS
 from pipeline.protocol.records import ManifestState, PendingCheckpoint
 from pipeline.quality.gate import evaluate_all
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, SinkMark, StagedFile
 from pipeline.sinks.parquet import ParquetSink
 from pipeline.storage.checked import read_handle
-from pipeline.storage.layout import heartbeat_key, metadata_key
-
-_LOG = logging.getLogger(__name__)
+from pipeline.storage.layout import metadata_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +54,9 @@ class EpochRunner(Protocol):
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Run one epoch. Raises SubtaskDeclined, or what the store raises."""
+
+    def stop(self) -> None:
+        """End what `run` is doing, from another thread: its session was fenced. Nothing, when it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def run_planned_epoch(
     check_locations(context, base)
     code = read_recorded_code(context, pending)
     plan = _plan(context, state, pending, base, inputs, code, code.load(context), started_ms)
-    with _heartbeat(context, pending):
+    with Heartbeat(context, pending, runner.stop):
         answers = runner.run(plan)
         _check_state_schemas(base, answers)
         verified = verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
@@ -243,29 +241,3 @@ def _check_position(state: ManifestState, name: str, sink: ParquetSink, predeces
             hint="it was moved, deleted, or written by an earlier life of the job: put it back, or use a new path",
             sink=name,
         )
-
-
-@contextmanager
-def _heartbeat(context: JobContext, pending: PendingCheckpoint) -> Iterator[None]:
-    """Rewrite the token's heartbeat while the block runs (I10); losing one is no error, the lease is courtesy."""
-    key = heartbeat_key(pending.checkpoint_id, pending.token)
-    done = threading.Event()
-
-    def beat() -> None:
-        while not done.wait(HEARTBEAT_INTERVAL_MS / 1000):
-            try:
-                context.store.put(key, b"{}")
-            except StoreUnavailable as error:
-                _LOG.warning("checkpoint %s: heartbeat was not written: %s", pending.checkpoint_id, error.message)
-            except CheckpointError:
-                _LOG.exception("checkpoint %s: heartbeat stopped", pending.checkpoint_id)
-                return
-
-    context.store.put(key, b"{}")
-    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
