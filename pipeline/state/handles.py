@@ -6,14 +6,10 @@ carried by reference into the next checkpoint. JSON is the only stored form, and
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from pipeline.protocol.errors import StateCorrupt
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+from pipeline.state.stored import corrupt, count, counts, is_int, own_key, record, sha256_hex, span, text
 
 
 class RunKind(Enum):
@@ -67,33 +63,28 @@ class RunHandle:
             StateCorrupt: a field is missing, unknown, of another type or inconsistent.
         """
         names = {"key", "size", "sha256", "rows", "kind", "key_groups", "valid", "offsets"}
-        fields = _fields("run handle", document, names)
-        key = _text("run handle", fields, "key")
-        if key.startswith("/") or any(part in ("", ".", "..") for part in key.split("/")):
-            raise _corrupt("run handle", f"key {key!r} leaves the job's prefix")
-        sha256 = _text("run handle", fields, "sha256")
-        if not _SHA256.fullmatch(sha256):
-            raise _corrupt("run handle", f"sha256 is {sha256!r}, expected 64 hexadecimal digits")
+        fields = record("run handle", document, names)
+        key, sha256 = own_key("run handle", fields, "key"), sha256_hex("run handle", fields, "sha256")
         kinds = {kind.value: kind for kind in RunKind}
-        kind = _text("run handle", fields, "kind")
+        kind = text("run handle", fields, "kind")
         if kind not in kinds:
-            raise _corrupt("run handle", f"kind is {kind!r}, expected base or delta")
-        rows = _count("run handle", fields, "rows")
-        key_groups = _range("run handle", fields, "key_groups")
-        valid = _range("run handle", fields, "valid")
+            raise corrupt("run handle", f"kind is {kind!r}, expected base or delta")
+        rows = count("run handle", fields, "rows")
+        key_groups = span("run handle", fields, "key_groups")
+        valid = span("run handle", fields, "valid")
         if valid.start < key_groups.start or valid.stop > key_groups.stop:
-            raise _corrupt("run handle", f"{key} counts for {valid}, which is not within its {key_groups}")
-        offsets = tuple(_counts("run handle", fields["offsets"], "offsets"))
+            raise corrupt("run handle", f"{key} counts for {valid}, which is not within its {key_groups}")
+        offsets = tuple(counts("run handle", fields["offsets"], "offsets"))
         if (
             len(offsets) != len(key_groups) + 1
             or offsets[0] != 0
             or offsets[-1] != rows
             or list(offsets) != sorted(offsets)
         ):
-            raise _corrupt(
+            raise corrupt(
                 "run handle", f"the offsets of {key} do not cover {rows} rows in {len(key_groups)} key groups"
             )
-        size = _count("run handle", fields, "size")
+        size = count("run handle", fields, "size")
         return cls(key, size, sha256, rows, kinds[kind], key_groups, valid, offsets)
 
 
@@ -143,71 +134,29 @@ class StateHandle:
             StateCorrupt: a field is missing, unknown, of another type or inconsistent.
         """
         what = "state handle"
-        fields = _fields(
+        fields = record(
             what, document, {"uid", "key_groups", "max_parallelism", "hash_version", "runs", "timers", "live_rows"}
         )
-        key_groups = _range(what, fields, "key_groups")
-        max_parallelism = _count(what, fields, "max_parallelism")
+        key_groups = span(what, fields, "key_groups")
+        max_parallelism = count(what, fields, "max_parallelism")
         if key_groups.stop > max_parallelism:
-            raise _corrupt(what, f"its key groups end at {key_groups.stop}, expected at most {max_parallelism}")
+            raise corrupt(what, f"its key groups end at {key_groups.stop}, expected at most {max_parallelism}")
         runs, timers = fields["runs"], fields["timers"]
         if not isinstance(runs, list) or not isinstance(timers, list):
-            raise _corrupt(what, "runs and timers must be lists")
+            raise corrupt(what, "runs and timers must be lists")
         pairs = []
         for timer in timers:
-            if not isinstance(timer, list) or len(timer) != 2 or not all(_is_int(part) for part in timer):
-                raise _corrupt(what, f"timer {timer!r} is not a pair of integers")
+            if not isinstance(timer, list) or len(timer) != 2 or not all(is_int(part) for part in timer):
+                raise corrupt(what, f"timer {timer!r} is not a pair of integers")
             if timer[0] not in key_groups:
-                raise _corrupt(what, f"timer {timer!r} is outside its key groups")
+                raise corrupt(what, f"timer {timer!r} is outside its key groups")
             pairs.append((timer[0], timer[1]))
         return cls(
-            uid=_text(what, fields, "uid"),
+            uid=text(what, fields, "uid"),
             key_groups=key_groups,
             max_parallelism=max_parallelism,
-            hash_version=_count(what, fields, "hash_version"),
+            hash_version=count(what, fields, "hash_version"),
             runs=tuple(RunHandle.from_json(run) for run in runs),
             timers=tuple(pairs),
-            live_rows=_count(what, fields, "live_rows"),
+            live_rows=count(what, fields, "live_rows"),
         )
-
-
-def _corrupt(what: str, problem: str) -> StateCorrupt:
-    return StateCorrupt(
-        f"{what}: {problem}. The stored checkpoint metadata cannot be used; nothing was changed.",
-        hint="Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store.",
-    )
-
-
-def _fields(what: str, document: object, names: set[str]) -> Mapping[str, object]:
-    if not isinstance(document, dict) or set(document) != names:
-        got = sorted(map(str, document)) if isinstance(document, dict) else type(document).__name__
-        raise _corrupt(what, f"expected the fields {sorted(names)}, got {got}")
-    return document
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _text(what: str, fields: Mapping[str, object], name: str) -> str:
-    value = fields[name]
-    if not isinstance(value, str) or not value:
-        raise _corrupt(what, f"{name} is {value!r}, expected text")
-    return value
-
-
-def _count(what: str, fields: Mapping[str, object], name: str) -> int:
-    return _counts(what, [fields[name]], name)[0]
-
-
-def _counts(what: str, values: object, name: str) -> list[int]:
-    if not isinstance(values, list) or not all(_is_int(value) and value >= 0 for value in values):
-        raise _corrupt(what, f"{name} is {values!r}, expected integers of at least 0")
-    return values
-
-
-def _range(what: str, fields: Mapping[str, object], name: str) -> range:
-    bounds = _counts(what, fields[name], name)
-    if len(bounds) != 2 or bounds[0] >= bounds[1]:
-        raise _corrupt(what, f"{name} is {bounds!r}, expected [start, stop)")
-    return range(bounds[0], bounds[1])

@@ -3,6 +3,7 @@
     manifest/<20 digits of 10^19 - version>.json        the log; inverted, so that a LIST of one key finds the head
     inputs/<sha256>.json                                what an epoch planned to read
     chk-<id>/t<token>/state/<uid>/<sha256>.parquet      state runs
+    chk-<id>/t<token>/channel/<sha256>.arrow            buffers that an unaligned checkpoint overtook
     chk-<id>/t<token>/consumed/<source>-<sha256>.parquet    object versions that a source consumed
     chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json    what each Spark attempt measured
     chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
@@ -34,6 +35,7 @@ __all__ = [
     "INPUTS_PREFIX",
     "MANIFEST_PREFIX",
     "PROBE_PREFIX",
+    "channel_prefix",
     "checkpoint_of_key",
     "checkpoint_prefix",
     "consumed_prefix",
@@ -77,6 +79,11 @@ def manifest_version(key: str) -> int:
 def state_prefix(checkpoint_id: CheckpointId, token: FencingToken, uid: OperatorUid) -> str:
     """Where an operator's state runs of this checkpoint lie."""
     return f"{token_prefix(checkpoint_id, token)}state/{_uid(uid)}/"
+
+
+def channel_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Where the channel state of this checkpoint lies."""
+    return f"{token_prefix(checkpoint_id, token)}channel/"
 
 
 def consumed_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:

@@ -1,0 +1,69 @@
+"""A buffer: rows of one edge as one Arrow IPC stream, with the two times that decide what becomes of them.
+
+The unit that crosses the exchange and, when a checkpoint overtakes it, the unit of channel state: it is then stored as
+it came and is not decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pipeline.state.key_groups import key_group, key_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Rows of one producer for one subtask of one operator.
+
+    Attributes:
+        lateness_us: lateness watermark when its rows were read: decides which are late, for ever; None = none is.
+        oldest_us: least event time of its rows; None when they have none.
+        payload: Arrow IPC stream.
+    """
+
+    operator: str
+    producer: str
+    lateness_us: int | None
+    oldest_us: int | None
+    payload: bytes | pa.Buffer
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload."""
+        return self.payload.size if isinstance(self.payload, pa.Buffer) else len(self.payload)
+
+    def rows(self) -> pa.Table:
+        return decode_rows(self.payload)
+
+
+def encode_rows(rows: pa.Table) -> bytes:
+    """Rows as an Arrow IPC stream in a single batch; equal rows give equal bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        for batch in rows.combine_chunks().to_batches():
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def decode_rows(payload: bytes | pa.Buffer) -> pa.Table:
+    """The inverse of `encode_rows`."""
+    return pa.ipc.open_stream(payload).read_all()
+
+
+def owned_part(buffer: Buffer, routing_key: Sequence[str], key_groups: range, max_parallelism: int) -> Buffer | None:
+    """The rows of a buffer that belong to `key_groups`; None when there are none.
+
+    The oldest event time stays that of the whole buffer: it can only hold a watermark back.
+    """
+    rows = buffer.rows()
+    groups = key_group(key_hash(rows, routing_key), max_parallelism)
+    owned = (groups >= key_groups.start) & (groups < key_groups.stop)
+    if not owned.any():
+        return None
+    if owned.all():
+        return buffer
+    payload = encode_rows(rows.filter(pa.array(owned)))
+    return Buffer(buffer.operator, buffer.producer, buffer.lateness_us, buffer.oldest_us, payload)
