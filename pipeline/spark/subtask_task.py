@@ -120,6 +120,15 @@ def run_subtask(
                 "rows_out": emitted.num_rows,
                 "late_rows": late.num_rows,
                 "firing_us": firing_us,
+                "channel": None,
+                "unaligned": False,
+                "processed_bytes": sum(
+                    payload.size
+                    for (operator, _), channels in buffers.items()
+                    if operator == uid
+                    for payloads in channels.values()
+                    for payload in payloads
+                ),
             }
             metrics.rows_in += rows.num_rows
             yield Rows(uid, emitted)
