@@ -13,7 +13,15 @@ from pipeline.config.load import LoadedJob, load_job
 from pipeline.job_context import JobContext
 from pipeline.jobmaster import JobMaster, Session, Triggered
 from pipeline.leadership import Leadership
-from pipeline.metadata import AcknowledgedSubtask, CheckpointMetadata, SinkPosition, SinkSnapshot, SourceSnapshot
+from pipeline.metadata import (
+    AcknowledgedSubtask,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    SinkPosition,
+    SinkSnapshot,
+    SourceSnapshot,
+)
+from pipeline.pace import Pace
 from pipeline.planning import decode_input_record
 from pipeline.protocol import coordinator
 from pipeline.protocol.ids import CheckpointId
@@ -108,12 +116,19 @@ class SparklessJob:
         predecessor = None if head is None else head.checkpoint_id
         return SinkSnapshot(sink.committable([file], SCHEMA), predecessor, self.context.sink_location("table"))
 
-    def complete(self, session: Session, pending: PendingCheckpoint) -> CompletedCheckpoint:
+    def complete(
+        self,
+        session: Session,
+        pending: PendingCheckpoint,
+        operators: Mapping[str, OperatorSnapshot] | None = None,
+        pace: Pace | None = None,
+    ) -> CompletedCheckpoint:
         """Stage, write `_metadata` and commit; nothing is published."""
         context = self.context
         staged = self.stage(pending)
         base = context.base_metadata(context.head().state, pending.base)
-        planned = decode_input_record(read_handle(context.store, pending.plan)).sources[0]
+        record = decode_input_record(read_handle(context.store, pending.plan))
+        planned = record.sources[0]
         runs = append(
             context.store,
             consumed_prefix(pending.checkpoint_id, pending.token),
@@ -135,12 +150,15 @@ class SparklessJob:
             signatures=base.signatures if base else {},
             max_parallelism=128,
             plan=pending.plan,
-            sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), ())},
-            operators={},
+            sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
+            operators=operators or {},
             sinks={"table": staged},
             marks={"table": SinkPosition(pending.checkpoint_id, staged.location)},
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),
+            unaligned=any(one.in_flight_bytes for one in (operators or {}).values()),
+            held_back=record.held_back,
+            pace=pace or Pace(),
         )
         body = metadata.encode()
         key = metadata_key(pending.checkpoint_id, pending.token)
@@ -148,10 +166,10 @@ class SparklessJob:
         handle = ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
         return Leadership(context).complete(session, pending, metadata, handle)
 
-    def epoch(self) -> int:
+    def epoch(self, operators: Mapping[str, OperatorSnapshot] | None = None, pace: Pace | None = None) -> int:
         """One whole published epoch of a new session; returns its checkpoint id."""
         session = Session.cli()
-        completed = self.complete(session, self.trigger(session))
+        completed = self.complete(session, self.trigger(session), operators, pace)
         self.master.notify_complete(session, completed.checkpoint_id, "table")
         return int(completed.checkpoint_id)
 
