@@ -20,6 +20,7 @@ from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import plan_epoch
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
+from pipeline.gc import collect_garbage
 from pipeline.in_flight import check_continuable, is_drained
 from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
@@ -208,13 +209,16 @@ class JobMaster(JobControl):
         deleted = delete_garbage(self._context, session.session_id, self._timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}
 
-    def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
+    def abort(
+        self, session: Session, checkpoint_id: int | None, reason: str, detail: str, *, again: bool = False
+    ) -> dict[str, Any]:
         """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
 
         Args:
             checkpoint_id: None: whatever checkpoint of the session is pending, if any (its trigger died before it
                 could tell the id).
             reason: name of a CheckpointFailureReason. detail: one sentence for people.
+            again: the epoch is run again at once: the failure leaves the job RUNNING.
         """
         if checkpoint_id is None:
             head = self._context.log.head()
@@ -228,7 +232,7 @@ class JobMaster(JobControl):
             CheckpointId(checkpoint_id),
             reason_of(reason),
             detail,
-            self._context.spec.checkpointing.tolerable_failures,
+            None if again else self._context.spec.checkpointing.tolerable_failures,
         )
         return self._leadership.abort(request)
 
@@ -243,11 +247,15 @@ class JobMaster(JobControl):
         allow_non_restored_state: bool = False,
         drain: bool = False,
         progress: Progress | None = None,
+        restarts: Callable[[BaseException], bool] | None = None,
     ) -> dict[str, Any]:
         """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"|…}.
 
         A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
         next start publishes what is left. With `drain` the last epoch finishes the job.
+
+        Args:
+            restarts: whether the caller runs the epoch again after this error, which then leaves the job RUNNING.
         """
         _say(progress, "trigger")
         triggered = self.trigger(
@@ -263,7 +271,8 @@ class JobMaster(JobControl):
             _say(progress, "complete")
             completed = self.complete(session, checkpoint_id)
         except BaseException as error:
-            self._abort_for(session, checkpoint_id, error)
+            again = restarts is not None and restarts(error)
+            self._abort_for(session, checkpoint_id, error, again=again)
             raise
         self._leadership.publish(session, completed, lambda sink: _say(progress, f"notify {sink}"))
         _say(progress, "subsume")
@@ -275,6 +284,13 @@ class JobMaster(JobControl):
             _say(progress, "finish")
             self.finish(session, completed.checkpoint_id)
         return self.show(checkpoint_id)
+
+    def collect_garbage(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
+
+        Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
+        """
+        return collect_garbage(self._context, Session.cli().session_id, self._timeout_ms, dry_run=dry_run)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -323,12 +339,12 @@ class JobMaster(JobControl):
         sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
         return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary)
 
-    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException) -> None:
+    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
         """Abort after a failed step; not when a newer owner fenced us, nor when a commit's outcome is unknown."""
         if isinstance(error, Fenced | CommitOutcomeUnknown):
             return
         try:
-            aborted = self.abort(session, checkpoint_id, reason_for(error).value, detail_for(error))
+            aborted = self.abort(session, checkpoint_id, reason_for(error).value, detail_for(error), again=again)
         except CheckpointError as failure:
             # The first error is the one to report; the lease ends by itself and the next start sweeps.
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)

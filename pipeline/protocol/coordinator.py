@@ -40,6 +40,7 @@ from pipeline.protocol.preconditions import (
     find_pending,
     own_pending,
 )
+from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CompletedCheckpoint,
     Failures,
@@ -145,6 +146,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             f"job {state.job}: trigger refused: checkpoint {pending.checkpoint_id} of another session is pending."
             " Nothing was written.",
             hint="Sweep it first if its lease is over, else wait.",
+            reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
         )
     check_sinks(state)
@@ -285,7 +287,7 @@ def abort(state: ManifestState, request: AbortRequest, now_ms: int) -> Answer:
     """
     if request.swept and request.token is None:
         raise InvalidRequest(f"checkpoint {request.checkpoint_id}: sweep refused: expected the token that was judged.")
-    if request.tolerable_failures < 0:
+    if request.tolerable_failures is not None and request.tolerable_failures < 0:
         raise InvalidRequest(f"tolerable_failures {request.tolerable_failures} refused: expected 0 or more.")
     done = completed_by(state, None, request.checkpoint_id)
     if done is not None:

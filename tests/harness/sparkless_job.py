@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +16,10 @@ from pipeline.leadership import Leadership
 from pipeline.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
-    OperatorSnapshot,
     SinkPosition,
     SinkSnapshot,
     SourceSnapshot,
 )
-from pipeline.pace import Pace
 from pipeline.planning import decode_input_record
 from pipeline.protocol import coordinator
 from pipeline.protocol.ids import CheckpointId
@@ -120,10 +118,9 @@ class SparklessJob:
         self,
         session: Session,
         pending: PendingCheckpoint,
-        operators: Mapping[str, OperatorSnapshot] | None = None,
-        pace: Pace | None = None,
+        change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata,
     ) -> CompletedCheckpoint:
-        """Stage, write `_metadata` and commit; nothing is published."""
+        """Stage, write `_metadata` (as `change` makes it) and commit; nothing is published."""
         context = self.context
         staged = self.stage(pending)
         base = context.base_metadata(context.head().state, pending.base)
@@ -151,25 +148,24 @@ class SparklessJob:
             max_parallelism=128,
             plan=pending.plan,
             sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
-            operators=operators or {},
+            operators={},
             sinks={"table": staged},
             marks={"table": SinkPosition(pending.checkpoint_id, staged.location)},
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),
-            unaligned=any(one.in_flight_bytes for one in (operators or {}).values()),
             held_back=record.held_back,
-            pace=pace or Pace(),
         )
+        metadata = change(metadata)
         body = metadata.encode()
         key = metadata_key(pending.checkpoint_id, pending.token)
         context.store.put(key, body)
         handle = ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
         return Leadership(context).complete(session, pending, metadata, handle)
 
-    def epoch(self, operators: Mapping[str, OperatorSnapshot] | None = None, pace: Pace | None = None) -> int:
+    def epoch(self, change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata) -> int:
         """One whole published epoch of a new session; returns its checkpoint id."""
         session = Session.cli()
-        completed = self.complete(session, self.trigger(session), operators, pace)
+        completed = self.complete(session, self.trigger(session), change)
         self.master.notify_complete(session, completed.checkpoint_id, "table")
         return int(completed.checkpoint_id)
 

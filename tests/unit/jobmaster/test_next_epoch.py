@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +19,12 @@ from pipeline.planning import InputRecord, decode_input_record, encode_input_rec
 from pipeline.protocol.errors import InvalidRequest, JobNotRunnable, StateCorrupt
 from pipeline.protocol.records import JobStatus
 from pipeline.protocol.watermarks import END_OF_TIME_US
+from pipeline.spark import runner as spark_runner
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
+from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
 
 UNLIMITED = {"    limits_per_epoch: {max_files: 1}\n": ""}
 BUDGET = {"timeout: 10m}": "timeout: 10m, epoch_budget: 10s, max_in_flight: 1KB}"}
@@ -65,6 +68,14 @@ def snapshot(job: SparklessJob, uid: str = "latest", in_flight: int = 0) -> Oper
     )
 
 
+def with_operators(
+    operators: Mapping[str, OperatorSnapshot], pace: Pace | None = None
+) -> Callable[[CheckpointMetadata], CheckpointMetadata]:
+    """The epoch's metadata as that of an epoch with these operators, at this pace."""
+    unaligned = any(one.in_flight_bytes for one in operators.values())
+    return lambda metadata: replace(metadata, operators=operators, pace=pace or Pace(), unaligned=unaligned)
+
+
 def base_of(job: SparklessJob) -> CheckpointMetadata:
     context = job.context
     state = context.head().state
@@ -86,10 +97,10 @@ def test_an_epoch_is_empty_iff_nothing_is_new_and_nothing_is_in_flight(tmp_path:
     """DESIGN 3: rows in flight are something to do, also without new input."""
     small = job(tmp_path)
     small.land("a.csv")
-    small.epoch({"latest": snapshot(small, in_flight=10)})
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
     record = planned(small)
     assert record is not None and objects(record) == [] and not record.final
-    small.epoch({"latest": snapshot(small)})
+    small.epoch(with_operators({"latest": snapshot(small)}))
     assert planned(small) is None
     answer = small.master.trigger(Session.cli())
     assert isinstance(answer, NothingToDo) and answer.reason == "empty"
@@ -99,16 +110,16 @@ def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> 
     """Back-pressure: what is planned then is what is in flight; the checkpoint says why."""
     small = job(tmp_path, UNLIMITED, BUDGET)
     small.land("a.csv")
-    small.epoch({"latest": snapshot(small, in_flight=1_000)})
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=1_000)}))
     small.land("b.csv")
     assert objects(planned(small)) == ["b.csv"], "the limit itself is not too much"
-    small.epoch({"latest": snapshot(small, in_flight=1_001)})
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=1_001)}))
     small.land("c.csv")
     record = planned(small)
     assert record is not None and objects(record) == []
     assert record.held_back == "max_in_flight: 1001 bytes are in flight, more than 1000"
     assert (record.sources[0].pending_objects, record.sources[0].pending_bytes) == (1, len("k,v\n1,a\n"))
-    shown = small.master.show(small.epoch({"latest": snapshot(small)}))
+    shown = small.master.show(small.epoch(with_operators({"latest": snapshot(small)})))
     assert shown["held_back"] == record.held_back and shown["objects"] == 0
     assert small.master.show(2)["in_flight_bytes"] == 1_001 and small.master.show(2)["unaligned"] is True
     assert small.master.status()["in_flight_bytes"] == 0
@@ -129,7 +140,7 @@ def test_a_budget_scales_the_plan_by_the_measured_pace(
     """The plan takes what fits beside what is in flight; the rest is left for later epochs."""
     small = job(tmp_path, UNLIMITED, BUDGET)
     small.land("a.csv")
-    small.epoch({"latest": snapshot(small, in_flight=in_flight)}, Pace(400.0, in_flight_ms))
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=in_flight)}, Pace(400.0, in_flight_ms)))
     for name in ("b.csv", "c.csv", "d.csv"):
         small.land(name)
     record = planned(small)
@@ -142,7 +153,7 @@ def test_with_nothing_in_flight_at_least_one_object_is_planned(tmp_path: Path) -
     """An epoch makes progress, however slow the last one was."""
     small = job(tmp_path, UNLIMITED, BUDGET)
     small.land("a.csv")
-    small.epoch({"latest": snapshot(small)}, Pace(1e9, 0.0))
+    small.epoch(with_operators({"latest": snapshot(small)}, Pace(1e9, 0.0)))
     for name in ("b.csv", "c.csv"):
         small.land(name)
     assert objects(planned(small)) == ["b.csv"]
@@ -152,7 +163,7 @@ def test_a_timer_is_due_only_where_firing_is_behind_the_operators_input(tmp_path
     """Without rows in flight the firing watermark has reached its input: no timer can be due any more."""
     small = job(tmp_path, WINDOW)
     small.land("a.csv")
-    small.epoch({"hourly": snapshot(small, "hourly")})
+    small.epoch(with_operators({"hourly": snapshot(small, "hourly")}))
     base, graph = base_of(small), small.context.graph
     waiting = replace(base.operators["hourly"], handles=(StateHandle("hourly", range(128), 128, 1, (), ((3, 50),), 1),))
 
@@ -171,7 +182,7 @@ def test_rows_in_flight_are_refused_by_a_spec_that_makes_them_differently(tmp_pa
     """DESIGN 4.3: refused before anything is planned, with a way on."""
     small = job(tmp_path)
     small.land("a.csv")
-    small.epoch({"latest": snapshot(small, in_flight=10)})
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
     file = tmp_path / "config" / "small.yaml"
     text = file.read_text()
     sql = '- {uid: only, kind: sql, inputs: [rows], sql: "SELECT k, v FROM rows WHERE k > 0"}'
@@ -194,14 +205,16 @@ def test_a_drain_ends_with_one_epoch_that_reads_nothing_and_finishes_the_job(tmp
     """The last epoch comes when nothing is new and nothing in flight; after it no other is run."""
     small = job(tmp_path)
     small.land("a.csv")
-    first = small.epoch({"latest": snapshot(small, in_flight=10)})
+    first = small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
     record = planned(small, drain=True)
     assert record is not None and not record.final, "rows in flight come first"
-    small.epoch({"latest": snapshot(small)})
+    small.epoch(with_operators({"latest": snapshot(small)}))
     session = Session.cli()
     assert isinstance(small.master.trigger(session, drain=True), Triggered)
     pending = small.rebind(session)
-    completed = small.complete(session, pending, {"latest": replace(snapshot(small), firing=(END_OF_TIME_US,))})
+    completed = small.complete(
+        session, pending, with_operators({"latest": replace(snapshot(small), firing=(END_OF_TIME_US,))})
+    )
     shown = small.master.show(completed.checkpoint_id)
     assert shown["final"] and shown["watermark"] == "end" and shown["sources"]["rows"]["finished"]
     assert shown["operators"]["latest"]["firing_watermark"] == "end"
@@ -224,7 +237,7 @@ def drained(folder: Path, *edits: Mapping[str, str]) -> SparklessJob:
         uid: replace(snapshot(small, uid), firing=(END_OF_TIME_US,))
         for uid in [node.uid for node in small.context.graph.stateful]
     }
-    small.complete(session, small.rebind(session), ended)
+    small.complete(session, small.rebind(session), with_operators(ended))
     small.master.trigger(Session.cli())
     small.master.start()
     return small
@@ -260,3 +273,29 @@ def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:
     """Without a checkpoint there is no state that could fire."""
     answer = JobMaster(job(tmp_path).loaded()).trigger(Session.cli(), drain=True)
     assert isinstance(answer, NothingToDo) and answer.reason == "empty"
+
+
+def test_the_command_drains_a_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`milepost run --drain`: what is unread, epoch by epoch; then the last one; then the job is FINISHED."""
+    small = job(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        small.land(name)
+    runner = SparklessRunner()
+    monkeypatch.setattr(spark_runner, "SparkEpochRunner", lambda: runner)
+    spec = tmp_path / "config" / "small.yaml"
+    drained = milepost("run", spec, "--drain")
+    assert drained.exit_code == 0, drained.stderr
+    assert [plan.alignment.final for plan in runner.plans] == [False, False, True]
+    assert "checkpoint 3 completed: epoch 3, 0 rows in" in drained.stdout
+    assert drained.stdout.rstrip().endswith("it was the last one: the job is finished")
+    assert small.context.head().state.status is JobStatus.FINISHED
+    listed = milepost("list", spec)
+    assert listed.stdout.splitlines()[2].split()[-1] == "end"
+    again = milepost("run", spec, "--drain")
+    assert again.exit_code == 1 and "job small is FINISHED" in again.stderr
+    # Started again, an aggregate goes on: its firing watermark begins anew.
+    small.master.start()
+    small.land("c.csv")
+    assert milepost("run", spec).exit_code == 0
+    assert runner.plans[-1].firing == {"latest": (None, None)}
+    assert small.master.read("table").to_pylist() == [{"k": 1, "rows": 3}]
