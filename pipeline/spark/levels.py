@@ -20,9 +20,10 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.protocol.ids import OperatorUid
+from pipeline.protocol.watermarks import latest, operator_watermark
 from pipeline.sources.build import build_reader
 from pipeline.sources.contract import SourceReader
-from pipeline.spark.exchange import Edge
+from pipeline.spark.exchange import BufferLimits, Edge, Stamp
 from pipeline.spark.refusals import refusal
 from pipeline.spark.source_task import SourceSplit
 from pipeline.spark.sql_projection import infer_schema, projection
@@ -161,7 +162,14 @@ def _tail(
 ) -> TailPlan:
     last = level == plan.graph.levels
     edges = tuple(
-        Edge(name, uid, operators[uid].routing_key, tuple(_consumed(plan, uid, schemas).names))
+        Edge(
+            producer=name,
+            operator=uid,
+            key=operators[uid].routing_key,
+            columns=tuple(_consumed(plan, uid, schemas).names),
+            event_time=node.event_time,
+            stamp=_stamp(plan, plan.graph.nodes[uid]) if level == 0 else None,
+        )
         for name, node, _ in _outputs(plan, level)
         if name == node.uid
         for uid in node.consumers
@@ -173,10 +181,19 @@ def _tail(
         level=level,
         receivers=0 if last else plan.spec.spark.parallelism,
         max_parallelism=plan.spec.checkpointing.max_parallelism,
-        buffer_bytes=plan.spec.spark.buffer_size,
+        limits=BufferLimits(plan.spec.spark.buffer_size),
         edges=edges,
         sinks={name: sinks for name, _, sinks in _outputs(plan, level) if sinks},
     )
+
+
+def _stamp(plan: EpochPlan, node: Node) -> Stamp:
+    """What is late among the rows that the operator gets from its source in this epoch.
+
+    Never below what has fired: rows of a window that was emitted stay late, whatever sources the operator reads now.
+    """
+    started = operator_watermark(clock.watermark_us for clock in _clocks(plan, node))
+    return Stamp(latest(plan.firing_us.get(node.uid), started))
 
 
 def _consumed(plan: EpochPlan, uid: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:

@@ -9,23 +9,24 @@ The snapshot has a synchronous part (freeze) and an asynchronous one (encode, up
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from pipeline.operators.contract import OperatorFailed, StatefulOperator, Watermarks
 from pipeline.protocol.acknowledgements import Decline, decode_answer
-from pipeline.protocol.barrier import Barrier, BarrierAligner, BarrierEvent, EventKind, SubtaskIdentity, carry
+from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskAck, SubtaskIdentity, carry
+from pipeline.protocol.channel_check import ChannelCheck
 from pipeline.protocol.errors import CheckpointError, StateCorrupt
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.watermarks import latest, operator_watermark, source_watermark
-from pipeline.spark.exchange import decode_buffer
-from pipeline.spark.items import Declined, Forward, HostEnd, Item, Rows, RowsDone
+from pipeline.spark.items import Declined, Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
 from pipeline.spark.task_metrics import TaskMetrics
+from pipeline.state.buffers import Buffer
 from pipeline.state.cache import StateCache
 from pipeline.state.handles import StateHandle
 from pipeline.state.key_groups import key_group_range
@@ -85,10 +86,10 @@ def run_subtask(
     plan: LevelPlan, subtask: int, batches: Iterable[pa.RecordBatch], store: ObjectStore, metrics: TaskMetrics
 ) -> Iterator[Item]:
     """Yield one subtask's output, then its acknowledgement or a decline. The input is always drained."""
-    aligner = BarrierAligner(plan.identity(subtask), plan.senders)
-    buffers = _collect(aligner, batches)
+    check = ChannelCheck(plan.identity(subtask), plan.senders)
+    buffers = _collect(check, batches)
     metrics.mark("alignment_ms")
-    outcome = aligner.close()
+    outcome = check.close()
     if isinstance(outcome, Decline):
         yield Declined(outcome)
         return
@@ -96,37 +97,39 @@ def run_subtask(
     newest = _newest_event_times(carried)
     hosted = {item.operator.uid for item in plan.operators}
     yield from _forward(subtask, buffers, hosted)
-    uploads: dict[str, Future[StateHandle]] = {}
+    frozen: dict[str, FrozenState] = {}
     counts: dict[str, dict[str, Any]] = {}
+    for item in plan.operators:
+        rows = _input(item, buffers)
+        uid = item.operator.uid
+        try:
+            frozen[uid], emitted, late, firing_us = _process(plan, subtask, item, rows, newest, store, metrics)
+        except OperatorFailed as error:
+            yield _declined(plan, subtask, CheckpointFailureReason.OPERATOR_ERROR, f"operator {uid}: {error.reason}")
+            return
+        except CheckpointError as error:
+            corrupt = isinstance(error, StateCorrupt)
+            reason = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
+            yield Declined(plan.identity(subtask).decline_for(error, f"operator {uid}", reason))
+            return
+        counts[uid] = {
+            "rows_in": rows.num_rows,
+            "rows_out": emitted.num_rows,
+            "late_rows": late.num_rows,
+            "firing_us": firing_us,
+        }
+        metrics.rows_in += rows.num_rows
+        yield Rows(uid, emitted, item.previous_firing_us)
+        yield Rows(f"{uid}.late", late)
+    metrics.mark("sync_ms")
+    yield RowsDone()
+    acks: dict[str, Any] = {}
     with ThreadPoolExecutor(max_workers=max(1, len(plan.operators)), thread_name_prefix="snapshot") as pool:
-        for item in plan.operators:
-            rows = _input(item, buffers)
-            uid = item.operator.uid
-            try:
-                frozen, emitted, late, firing_us = _process(plan, subtask, item, rows, newest, store, metrics)
-            except OperatorFailed as error:
-                yield _declined(
-                    plan, subtask, CheckpointFailureReason.OPERATOR_ERROR, f"operator {uid}: {error.reason}"
-                )
-                return
-            except CheckpointError as error:
-                corrupt = isinstance(error, StateCorrupt)
-                reason = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
-                yield Declined(plan.identity(subtask).decline_for(error, f"operator {uid}", reason))
-                return
-            uploads[uid] = pool.submit(_snapshot, frozen, item.directory, store)
-            counts[uid] = {
-                "rows_in": rows.num_rows,
-                "rows_out": emitted.num_rows,
-                "late_rows": late.num_rows,
-                "firing_us": firing_us,
-            }
-            metrics.rows_in += rows.num_rows
-            yield Rows(uid, emitted)
-            yield Rows(f"{uid}.late", late)
-        metrics.mark("sync_ms")
-        yield RowsDone()
-        acks: dict[str, Any] = {}
+        uploads = {
+            item.operator.uid: pool.submit(_snapshot, frozen[item.operator.uid], item.directory, store)
+            for item in plan.operators
+        }
+        yield SnapshotStarted()
         for uid, future in sorted(uploads.items()):
             try:
                 acks[uid] = {**counts[uid], "state": future.result().to_json()}
@@ -135,57 +138,59 @@ def run_subtask(
                 yield Declined(plan.identity(subtask).decline_for(error, who, reason))
                 return
         metrics.mark("async_ms")
-    consumed = {channel: event.barrier.digest for channel, event in enumerate(outcome)}
+    consumed = {channel: event.own.digest for channel, event in enumerate(outcome)}
     yield HostEnd({"operators": acks}, consumed, carried)
 
 
-_Buffers = dict[tuple[str, str], dict[int, list[pa.Buffer]]]
+_Buffers = dict[tuple[str, str], dict[int, list[Buffer]]]
 
 
-def _collect(aligner: BarrierAligner, batches: Iterable[pa.RecordBatch]) -> _Buffers:
+def _collect(check: ChannelCheck, batches: Iterable[pa.RecordBatch]) -> _Buffers:
     buffers: _Buffers = {}
     for batch in batches:
-        channels, sequences = batch.column("channel").to_pylist(), batch.column("sequence").to_pylist()
-        operators, producers = batch.column("operator").to_pylist(), batch.column("producer").to_pylist()
-        kinds, payloads = batch.column("kind").to_pylist(), batch.column("payload")
-        for index, channel in enumerate(channels):
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name != "payload"}
+        payloads = batch.column("payload")
+        for index, channel in enumerate(columns["channel"]):
             payload = payloads[index].as_buffer()
-            kind = EventKind(kinds[index])
+            kind = EventKind(columns["kind"][index])
             if kind is EventKind.BUFFER:
-                operator, producer = operators[index], producers[index]
-                if aligner.buffer(channel, sequences[index], operator, producer, payload):
-                    buffers.setdefault((operator, producer), {}).setdefault(channel, []).append(payload)
+                header = BufferHeader(*(columns[name][index] for name in BufferHeader.__slots__))
+                if check.buffer(channel, columns["sequence"][index], header, memoryview(payload)):
+                    slot = buffers.setdefault((header.operator, header.producer), {}).setdefault(channel, [])
+                    slot.append(Buffer(**asdict(header), payload=payload))
             elif kind is EventKind.BARRIER:
-                aligner.barrier(channel, BarrierEvent.decode(payload.to_pybytes()))
+                check.barrier(channel, Barrier.decode(payload.to_pybytes()))
+            elif kind is EventKind.ACK:
+                check.ack(channel, AckEvent.decode(payload.to_pybytes()))
             else:
                 answer = decode_answer(payload.to_pybytes().decode())
                 assert isinstance(answer, Decline)
-                aligner.cancel(answer)
+                check.cancel(answer)
     return buffers
 
 
 def _forward(subtask: int, buffers: _Buffers, hosted: set[str]) -> Iterator[Item]:
     for operator, producer in sorted(buffers):
         if operator not in hosted:
-            for _, payloads in sorted(buffers[operator, producer].items()):
-                for payload in payloads:
-                    yield Forward(subtask, operator, producer, payload.to_pybytes())
+            for _, passed_on in sorted(buffers[operator, producer].items()):
+                for buffer in passed_on:
+                    yield Forward(subtask, buffer)
 
 
 def _input(item: OperatorPlan, buffers: _Buffers) -> pa.Table:
     tables = [
-        decode_buffer(payload).select(item.input_schema.names).cast(item.input_schema)
+        buffer.rows().select(item.input_schema.names).cast(item.input_schema)
         for producer in item.inputs
-        for _, payloads in sorted(buffers.get((item.operator.uid, producer), {}).items())
-        for payload in payloads
+        for _, received in sorted(buffers.get((item.operator.uid, producer), {}).items())
+        for buffer in received
     ]
     return pa.concat_tables(tables) if tables else item.input_schema.empty_table()
 
 
-def _newest_event_times(carried: tuple[Barrier, ...]) -> dict[str, int]:
+def _newest_event_times(carried: tuple[SubtaskAck, ...]) -> dict[str, int]:
     newest: dict[str, int] = {}
-    for barrier in carried:
-        for name, ack in barrier.ack.get("sources", {}).items():
+    for sender in carried:
+        for name, ack in sender.ack.get("sources", {}).items():
             if ack["newest_event_us"] is not None:
                 newest[name] = max(newest.get(name, ack["newest_event_us"]), ack["newest_event_us"])
     return newest
