@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.epoch_inputs import plan_inputs
 from pipeline.job_context import JobContext
+from pipeline.job_result import ended_step, job_document
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.codec import LogEntry, Tombstone, to_json
 from pipeline.protocol.errors import NotFound, SourceChanged
@@ -14,6 +15,8 @@ from pipeline.protocol.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
+    JobCanceled,
+    aborts_of,
 )
 from pipeline.protocol.ids import SessionId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
@@ -77,7 +80,7 @@ class History:
         newest = state.head() if state is not None else None
         document = {
             "job": self._context.spec.name,
-            "job_status": state.status.value if state is not None else "never run",
+            **job_document(state),
             "head": newest.checkpoint_id if newest is not None else None,
             "last_success": iso_ms(newest.completed_time_ms) if newest is not None else None,
             "pending": _pending_id(state),
@@ -134,17 +137,18 @@ class History:
                 current = state.checkpoint(event.checkpoint.checkpoint_id)
                 status = CheckpointStatus.COMPLETED if current is not None else CheckpointStatus.SUBSUMED
                 yield _completed_document(current or event.checkpoint, status)
-            elif isinstance(event, CheckpointAborted) and event.pending.checkpoint_id not in seen:
-                seen.add(event.pending.checkpoint_id)
-                yield _aborted_document(event)
+            for aborted in aborts_of(event):
+                if aborted.pending.checkpoint_id not in seen:
+                    seen.add(aborted.pending.checkpoint_id)
+                    yield _aborted_document(aborted)
 
 
 def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
     job = document["job"]
     if document["job_status"] == JobStatus.FAILED.value:
         return 1, f"fix the cause ({document['last_failure']}), then: milepost resume {job}"
-    if document["job_status"] in (JobStatus.FINISHED.value, JobStatus.CANCELED.value):
-        return 4, "the job has ended"
+    if document["result"] is not None:
+        return 4, ended_step(job, document["result"])
     if document["last_failure"] is not None:
         return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
     if document["source_changed"] is not None:
@@ -323,6 +327,13 @@ def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:
             "reason": event.reason.value,
             "detail": event.detail,
             "tolerated": event.tolerated,
+        }
+    if isinstance(event, JobCanceled):
+        return document | {
+            "aborted": [int(aborted.pending.checkpoint_id) for aborted in event.aborted],
+            "incarnation": event.result.incarnation,
+            "session_id": event.session_id,
+            "detail": event.result.detail,
         }
     fields = to_json(event)
     assert isinstance(fields, dict)

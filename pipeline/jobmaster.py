@@ -16,28 +16,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from pipeline.cleanup import delete_garbage, subsume_old
-from pipeline.config.compatibility import compare_signatures, state_signatures
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import has_unrecorded_start, plan_inputs
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
-from pipeline.history import History
 from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
-from pipeline.leadership import Leadership
+from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import SourceInput, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import detail_for, reason_for
-from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
+from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, Fenced
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
-from pipeline.protocol.preconditions import check_runnable
+from pipeline.protocol.preconditions import check_runnable, ended
 from pipeline.protocol.reasons import reason_of
-from pipeline.protocol.records import CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
-from pipeline.protocol.requests import AbortRequest, RebindRequest, ResumeRequest, TriggerRequest
+from pipeline.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
+from pipeline.protocol.requests import AbortRequest, RebindRequest, TriggerRequest
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
@@ -46,7 +42,6 @@ from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX
 from pipeline.storage.probe import ProbeCheck
 from pipeline.store_checks import probe_stores, require_stores
-from pipeline.tables import Tables
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,13 +78,8 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster:
-    """The use cases of one job."""
-
-    def __init__(self, job: LoadedJob) -> None:
-        self.job = job
-        self._context = JobContext(job)
-        self._leadership = Leadership(self._context)
+class JobMaster(JobControl):
+    """The use cases of one job: its epochs here, what a person decides in `JobControl`, reading in `Inspection`."""
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
@@ -113,6 +103,8 @@ class JobMaster:
         done = covered(state, session.session_id, session.run)
         if done is not None:
             return NothingToDo("covered", done.message)
+        if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
+            raise ended(self._finish_clean_up(session))
         self._leadership.sweep(session, take_over=take_over)
         published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
@@ -266,53 +258,6 @@ class JobMaster:
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         return self.show(checkpoint_id)
-
-    def resume(self) -> dict[str, Any]:
-        """Clear FAILED after its cause is fixed. Raises JobNotRunnable when the job has ended."""
-        session = Session.cli()
-        self._context.head()
-        request = ResumeRequest(session.session_id)
-        result = self._context.transact(lambda state, now: coordinator.resume(state, request, now))
-        resumed = isinstance(result.outcome, Transition)
-        return {"resumed": resumed, "status": result.state.status.value}
-
-    # -- what people read -------------------------------------------------------------------------------------------
-
-    def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Checkpoints, newest first, as INTERFACE section 2 describes one."""
-        return History(self._context).checkpoints(status, limit)
-
-    def show(self, checkpoint_id: int) -> dict[str, Any]:
-        """One checkpoint in full. Raises NotFound."""
-        return History(self._context).show(checkpoint_id)
-
-    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The manifest log, newest first."""
-        return History(self._context).log(limit)
-
-    def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
-        """Health in one document: state, lag, unread objects, last success, next step."""
-        return History(self._context).status(max_lag_ms)
-
-    def read(self, sink: str, at: int | None = None) -> pa.Table:
-        """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
-        return Tables(self._context).read(sink, at)
-
-    def state(self, uid: str, at: int | None = None) -> pa.Table:
-        """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
-        return Tables(self._context).state(uid, at)
-
-    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
-        """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
-        return Tables(self._context).verify(checkpoint_id, deep=deep)
-
-    def compatibility(self) -> list[dict[str, Any]]:
-        """How the spec fits the state of the head, per stateful operator; [] for a job that has never run."""
-        head = self._context.log.head()
-        base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
-        if base is None:
-            return []
-        return compare_signatures(base.signatures, state_signatures(self._context.job.spec, self._context.graph))
 
     # -- steps ------------------------------------------------------------------------------------------------------
 

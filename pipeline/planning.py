@@ -131,6 +131,28 @@ def expected_subtasks(source_subtasks: int, levels: int, parallelism: int) -> tu
 
 
 @dataclass(frozen=True, slots=True)
+class EpochAlignment:
+    """How long the subtasks of an epoch may align and process before they leave rows in flight (DESIGN 4.3).
+
+    Attributes:
+        aligned_timeout_ms: from a subtask's start; None = it processes all of its input, however long that takes.
+        epoch_budget_ms: from `started_ms` to the commit point, divided over the levels still to run; None = no limit.
+        started_ms: the driver's wall clock when `run_epoch` began, ms since the epoch, UTC.
+        final: the epoch ends the job: nothing stays in flight, and the firing watermark becomes END_OF_TIME_US.
+    """
+
+    aligned_timeout_ms: int | None
+    epoch_budget_ms: int | None
+    started_ms: int
+    final: bool
+
+    @property
+    def may_leave_rows(self) -> bool:
+        """Whether rows may stay in flight at the end of this epoch."""
+        return not self.final and (self.aligned_timeout_ms is not None or self.epoch_budget_ms is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class EpochPlan:
     """One epoch, as the data plane runs it. Lives between driver and workers of one Spark job; never stored.
 
@@ -139,8 +161,12 @@ class EpochPlan:
         functions: per process operator. code_hash: of this package and those functions.
         base: checkpoint it continues; 0 is the empty state.
         inputs: per source, in name order.
-        watermarks_us: per source, at the start of the epoch. firing_us: per stateful operator, in the base checkpoint.
-        states: per stateful operator, the handles of all its subtasks in the base checkpoint.
+        watermarks_us: per source, at the start of the epoch.
+        states, firing: per stateful operator, what each of its subtasks left in the base checkpoint, whatever its
+            parallelism: the handle of its state, its firing watermark.
+        alignment: when subtasks stop and leave rows in flight.
+        latest_completed, lowest_retained: checkpoint ids, None while there is none. aborted_since: of checkpoints
+            aborted after the latest completed one, ascending. What a subtask is told at its start.
         timeout_ms: how long the Spark job may take, from its start.
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
     """
@@ -155,8 +181,12 @@ class EpochPlan:
     base: CheckpointId
     inputs: tuple[SourceInput, ...]
     watermarks_us: Mapping[str, int | None]
-    firing_us: Mapping[str, int | None]
     states: Mapping[str, tuple[StateHandle, ...]]
+    firing: Mapping[str, tuple[int | None, ...]]
+    alignment: EpochAlignment
+    latest_completed: CheckpointId | None
+    lowest_retained: CheckpointId | None
+    aborted_since: tuple[CheckpointId, ...]
     job_store: StoreConfig
     sources: Mapping[str, StoreConfig]
     sinks: Mapping[str, StoreConfig]

@@ -1,4 +1,4 @@
-"""Commands that change a job: run, resume."""
+"""The command that runs epochs: run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
     app.command()(run)
-    app.command()(resume)
 
 
 def run(
@@ -98,16 +97,3 @@ def _show_epoch(result: dict[str, Any], output: Output) -> None:
     seconds = f" in {result['duration_ms'] / 1000:.1f} s" if result.get("duration_ms") is not None else ""
     what = f"checkpoint {result['checkpoint_id']} {result.get('status', '')}: epoch {result.get('epoch')}"
     return output.text(f"{what}, {counts}{seconds}")
-
-
-def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Clear a job's FAILED state after its cause is fixed."""
-    from pipeline.config.load import load_job
-    from pipeline.jobmaster import JobMaster
-
-    output: Output = ctx.obj
-    result = JobMaster(load_job(job)).resume()
-    if output.json:
-        return output.document(result)
-    before = "was FAILED and is" if result["resumed"] else "was not FAILED; it is"
-    return output.text(f"job {job} {before} {result['status']}")

@@ -154,7 +154,8 @@ def status(
         "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
         f"{show_count(health['unread_objects'])} unread objects",
     ]
-    output.text(f"{_HEALTH.get(code, 'failed')}: {', '.join(facts)}; next: {health['next_step']}")
+    health_word = "ended" if health["result"] is not None else _HEALTH.get(code, "failed")
+    output.text(f"{health_word}: {', '.join(facts)}; next: {health['next_step']}")
     raise typer.Exit(code)
 
 

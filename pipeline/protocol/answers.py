@@ -46,6 +46,9 @@ class Outcome(Enum):
     NOTHING_TO_FORGET = "nothing_to_forget"
     NOT_LEADER = "not_leader"
     ALREADY_RUNNING = "already_running"
+    ALREADY_ENDED = "already_ended"
+    ALREADY_CLEAN = "already_clean"
+    NOT_PINNED = "not_pinned"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from pipeline.protocol.invariants import faults
 from pipeline.protocol.layout import key_fault
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle
 
-FORMAT = 1
+FORMAT = 2
 """What this module writes; `decode_entry` reads every format that was ever written."""
 
 Record = TypeVar("Record")
@@ -135,6 +135,19 @@ def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombst
 
 
 def _decode_format_1(value: dict[str, object], what: str) -> LogEntry | Tombstone:
+    """Format 1 knew neither results nor pins: read as format 2 with none of either."""
+    event, state = value.get("event"), value.get("state")
+    if isinstance(event, dict) and event.get(_TAG) in _SINCE_FORMAT_2:
+        raise StateCorrupt(f"{what}: format 1 has no event {event[_TAG]}. Nothing was changed.")
+    if isinstance(state, dict):
+        known = sorted({"pins", "results"} & state.keys())
+        if known:
+            raise StateCorrupt(f"{what}: .state: format 1 has no keys {known}. Nothing was changed.")
+        value = value | {"state": state | {"pins": [], "results": []}}
+    return _decode_format_2(value, what)
+
+
+def _decode_format_2(value: dict[str, object], what: str) -> LogEntry | Tombstone:
     if "tombstone" in value:
         if value.pop("tombstone") is not True:
             raise StateCorrupt(f"{what}: tombstone: expected true. Nothing was changed.")
@@ -151,7 +164,13 @@ def _decode_format_1(value: dict[str, object], what: str) -> LogEntry | Tombston
     return entry
 
 
-_DECODERS: dict[int, Callable[[dict[str, object], str], LogEntry | Tombstone]] = {1: _decode_format_1}
+_DECODERS: dict[int, Callable[[dict[str, object], str], LogEntry | Tombstone]] = {
+    1: _decode_format_1,
+    2: _decode_format_2,
+}
+_SINCE_FORMAT_2 = frozenset(
+    {"JobCanceled", "JobFinished", "JobCleaned", "JobStarted", "CheckpointPinned", "CheckpointUnpinned"}
+)
 
 
 def _dumps(value: object) -> bytes:
@@ -190,6 +209,8 @@ def _parse(kind: Any, value: object, path: str) -> Any:
         return value
     if kind in (int, str, bool, float):
         return _scalar(kind, value, path)
+    if kind in EVENT_TYPES:
+        return _event((kind,), value, path)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return _union(arguments, value, path)
@@ -215,10 +236,16 @@ def _union(options: tuple[Any, ...], value: object, path: str) -> object:
     if types.NoneType in options:
         (option,) = (option for option in options if option is not types.NoneType)
         return None if value is None else _parse(option, value, path)
-    if not isinstance(value, dict) or not isinstance(value.get(_TAG), str) or value[_TAG] not in _EVENT_NAMES:
-        got = value.get(_TAG) if isinstance(value, dict) else value
-        raise _expected(f"one of {sorted(_EVENT_NAMES)} as its `{_TAG}`", got, path)
-    return _record(_EVENT_NAMES[value[_TAG]], {key: item for key, item in value.items() if key != _TAG}, path)
+    return _event(options, value, path)
+
+
+def _event(kinds: tuple[type[Event], ...], value: object, path: str) -> object:
+    """One of these events, told apart by its tag."""
+    known = {kind.__name__: kind for kind in kinds}
+    tag = value.get(_TAG) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(tag, str) or tag not in known:
+        raise _expected(f"one of {sorted(known)} as its `{_TAG}`", tag if isinstance(value, dict) else value, path)
+    return _record(known[tag], {key: item for key, item in value.items() if key != _TAG}, path)
 
 
 def _tuple(arguments: tuple[Any, ...], value: object, path: str) -> tuple[object, ...]:

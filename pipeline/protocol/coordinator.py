@@ -5,27 +5,29 @@ already done, or raises and leaves everything as it was. No I/O, clock or random
 apply a function again to a newer head after a lost race (I1).
 
 Checks come in one order everywhere: already done, then whose checkpoint it is (session), then the token (I3).
-What follows the commit point is in `after_commit.py`; this module offers it too.
+What follows the commit point is in `after_commit.py`, how a job ends and starts again in `incarnation.py`, what holds a
+checkpoint for a reader in `pins.py`; this module offers them too.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.protocol.aborts import given_up, remembered
 from pipeline.protocol.after_commit import confirm_sink, garbage_deleted, subsume
 from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, Transition, advance, with_garbage, with_timeline
 from pipeline.protocol.errors import Busy, CommitConflict, InvalidRequest
 from pipeline.protocol.events import (
-    CheckpointAborted,
     CheckpointCompleted,
     CheckpointRebound,
     CheckpointTriggered,
     JobCreated,
-    JobResumed,
 )
-from pipeline.protocol.failures import record_failure, record_success
-from pipeline.protocol.ids import JOB_NAME_PATTERN, MAIN_TIMELINE, CheckpointId, Epoch, FencingToken, SessionId
+from pipeline.protocol.failures import record_success
+from pipeline.protocol.ids import JOB_NAME_PATTERN, MAIN_TIMELINE, CheckpointId, Epoch, FencingToken
+from pipeline.protocol.incarnation import cancel, clean, finish, resume, start
 from pipeline.protocol.layout import heartbeat_key, token_prefix
+from pipeline.protocol.pins import live_pins, pin, unpin
 from pipeline.protocol.preconditions import (
     check_finished,
     check_not_aborted,
@@ -35,14 +37,12 @@ from pipeline.protocol.preconditions import (
     check_sinks,
     check_token,
     completed_by,
-    ended,
     find_pending,
     own_pending,
 )
 from pipeline.protocol.records import (
     CompletedCheckpoint,
     Failures,
-    JobStatus,
     Leader,
     ManifestState,
     PendingCheckpoint,
@@ -53,7 +53,6 @@ from pipeline.protocol.requests import (
     CompleteRequest,
     CreateRequest,
     RebindRequest,
-    ResumeRequest,
     TriggerRequest,
 )
 from pipeline.protocol.runs import covered, later_scheduled_date
@@ -65,18 +64,21 @@ __all__ = [
     "Outcome",
     "Transition",
     "abort",
+    "cancel",
+    "clean",
     "complete",
     "confirm_sink",
     "create",
+    "finish",
     "garbage_deleted",
+    "pin",
     "rebind",
     "resume",
+    "start",
     "subsume",
     "trigger",
+    "unpin",
 ]
-
-MAX_SESSIONS = 256
-"""How many completed, and how many aborted, sessions the manifest remembers."""
 
 
 def create(state: ManifestState | None, request: CreateRequest, now_ms: int) -> Answer:
@@ -176,6 +178,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         CheckpointTriggered(now_ms, timeline.timeline_id, claimed, checkpoint),
         next_checkpoint_id=CheckpointId(state.next_checkpoint_id + 1),
         timelines=with_timeline(state, replace(timeline, leader=claimed, pending=checkpoint)),
+        pins=live_pins(state, now_ms),
     )
 
 
@@ -264,7 +267,7 @@ def complete(state: ManifestState, request: CompleteRequest, now_ms: int) -> Ans
         checkpoints=(*state.checkpoints, completed),
         failures=record_success(state.failures, pending.checkpoint_id),
         garbage=with_garbage(state, [*losers, heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),
-        completed_sessions=_remember(state.completed_sessions, leader.session_id, pending.checkpoint_id),
+        completed_sessions=remembered(state.completed_sessions, leader.session_id, pending.checkpoint_id),
         last_scheduled_logical_date=later_scheduled_date(state.last_scheduled_logical_date, pending.run),
     )
 
@@ -294,52 +297,17 @@ def abort(state: ManifestState, request: AbortRequest, now_ms: int) -> Answer:
             request.checkpoint_id,
         )
     session_id = None if request.swept else request.session_id
-    timeline, pending, leader = own_pending(state, session_id, request.checkpoint_id, "abort")
+    where = own_pending(state, session_id, request.checkpoint_id, "abort")
     if request.token is not None:
-        check_token(pending, request.token, "abort", request.swept)
-    verdict = record_failure(
-        state.failures, pending.checkpoint_id, request.reason, request.detail, request.tolerable_failures
+        check_token(where[1], request.token, "abort", request.swept)
+    event, left = given_up(
+        state, where, request.session_id, request.reason, request.detail, request.tolerable_failures, now_ms
     )
-    prefixes = [token_prefix(pending.checkpoint_id, token) for token in pending.prefixes]
     return advance(
         state,
-        CheckpointAborted(
-            at_ms=now_ms,
-            timeline=timeline.timeline_id,
-            leader=leader,
-            pending=pending,
-            reason=request.reason,
-            detail=verdict.failures.last_detail or "",
-            aborted_by=request.session_id,
-            counted=verdict.counted,
-            consecutive_failures=verdict.failures.consecutive,
-            tolerated=verdict.tolerated,
-        ),
-        timelines=with_timeline(state, replace(timeline, pending=None)),
-        failures=verdict.failures,
-        garbage=with_garbage(state, prefixes, now_ms),
-        aborted_sessions=_remember(state.aborted_sessions, leader.session_id, pending.checkpoint_id),
+        event,
+        timelines=left.timelines,
+        failures=left.failures,
+        garbage=left.garbage,
+        aborted_sessions=left.aborted_sessions,
     )
-
-
-def resume(state: ManifestState, request: ResumeRequest, now_ms: int) -> Answer:
-    """Clear FAILED after a person has fixed its cause.
-
-    Raises:
-        JobNotRunnable: the job has ended; only `start` opens another incarnation.
-    """
-    if state.status is JobStatus.RUNNING:
-        return AlreadyDone(Outcome.ALREADY_RUNNING, f"job {state.job} is running: there is nothing to resume")
-    if state.status is not JobStatus.FAILED:
-        raise ended(state)
-    return advance(
-        state,
-        JobResumed(now_ms, state.failures.last_reason, state.failures.last_detail, request.session_id),
-        failures=Failures(last_success=state.failures.last_success),
-    )
-
-
-def _remember(
-    sessions: tuple[tuple[SessionId, CheckpointId], ...], session_id: SessionId, checkpoint_id: CheckpointId
-) -> tuple[tuple[SessionId, CheckpointId], ...]:
-    return (*sessions, (session_id, checkpoint_id))[-MAX_SESSIONS:]

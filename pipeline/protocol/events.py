@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CompletedCheckpoint, Holder, Leader, PendingCheckpoint
+from pipeline.protocol.records import CompletedCheckpoint, Holder, JobResult, Leader, PendingCheckpoint, Pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,67 @@ class JobResumed:
     session_id: SessionId
 
 
+@dataclass(frozen=True, slots=True)
+class JobCanceled:
+    """A person ended the incarnation; its result is dirty.
+
+    Attributes:
+        aborted: the checkpoints that were pending, one per timeline, each given up in this same version.
+    """
+
+    at_ms: int
+    result: JobResult
+    aborted: tuple[CheckpointAborted, ...]
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinished:
+    """A bounded job has read everything; its result is dirty."""
+
+    at_ms: int
+    result: JobResult
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class JobCleaned:
+    """What the end of an incarnation left to do is done: its result is clean."""
+
+    at_ms: int
+    incarnation: int
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """A person opened the next incarnation; its first epoch continues checkpoint `base`, 0 for the empty state."""
+
+    at_ms: int
+    incarnation: int
+    base: CheckpointId
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPinned:
+    """A reader holds a checkpoint."""
+
+    at_ms: int
+    pin: Pin
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointUnpinned:
+    """A reader has let go of a checkpoint."""
+
+    at_ms: int
+    name: str
+    checkpoint_id: CheckpointId
+    session_id: SessionId
+
+
 Event = (
     JobCreated
     | CheckpointTriggered
@@ -135,6 +196,12 @@ Event = (
     | CheckpointsSubsumed
     | GarbageDeleted
     | JobResumed
+    | JobCanceled
+    | JobFinished
+    | JobCleaned
+    | JobStarted
+    | CheckpointPinned
+    | CheckpointUnpinned
 )
 
 EVENT_TYPES: tuple[type[Event], ...] = (
@@ -147,4 +214,17 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     CheckpointsSubsumed,
     GarbageDeleted,
     JobResumed,
+    JobCanceled,
+    JobFinished,
+    JobCleaned,
+    JobStarted,
+    CheckpointPinned,
+    CheckpointUnpinned,
 )
+
+
+def aborts_of(event: Event) -> tuple[CheckpointAborted, ...]:
+    """Return the checkpoints that an event gave up: one, or those that a cancel aborted in its own transition."""
+    if isinstance(event, CheckpointAborted):
+        return (event,)
+    return event.aborted if isinstance(event, JobCanceled) else ()

@@ -29,6 +29,13 @@ class FailureVerdict:
     tolerated: bool
 
 
+def printable_detail(detail: str) -> str:
+    """Return a text that can be stored: at most 2,000 characters, all of which have a UTF-8 form."""
+    # A lone surrogate (an odd file name) has none: it must not make the abort itself impossible.
+    detail = detail.encode("utf-8", "backslashreplace").decode()
+    return detail if len(detail) <= MAX_DETAIL_CHARACTERS else detail[: MAX_DETAIL_CHARACTERS - 1] + "…"
+
+
 def record_failure(
     failures: Failures, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, detail: str, tolerable: int
 ) -> FailureVerdict:
@@ -39,10 +46,7 @@ def record_failure(
         checkpoint_id: whose failure. reason: why. detail: for people; kept up to 2,000 characters.
         tolerable: that many failures in a row are tolerated; the next one is not.
     """
-    # A lone surrogate (an odd file name) has no UTF-8 form: it must not make the abort itself impossible.
-    detail = detail.encode("utf-8", "backslashreplace").decode()
-    if len(detail) > MAX_DETAIL_CHARACTERS:
-        detail = detail[: MAX_DETAIL_CHARACTERS - 1] + "…"
+    detail = printable_detail(detail)
     noted = replace(failures, last_reason=reason.value, last_detail=detail, last_checkpoint=checkpoint_id)
     if not reason.counted or checkpoint_id <= failures.last_success or checkpoint_id in failures.counted:
         return FailureVerdict(noted, counted=False, tolerated=True)

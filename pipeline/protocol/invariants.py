@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.protocol.layout import checkpoint_of_key, is_own_directory, metadata_key, token_prefix
-from pipeline.protocol.records import ManifestState, Timeline
+from pipeline.protocol.records import ENDED, CleanUp, ManifestState, Timeline
 
 
 def faults(state: ManifestState) -> list[str]:
@@ -22,7 +22,41 @@ def faults(state: ManifestState) -> list[str]:
         for checkpoint in state.checkpoints
         if not set(checkpoint.unconfirmed) <= set(checkpoint.sinks)
     ]
-    return found + _garbage_faults(state)
+    return found + _garbage_faults(state) + _result_faults(state) + _pin_faults(state)
+
+
+def _result_faults(state: ManifestState) -> list[str]:
+    """I4: an incarnation has a result if and only if it has ended, and then nothing of it runs."""
+    found = []
+    incarnations = [result.incarnation for result in state.results]
+    if incarnations != sorted(set(incarnations)) or any(not 0 < one <= state.incarnation for one in incarnations):
+        found.append(f"I4: results of incarnations {incarnations} must rise strictly, up to {state.incarnation}")
+    if any(result.status not in ENDED for result in state.results):
+        found.append("I4: a result must be FINISHED or CANCELED")
+    if any(result.clean_up is CleanUp.DIRTY for result in state.results[:-1]):
+        found.append("I4: only the newest result may be dirty")
+    newest = state.results[-1] if state.results else None
+    status = newest.status if newest is not None and newest.incarnation == state.incarnation else None
+    if (state.status in ENDED or status is not None) and status is not state.status:
+        found.append(f"I4: incarnation {state.incarnation} is {state.status.name}, its result says {status}")
+    if status is None and newest is not None and newest.clean_up is CleanUp.DIRTY:
+        found.append(f"I4: the result of incarnation {newest.incarnation} must be clean before the next one starts")
+    if state.status in ENDED and any(one.pending is not None or one.leader is not None for one in state.timelines):
+        found.append("I4: a job that has ended must have neither a leader nor a pending checkpoint")
+    return found
+
+
+def _pin_faults(state: ManifestState) -> list[str]:
+    """I8: what is pinned is retained."""
+    found = [
+        f"I8: checkpoint {pin.checkpoint_id} is pinned by {pin.name} and must be retained"
+        for pin in state.pins
+        if state.checkpoint(pin.checkpoint_id) is None
+    ]
+    names = [pin.name for pin in state.pins]
+    if names != sorted(set(names)):
+        found.append(f"pins {names} must be listed once, by name")
+    return found
 
 
 def _timeline_faults(state: ManifestState, timeline: Timeline) -> list[str]:

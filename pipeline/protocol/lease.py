@@ -135,3 +135,21 @@ def sweep_decision(state: ManifestState, session_id: SessionId, facts: LeaseFact
     if facts.gate_passed is False:
         reason, detail = CheckpointFailureReason.QUALITY_GATE_FAILED, f"the gate had failed; {detail}"
     return Abandon(pending.checkpoint_id, pending.token, reason, detail)
+
+
+def revocation(state: ManifestState, mine: PendingCheckpoint) -> str | None:
+    """Return, in words, why a try that was granted this checkpoint does not lead any more; None while it does (I4).
+
+    A checkpoint that is completed is nothing to stop for: a sweep may have adopted what this try finished.
+    """
+    for timeline in state.timelines:
+        pending = timeline.pending
+        if pending is not None and pending.checkpoint_id == mine.checkpoint_id:
+            if pending.token == mine.token:
+                return None
+            return f"a newer try took it over: fencing token {mine.token}, current {pending.token}"
+    if any(done == mine.checkpoint_id for _, done in state.completed_sessions):
+        return None
+    failures = state.failures
+    known = failures.last_checkpoint == mine.checkpoint_id
+    return f"it was aborted: {failures.last_reason}: {failures.last_detail}" if known else "it is not pending any more"

@@ -170,7 +170,9 @@ def ended(state: ManifestState) -> JobNotRunnable:
     return JobNotRunnable(
         f"job {state.job} is {state.status.name}: incarnation {state.incarnation} has ended and is never run again."
         " Nothing was written.",
+        hint=f"milepost start {state.job} opens the next one, which continues checkpoint {state.timeline().head}",
         status=state.status.value,
+        incarnation=state.incarnation,
     )
 
 

@@ -14,12 +14,16 @@ from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingTok
 
 
 class JobStatus(Enum):
-    """RUNNING may trigger; FAILED needs `resume`; FINISHED and CANCELED are terminal for the incarnation (I4)."""
+    """RUNNING may trigger; FAILED needs `resume`; FINISHED and CANCELED end the incarnation, `start` opens the next."""
 
     RUNNING = "running"
     FAILED = "failed"
     FINISHED = "finished"
     CANCELED = "canceled"
+
+
+ENDED = (JobStatus.FINISHED, JobStatus.CANCELED)
+"""The incarnation has a result and is never run again (I4)."""
 
 
 class CheckpointStatus(Enum):
@@ -179,6 +183,45 @@ class Garbage:
     since_ms: int
 
 
+class CleanUp(Enum):
+    """DIRTY until what the end of an incarnation left to do is done, then CLEAN for ever (I4)."""
+
+    DIRTY = "dirty"
+    CLEAN = "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How an incarnation ended: once it is there, that incarnation is never run again (I4).
+
+    Attributes:
+        status: FINISHED or CANCELED; FAILED is no result, a person may still resume.
+        clean_up: whether sinks are published and staged files discarded.
+        at_ms: when it ended. head: newest completed checkpoint of the live timeline then; 0 for none.
+        detail: one sentence for people.
+    """
+
+    incarnation: int
+    status: JobStatus
+    clean_up: CleanUp
+    at_ms: int
+    head: CheckpointId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A reader's hold on a retained checkpoint: it is a root of retention while it is listed (I8).
+
+    Attributes:
+        name: of the reader, unique in the list. until_ms: after it, the next trigger takes the pin off the list.
+    """
+
+    name: str
+    checkpoint_id: CheckpointId
+    until_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Failures:
     """Failed epochs in a row: each checkpoint id counts once, a success resets (Flink's CheckpointFailureManager).
@@ -211,6 +254,8 @@ class ManifestState:
         last_scheduled_logical_date: ISO 8601 with offset: greatest one of a completed run of type `scheduled`.
         completed_sessions: newest 256 sessions that completed a checkpoint, oldest first, also of subsumed ones.
         aborted_sessions: newest 256 sessions whose checkpoint was aborted, oldest first.
+        results: of the newest 64 incarnations that have ended, ascending; only the newest may be dirty.
+        pins: by name.
     """
 
     job: str
@@ -226,6 +271,8 @@ class ManifestState:
     last_scheduled_logical_date: str | None = None
     completed_sessions: tuple[tuple[SessionId, CheckpointId], ...] = ()
     aborted_sessions: tuple[tuple[SessionId, CheckpointId], ...] = ()
+    results: tuple[JobResult, ...] = ()
+    pins: tuple[Pin, ...] = ()
 
     def timeline(self, timeline_id: TimelineId | None = None) -> Timeline:
         """Return the timeline of that name, or the live one. Raises KeyError when there is none."""

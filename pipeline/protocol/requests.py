@@ -140,3 +140,65 @@ class ResumeRequest:
     """A person says that the cause of FAILED is fixed."""
 
     session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """A person ends the incarnation now: whatever is pending is aborted, and its leader is fenced.
+
+    Attributes:
+        detail: for people: who, why.
+    """
+
+    session_id: SessionId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRequest:
+    """A bounded job has read everything: its incarnation ends.
+
+    Attributes:
+        final: the final checkpoint; it must be the head, and every sink must have confirmed it.
+    """
+
+    session_id: SessionId
+    final: CheckpointId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanRequest:
+    """What the end of an incarnation left to do is done."""
+
+    session_id: SessionId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """A person opens the next incarnation of a job that has ended; it continues the head."""
+
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class PinRequest:
+    """Hold a retained checkpoint while somebody reads it; asked again under the same name, hold it longer.
+
+    Attributes:
+        name: of the reader. hold_ms: how long, if nobody unpins it before.
+    """
+
+    session_id: SessionId
+    name: str
+    checkpoint_id: CheckpointId
+    hold_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnpinRequest:
+    """The reader of that name is done."""
+
+    session_id: SessionId
+    name: str

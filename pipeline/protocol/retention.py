@@ -59,9 +59,10 @@ def plan_retention(
 
 
 def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
-    """Return the checkpoints that every timeline stands on: its head and the base of its pending checkpoint."""
+    """Return the checkpoints that must stay: each timeline's head, its pending checkpoint's base, and the pinned."""
     roots = {timeline.head for timeline in state.timelines}
     roots.update(timeline.pending.base for timeline in state.timelines if timeline.pending is not None)
+    roots.update(pin.checkpoint_id for pin in state.pins)
     return frozenset(roots)
 
 

@@ -15,19 +15,26 @@ from pipeline.protocol.errors import ProtocolViolation
 from pipeline.protocol.events import (
     CheckpointAborted,
     CheckpointCompleted,
+    CheckpointPinned,
     CheckpointRebound,
     CheckpointsSubsumed,
     CheckpointTriggered,
+    CheckpointUnpinned,
     Event,
     GarbageDeleted,
+    JobCanceled,
+    JobCleaned,
     JobCreated,
+    JobFinished,
     JobResumed,
+    JobStarted,
     SinkConfirmed,
+    aborts_of,
 )
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.lease import SWEEP_REASONS, LeaseStatus
 from pipeline.protocol.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
-from pipeline.protocol.records import CheckpointStatus, JobStatus
+from pipeline.protocol.records import ENDED, CheckpointStatus, JobStatus
 
 Status = TypeVar("Status", bound=Enum)
 
@@ -61,9 +68,15 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     Rule(JobStatus.RUNNING, CheckpointAborted, JobStatus.RUNNING, "tolerated or not counted", _tolerated),
     Rule(JobStatus.RUNNING, CheckpointAborted, JobStatus.FAILED, "not tolerated", _not_tolerated),
     Rule(JobStatus.FAILED, JobResumed, JobStatus.RUNNING),
+    Rule(JobStatus.RUNNING, JobFinished, JobStatus.FINISHED),
+    *(Rule(status, JobCanceled, JobStatus.CANCELED) for status in (JobStatus.RUNNING, JobStatus.FAILED)),
+    *(Rule(status, JobCleaned, status) for status in ENDED),
+    *(Rule(status, JobStarted, JobStatus.RUNNING, "the result is clean") for status in ENDED),
     *(Rule(status, SinkConfirmed, status, "a fact, whatever the status") for status in _ANY_STATUS),
     *(Rule(status, CheckpointsSubsumed, status) for status in _ANY_STATUS),
     *(Rule(status, GarbageDeleted, status) for status in _ANY_STATUS),
+    *(Rule(status, CheckpointPinned, status) for status in _ANY_STATUS),
+    *(Rule(status, CheckpointUnpinned, status) for status in _ANY_STATUS),
 )
 
 CHECKPOINT_RULES: tuple[Rule[CheckpointStatus], ...] = (
@@ -71,7 +84,10 @@ CHECKPOINT_RULES: tuple[Rule[CheckpointStatus], ...] = (
     Rule(CheckpointStatus.PENDING, CheckpointRebound, CheckpointStatus.PENDING),
     Rule(CheckpointStatus.PENDING, CheckpointCompleted, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.PENDING, CheckpointAborted, CheckpointStatus.ABORTED),
+    Rule(CheckpointStatus.PENDING, JobCanceled, CheckpointStatus.ABORTED),
     Rule(CheckpointStatus.COMPLETED, SinkConfirmed, CheckpointStatus.COMPLETED),
+    Rule(CheckpointStatus.COMPLETED, CheckpointPinned, CheckpointStatus.COMPLETED),
+    Rule(CheckpointStatus.COMPLETED, CheckpointUnpinned, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.COMPLETED, CheckpointsSubsumed, CheckpointStatus.SUBSUMED),
 )
 
@@ -100,15 +116,17 @@ def checkpoint_status_after(status: CheckpointStatus | None, event: Event) -> Ch
 def checkpoints_of(event: Event) -> tuple[CheckpointId, ...]:
     """Return the checkpoints whose status an event concerns, ascending."""
     match event:
-        case CheckpointTriggered() | CheckpointAborted():
+        case CheckpointTriggered():
             return (event.pending.checkpoint_id,)
         case CheckpointCompleted():
             return (event.checkpoint.checkpoint_id,)
-        case CheckpointRebound() | SinkConfirmed():
+        case CheckpointRebound() | SinkConfirmed() | CheckpointUnpinned():
             return (event.checkpoint_id,)
+        case CheckpointPinned():
+            return (event.pin.checkpoint_id,)
         case CheckpointsSubsumed():
             return event.checkpoint_ids
-    return ()
+    return tuple(sorted(aborted.pending.checkpoint_id for aborted in aborts_of(event)))
 
 
 def _name(status: Enum | None) -> str:

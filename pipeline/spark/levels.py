@@ -106,7 +106,14 @@ def _schemas(
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
             timed = bool(_clocks(plan, node))
-            operator = build_operator(spec, consumed, event_time, plan.functions.get(node.uid), timed=timed)
+            operator = build_operator(
+                spec,
+                consumed,
+                event_time,
+                plan.functions.get(node.uid),
+                timed=timed,
+                in_pieces=plan.spec.checkpointing.cuts_epochs,
+            )
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
             schemas[f"{node.uid}.late"] = consumed
@@ -193,7 +200,10 @@ def _stamp(plan: EpochPlan, node: Node) -> Stamp:
     Never below what has fired: rows of a window that was emitted stay late, whatever sources the operator reads now.
     """
     started = operator_watermark(clock.watermark_us for clock in _clocks(plan, node))
-    return Stamp(latest(plan.firing_us.get(node.uid), started))
+    fired_us: int | None = None
+    for subtask_us in plan.firing.get(node.uid, ()):
+        fired_us = latest(fired_us, subtask_us)
+    return Stamp(latest(fired_us, started))
 
 
 def _consumed(plan: EpochPlan, uid: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
@@ -235,7 +245,7 @@ def _stateful(
             handles=plan.states.get(node.uid, ()),
             directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
             clocks=_clocks(plan, node),
-            previous_firing_us=plan.firing_us.get(node.uid),
+            previous_firing_us=operator_watermark(plan.firing.get(node.uid, ())),
         )
         for node in plan.graph.at_level(level)
     )

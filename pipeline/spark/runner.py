@@ -25,6 +25,7 @@ class SparkEpochRunner:
 
     def __init__(self) -> None:
         self._session: SparkSession | None = None
+        self._running: str | None = None
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Run the epoch's job to its end.
@@ -40,6 +41,7 @@ class SparkEpochRunner:
         tag = f"{plan.spec.name}/{plan.token}"
         session.sparkContext.addJobTag(tag)
         deadline = Deadline(session, tag, plan.timeout_ms)
+        self._running = tag
         epoch: EpochLevels | None = None
         try:
             epoch = plan_levels(session, plan)
@@ -58,6 +60,7 @@ class SparkEpochRunner:
             session.sparkContext.cancelJobsWithTag(tag)
             raise
         finally:
+            self._running = None
             deadline.cancel()
             session.sparkContext.removeJobTag(tag)
         events = [AckEvent.decode(bytes(row.payload)) for row in rows if row.kind == EventKind.ACK.value]
@@ -70,6 +73,12 @@ class SparkEpochRunner:
             session_ms=round((opened - started) * 1000),
             job_ms=round((finished - opened) * 1000),
         )
+
+    def stop(self) -> None:
+        """Cancel the Spark job of the running epoch, from any thread: its session does not lead any more."""
+        session, tag = self._session, self._running
+        if session is not None and tag is not None:
+            session.sparkContext.cancelJobsWithTag(tag)
 
     def _open(self, plan: EpochPlan) -> SparkSession:
         if self._session is None:

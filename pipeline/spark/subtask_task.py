@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.operators.contract import OperatorFailed, StatefulOperator, Watermarks
+from pipeline.operators.contract import OperatorFailed, StatefulOperator
 from pipeline.protocol.acknowledgements import Decline, decode_answer
 from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskAck, SubtaskIdentity, carry
 from pipeline.protocol.channel_check import ChannelCheck
@@ -226,11 +226,14 @@ def _process(
         cache=StateCache(plan.cache_directory),
     )
     metrics.mark("restore_ms")
-    output = operator.process(rows, state, Watermarks(lateness_us, firing_us, item.previous_firing_us))
+    run = operator.begin(state, item.previous_firing_us)
+    fired = run.advance(lateness_us)
+    output = run.rows(rows, lateness_us)
+    emitted = pa.concat_tables([fired, output.rows, run.finish(firing_us)])
     metrics.mark("process_ms")
     frozen = state.freeze(firing_us)
     metrics.mark("sync_ms")
-    return frozen, output.rows, output.late, firing_us
+    return frozen, emitted, output.late, firing_us
 
 
 def _snapshot(frozen: FrozenState, directory: str, store: ObjectStore) -> StateHandle:

@@ -19,14 +19,20 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Holder, ManifestState, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
 from pipeline.protocol.requests import (
     AbortRequest,
+    CancelRequest,
+    CleanRequest,
     CompleteRequest,
     ConfirmSinkRequest,
     CreateRequest,
+    FinishRequest,
     GarbageDeletedRequest,
+    PinRequest,
     RebindRequest,
     ResumeRequest,
+    StartRequest,
     SubsumeRequest,
     TriggerRequest,
+    UnpinRequest,
 )
 from pipeline.protocol.retention import RetentionPolicy
 
@@ -162,6 +168,26 @@ class JobLog:
 
     def resume(self, session: str) -> Answer:
         return self.ask(coordinator.resume, ResumeRequest(SessionId(session)))
+
+    def cancel(self, session: str, detail: str = "canceled by a person") -> Answer:
+        return self.ask(coordinator.cancel, CancelRequest(SessionId(session), detail))
+
+    def finish(self, session: str, final: int | None = None, detail: str = "everything is read") -> Answer:
+        wanted = self.state.timeline().head if final is None else CheckpointId(final)
+        return self.ask(coordinator.finish, FinishRequest(SessionId(session), wanted, detail))
+
+    def clean(self, session: str, incarnation: int | None = None) -> Answer:
+        wanted = self.state.incarnation if incarnation is None else incarnation
+        return self.ask(coordinator.clean, CleanRequest(SessionId(session), wanted))
+
+    def start(self, session: str) -> Answer:
+        return self.ask(coordinator.start, StartRequest(SessionId(session)))
+
+    def pin(self, session: str, checkpoint_id: int, name: str = "reader", hold_ms: int = MINUTE_MS) -> Answer:
+        return self.ask(coordinator.pin, PinRequest(SessionId(session), name, CheckpointId(checkpoint_id), hold_ms))
+
+    def unpin(self, session: str, name: str = "reader") -> Answer:
+        return self.ask(coordinator.unpin, UnpinRequest(SessionId(session), name))
 
     def epoch(self, session: str, run: Run = CLI_RUN, *, confirm: bool = True) -> int:
         """Run one whole epoch of a session and return its checkpoint id."""

@@ -20,9 +20,9 @@ def new_log(store: ObjectStore) -> ManifestLog:
     return ManifestLog(store, lambda: uuid4().hex)
 
 
-def tombstone_body(tombstone: Tombstone) -> bytes:
-    """What a later version's compaction leaves of an entry, in format 1: a log that has some must stay readable."""
-    return json.dumps({"format": 1, "tombstone": True, **to_json(tombstone)}).encode()
+def tombstone_body(tombstone: Tombstone, number: int = 2) -> bytes:
+    """What a later version's compaction leaves of an entry: a log that has some must stay readable."""
+    return json.dumps({"format": number, "tombstone": True, **to_json(tombstone)}).encode()
 
 
 def create_job(job: str) -> Decide:

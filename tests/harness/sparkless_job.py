@@ -16,6 +16,7 @@ from pipeline.leadership import Leadership
 from pipeline.metadata import AcknowledgedSubtask, CheckpointMetadata, SinkPosition, SinkSnapshot, SourceSnapshot
 from pipeline.planning import decode_input_record
 from pipeline.protocol import coordinator
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from pipeline.protocol.requests import RebindRequest
 from pipeline.quality.verdict import GateVerdict
@@ -84,8 +85,11 @@ class SparklessJob:
 
     def rebind(self, session: Session) -> PendingCheckpoint:
         """Begin another try under a new token."""
-        checkpoint_id = self.pending.checkpoint_id
-        request = RebindRequest(session.session_id, session.holder, checkpoint_id, TIMEOUT_MS)
+        return self.rebind_of(session, self.pending.checkpoint_id)
+
+    def rebind_of(self, session: Session, checkpoint_id: int) -> PendingCheckpoint:
+        """Begin a try of this checkpoint, whether it is pending or not."""
+        request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), TIMEOUT_MS)
         self.context.transact(lambda state, now: coordinator.rebind(state, request, now))
         return self.pending
 

@@ -283,6 +283,9 @@ class OtherCodeRunner:
         changed = replace(function, code=replace(function.code, files=files))
         return self._runner.run(replace(plan, functions={**plan.functions, "turnaround": changed}))
 
+    def stop(self) -> None:
+        self._runner.stop()
+
 
 def test_a_worker_with_other_code_than_the_plan_declines(job: TailsJob) -> None:
     """I13: the worker hashes what it was given, whatever the driver says it is."""

@@ -19,7 +19,7 @@ from pipeline.config.lint import json_schema, lint_report
 from pipeline.config.load import load_job
 from pipeline.protocol.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 
-COMMANDS = "init lint schema doctor run list show history status read state verify resume".split()  # noqa: SIM905
+COMMANDS = "init lint schema doctor run list show history status read state verify abort cancel start resume".split()  # noqa: SIM905
 
 
 @pytest.fixture
@@ -71,6 +71,8 @@ def test_a_command_of_a_later_version_is_refused_by_name(command: str) -> None:
         (["run", "x", "--epochs", "0"], "greater than or equal to 1"),
         (["run", "x", "--epochs", "2", "--until-caught-up"], "exclude each other"),
         (["run", "x", "--drain"], "`--drain` is not available in this version"),
+        (["cancel", "x", "--savepoint"], "`--savepoint` is not available in this version"),
+        (["start", "x", "--from", "3"], "`--from` is not available in this version"),
         (["status", "x", "--max-lag", "3"], "--max-lag: expected a duration"),
         (["read", "x", "s", "--format", "xlsx"], "'xlsx' is not one of"),
     ],

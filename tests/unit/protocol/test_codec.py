@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from pipeline.protocol.codec import (
     to_json,
 )
 from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.events import EVENT_TYPES
+from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey
 from tests.harness.job_log import AIR_1, A, B, JobLog, airflow_run
@@ -62,13 +63,34 @@ def eventful() -> list[LogEntry]:
     log.now_ms += 10_000
     log.forget(B, (log.state.garbage[0].prefix,), 0)
     keep()
+    log.pin(B, 2, "reader-1")
+    keep()
+    log.unpin(A, "reader-1")
+    keep()
+    log.confirm(B, 2)
+    keep()
+    log.finish(B, detail="all of it")
+    keep()
+    log.clean(A)
+    keep()
+    log.start(A)
+    keep()
+    log.trigger(B)
+    keep()
+    log.pin(B, 2, "reader-2")
+    keep()
+    log.cancel(A, "not needed any more")
+    keep()
     return entries
 
 
 ENTRIES = eventful()
+FORMAT_1_ENTRIES = 13
+"""How many of them are of events that format 1 had."""
+ABORTED = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointAborted))
 
 
-def document(entry: LogEntry = ENTRIES[-3]) -> dict[str, Any]:
+def document(entry: LogEntry = ABORTED) -> dict[str, Any]:
     value = json.loads(encode_entry(entry))
     assert isinstance(value, dict)
     return value
@@ -90,17 +112,37 @@ def test_one_value_has_one_encoding() -> None:
     for entry in ENTRIES:
         body = encode_entry(entry)
         value = json.loads(body)
-        assert value["format"] == 1
+        assert value["format"] == 2
         canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert body == canonical.encode()
-    assert "Überlauf".encode() in encode_entry(ENTRIES[-3])
+    assert "Überlauf".encode() in encode_entry(ABORTED)
 
 
 def test_entries_of_format_1_are_read_for_ever() -> None:
     """A change of the format adds a golden file and keeps this one: its bytes must never change."""
-    lines = (GOLDEN / "entries_format_1.jsonl").read_bytes().splitlines()
+    body = (GOLDEN / "entries_format_1.jsonl").read_bytes()
+    assert hashlib.sha256(body).hexdigest() == "c0f939ee07457447b3a039a9f20f383bac703b814a99523ccbbb189ee43df44e"
+    assert [decode_entry(line) for line in body.splitlines()] == ENTRIES[:FORMAT_1_ENTRIES]
+
+
+def test_entries_of_format_2_are_read_for_ever() -> None:
+    """The format that is written: results per incarnation, and pins."""
+    lines = (GOLDEN / "entries_format_2.jsonl").read_bytes().splitlines()
     assert lines == [encode_entry(entry) for entry in ENTRIES]
     assert [decode_entry(line) for line in lines] == ENTRIES
+
+
+@pytest.mark.parametrize("key", ["results", "pins"])
+def test_format_1_has_nothing_of_format_2(key: str) -> None:
+    """Strict per format: what an old program cannot have written is somebody else's."""
+    with pytest.raises(StateCorrupt, match=f"format 1 has no keys .*{key}"):
+        decode_entry(dumped(document() | {"format": 1}))
+    written = document(ENTRIES[-1])
+    state = {name: value for name, value in written["state"].items() if name not in ("results", "pins")}
+    with pytest.raises(StateCorrupt, match="format 1 has no event JobCanceled"):
+        decode_entry(dumped(written | {"format": 1, "state": state}))
+    with pytest.raises(StateCorrupt, match=f"lacks .*{key}"):
+        decode_entry(dumped(written | {"state": state}))
 
 
 def test_a_tombstone_keeps_the_write_id_and_the_event() -> None:
@@ -110,9 +152,9 @@ def test_a_tombstone_keeps_the_write_id_and_the_event() -> None:
         assert decode_entry(tombstone_body(tombstone)) == tombstone
 
 
-@pytest.mark.parametrize("number", [0, 2, "1", None, True, 1.0, [1]])
+@pytest.mark.parametrize("number", [0, 3, "1", None, True, 1.0, [1]])
 def test_an_unknown_format_is_refused(number: object) -> None:
-    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: format .* is unknown, expected one of \[1\]"):
+    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: format .* is unknown, expected one of \[1, 2\]"):
         decode_entry(dumped(document() | {"format": number}), "manifest/7.json")
 
 
@@ -181,6 +223,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("state.garbage.0.prefix", "../other-job/", r"garbage\[0\]\.prefix: '\.\./other-job/' must stay below"),
         ("state.checkpoints.0.metadata.key", "/etc/passwd", r"metadata\.key: .* it is absolute"),
         ("state.version", 3, r"carries the state of version 3"),
+        ("state.pins", [{"name": "r", "checkpoint_id": 1}], r"pins\[0\]: Pin has unknown keys \[\] and lacks"),
     ],
 )
 def test_what_does_not_fit_is_named_with_its_place(path: str, value: object, match: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.coordinator import MAX_SESSIONS, AlreadyDone, Outcome, Transition
+from pipeline.protocol.aborts import MAX_SESSIONS
+from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
 from pipeline.protocol.errors import (
     CommitConflict,
     Fenced,

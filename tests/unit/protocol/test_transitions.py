@@ -65,14 +65,20 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
     named = {event_type.__name__: checkpoints_of(event) for event_type, event in SAMPLES.items()}
     assert named == {
         "JobCreated": (),
-        "CheckpointTriggered": (3,),
+        "CheckpointTriggered": (4,),
         "CheckpointRebound": (2,),
         "CheckpointCompleted": (2,),
         "CheckpointAborted": (3,),
-        "SinkConfirmed": (1,),
+        "SinkConfirmed": (2,),
         "CheckpointsSubsumed": (1,),
         "GarbageDeleted": (),
         "JobResumed": (),
+        "JobCanceled": (4,),
+        "JobFinished": (),
+        "JobCleaned": (),
+        "JobStarted": (),
+        "CheckpointPinned": (2,),
+        "CheckpointUnpinned": (2,),
     }
 
 

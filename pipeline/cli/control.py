@@ -1,0 +1,118 @@
+"""Commands by which a person ends a job's epoch or a job, and lets it run again: abort, cancel, start, resume."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.cli.options import Job, Json, Verbose
+from pipeline.cli.output import Output
+from pipeline.protocol.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pipeline.jobmaster import JobMaster
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    for command in (abort, cancel, start, resume):
+        app.command()(command)
+
+
+def _master(job: str) -> JobMaster:
+    from pipeline.config.load import load_job
+    from pipeline.jobmaster import JobMaster
+
+    return JobMaster(load_job(job))
+
+
+def confirmed(question: str, yes: bool, output: Output) -> bool:
+    """Ask on the terminal whether to go on; without one, or with `--json`, only `--yes` says so.
+
+    Raises:
+        InvalidRequest: nobody can be asked and `--yes` is not given.
+    """
+    if yes:
+        return True
+    if output.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidRequest(f"{question} Nobody can be asked here. Nothing was changed.", hint="add --yes to go on")
+    return typer.confirm(question, err=True)
+
+
+def abort(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Give up the running epoch, whoever runs it; nothing of it will be visible, and the job goes on with the next."""
+    output: Output = ctx.obj
+    result = _master(job).abort_running()
+    if output.json:
+        return output.document(result)
+    if result["outcome"] != "aborted":
+        return output.text(f"nothing to abort: {result['message']}")
+    return output.text(
+        f"checkpoint {result['checkpoint_id']} is aborted ({result['reason']}); the session that ran it is fenced"
+    )
+
+
+def cancel(
+    ctx: typer.Context,
+    job: Job,
+    yes: Yes = False,
+    savepoint: Annotated[bool, typer.Option("--savepoint", hidden=True)] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """End this incarnation of the job: its epoch is given up, what is completed is published, nothing runs again."""
+    if savepoint:
+        raise InvalidRequest("`--savepoint` is not available in this version. Nothing was changed.")
+    output: Output = ctx.obj
+    master = _master(job)
+    if not confirmed(f"End this incarnation of {job}? Its running epoch is given up.", yes, output):
+        return output.note("nothing was changed")
+    result = master.cancel()
+    if output.json:
+        return output.document(result)
+    for line in result["published"]:
+        output.text(f"published {line}, which had waited")
+    if result["outcome"] != "canceled":
+        return output.text(f"nothing to cancel: job {job} is {_shown(result)}")
+    given_up = result["aborted_checkpoint"]
+    epoch = f"; its running epoch, checkpoint {given_up}, is given up" if given_up is not None else ""
+    return output.text(f"job {job} is {_shown(result)}{epoch}")
+
+
+def start(
+    ctx: typer.Context,
+    job: Job,
+    from_: Annotated[str | None, typer.Option("--from", hidden=True)] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Open the next incarnation of a job that has ended; its first epoch continues the head."""
+    if from_ is not None:
+        raise InvalidRequest("`--from` is not available in this version: a start continues the head. Nothing was done.")
+    output: Output = ctx.obj
+    result = _master(job).start()
+    if output.json:
+        return output.document(result)
+    if result["outcome"] != "started":
+        return output.text(f"nothing to start: job {job} is {result['job_status']}")
+    head = f"checkpoint {result['head']}" if result["head"] is not None else "the empty state"
+    return output.text(f"job {job}: incarnation {result['incarnation']} is open; its first epoch continues {head}")
+
+
+def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Clear a job's FAILED state after its cause is fixed."""
+    output: Output = ctx.obj
+    result = _master(job).resume()
+    if output.json:
+        return output.document(result)
+    before = "was FAILED and is" if result["resumed"] else "was not FAILED; it is"
+    return output.text(f"job {job} {before} {result['status']}")
+
+
+def _shown(result: dict[str, Any]) -> str:
+    head = f"checkpoint {result['head']}" if result["head"] is not None else "none"
+    return f"{result['status'].upper()}, incarnation {result['incarnation']}, head {head}"

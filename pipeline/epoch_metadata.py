@@ -1,0 +1,171 @@
+"""From an epoch's verified acknowledgements to its `_metadata`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pipeline.config.compatibility import state_signatures
+from pipeline.job_context import JobContext
+from pipeline.metadata import (
+    AcknowledgedSubtask,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    SinkPosition,
+    SinkSnapshot,
+    SourceSnapshot,
+)
+from pipeline.operators.contract import StatefulOperator
+from pipeline.planning import EpochPlan
+from pipeline.protocol.acknowledgements import Verified
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.records import PendingCheckpoint
+from pipeline.protocol.watermarks import source_watermark
+from pipeline.quality.verdict import GateVerdict
+from pipeline.sinks.contract import Committable
+from pipeline.sources.consumed import append
+from pipeline.state.handles import StateHandle
+from pipeline.storage.layout import consumed_prefix, metrics_prefix
+
+_MICROSECONDS = 1_000_000
+
+
+def predecessor_of(base: CheckpointMetadata | None, sink: str) -> int | None:
+    """The checkpoint that the sink's table is at before this epoch; None for the sink's first (I14)."""
+    position = base.marks.get(sink) if base is not None else None
+    return None if position is None else position.checkpoint_id
+
+
+def build_metadata(
+    context: JobContext,
+    plan: EpochPlan,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    operators: Mapping[str, StatefulOperator],
+    verified: Verified,
+    committables: Mapping[str, Committable],
+    verdict: GateVerdict,
+    timings: Mapping[str, int],
+) -> CheckpointMetadata:
+    """Return all of the checkpoint, and write the runs of consumed objects that it refers to.
+
+    Args:
+        base: what the epoch continued. operators: stateful operators that ran, by uid.
+        verified: one acknowledgement per expected subtask. timings: milliseconds of the driver, by phase.
+    """
+    marks = dict(base.marks) if base is not None else {}
+    return CheckpointMetadata(
+        job=context.spec.name,
+        checkpoint_id=pending.checkpoint_id,
+        epoch=pending.epoch,
+        timeline=plan.timeline,
+        token=pending.token,
+        base=pending.base,
+        code_hash=pending.code_hash,
+        spec_hash=pending.spec_hash,
+        spec_text=context.job.text,
+        signatures=state_signatures(context.job.spec, plan.graph),
+        max_parallelism=context.spec.checkpointing.max_parallelism,
+        plan=pending.plan,
+        sources=_sources(context, plan, pending, base, verified),
+        operators=_operators(operators, verified),
+        sinks={
+            name: SinkSnapshot(committable, predecessor_of(base, name), context.sink_location(name))
+            for name, committable in committables.items()
+        },
+        marks=marks
+        | {name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in committables},
+        acknowledged=tuple(
+            AcknowledgedSubtask(
+                ack.level,
+                ack.subtask,
+                ack.attempt_digest,
+                {str(item.subtask): item.attempt_digest for item in ack.consumed},
+            )
+            for ack in verified.acknowledgements
+        ),
+        verdict=verdict,
+        timings=timings,
+        tasks=_task_metrics(context, pending),
+    )
+
+
+def _sources(
+    context: JobContext,
+    plan: EpochPlan,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    verified: Verified,
+) -> dict[str, SourceSnapshot]:
+    directory = consumed_prefix(pending.checkpoint_id, pending.token)
+    # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
+    snapshots = {
+        name: replace(item, rows=0, objects=0, missing=())
+        for name, item in (base.sources.items() if base is not None else ())
+        if name not in context.spec.sources
+    }
+    for item in plan.inputs:
+        spec = context.spec.sources[item.name]
+        before = base.sources.get(item.name) if base is not None else None
+        acks = _source_acks(verified, item.name)
+        newest = max((ack["newest_event_us"] for ack in acks if ack["newest_event_us"] is not None), default=None)
+        missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
+        watermark_us = None
+        if spec.event_time is not None:
+            delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
+            watermark_us = source_watermark(before.watermark_us if before else None, newest, delay_us)
+        snapshots[item.name] = SourceSnapshot(
+            watermark_us=watermark_us,
+            consumed=append(
+                context.store,
+                directory,
+                item.name,
+                before.consumed if before else (),
+                [obj for obj in item.consumed if obj.key not in missing],
+                pending.checkpoint_id,
+            ),
+            rows=sum(ack["rows"] for ack in acks),
+            objects=len(item.objects) - len(missing),
+            missing=missing,
+        )
+    return snapshots
+
+
+def _source_acks(verified: Verified, source: str) -> list[dict[str, Any]]:
+    found = []
+    for ack in verified.acknowledgements:
+        sources = ack.payload.get("sources")
+        if isinstance(sources, dict) and source in sources:
+            found.append(sources[source])
+    return found
+
+
+def _operators(hosted: Mapping[str, StatefulOperator], verified: Verified) -> dict[str, OperatorSnapshot]:
+    snapshots = {}
+    for uid, operator in hosted.items():
+        acks: list[dict[str, Any]] = []
+        for ack in verified.acknowledgements:
+            operators = ack.payload.get("operators")
+            if isinstance(operators, dict) and uid in operators:
+                acks.append(operators[uid])
+        firing = {ack["firing_us"] for ack in acks}
+        if len(firing) != 1:
+            raise StateCorrupt(f"operator {uid}: its subtasks acknowledged different firing watermarks: {firing}")
+        snapshots[uid] = OperatorSnapshot(
+            key=tuple(operator.key),
+            routing_key=tuple(operator.routing_key),
+            state_schema=operator.state_schema,
+            firing_us=firing.pop(),
+            handles=tuple(StateHandle.from_json(ack["state"]) for ack in acks),
+            rows_in=sum(ack["rows_in"] for ack in acks),
+            rows_out=sum(ack["rows_out"] for ack in acks),
+            late_rows=sum(ack["late_rows"] for ack in acks),
+        )
+    return snapshots
+
+
+def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[Mapping[str, Any], ...]:
+    directory = metrics_prefix(pending.checkpoint_id, pending.token)
+    return tuple(json.loads(context.store.get(stat.key)) for stat in context.store.list(directory))

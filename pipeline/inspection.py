@@ -1,0 +1,57 @@
+"""What people read of a job: checkpoints, history, health, tables. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.config.compatibility import compare_signatures, state_signatures
+from pipeline.config.load import LoadedJob
+from pipeline.history import History
+from pipeline.job_context import JobContext
+from pipeline.tables import Tables
+
+
+class Inspection:
+    """The read-only use cases of one job, part of the `JobMaster`."""
+
+    def __init__(self, job: LoadedJob) -> None:
+        self.job = job
+        self._context = JobContext(job)
+
+    def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        """Checkpoints, newest first, as INTERFACE section 2 describes one."""
+        return History(self._context).checkpoints(status, limit)
+
+    def show(self, checkpoint_id: int) -> dict[str, Any]:
+        """One checkpoint in full. Raises NotFound."""
+        return History(self._context).show(checkpoint_id)
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The manifest log, newest first."""
+        return History(self._context).log(limit)
+
+    def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
+        """Health in one document: state, lag, unread objects, last success, next step."""
+        return History(self._context).status(max_lag_ms)
+
+    def read(self, sink: str, at: int | None = None) -> pa.Table:
+        """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
+        return Tables(self._context).read(sink, at)
+
+    def state(self, uid: str, at: int | None = None) -> pa.Table:
+        """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
+        return Tables(self._context).state(uid, at)
+
+    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
+        """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
+        return Tables(self._context).verify(checkpoint_id, deep=deep)
+
+    def compatibility(self) -> list[dict[str, Any]]:
+        """How the spec fits the state of the head, per stateful operator; [] for a job that has never run."""
+        head = self._context.log.head()
+        base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
+        if base is None:
+            return []
+        return compare_signatures(base.signatures, state_signatures(self._context.job.spec, self._context.graph))

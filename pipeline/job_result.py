@@ -1,0 +1,45 @@
+"""What people are told of a whole job: before its first epoch, while it runs, and how it ended (I4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.protocol.codec import to_json
+from pipeline.protocol.incarnation import job_phase, result_of
+from pipeline.protocol.records import CleanUp, ManifestState
+from pipeline.times import iso_ms
+
+
+def job_document(state: ManifestState | None) -> dict[str, Any]:
+    """Return {job_status, incarnation, result, leader} of a head; None: the job has never run.
+
+    `result` is None until the incarnation has ended; `leader` is None before a session claimed the timeline in this
+    incarnation, and after its end.
+    """
+    result = result_of(state.results, state.incarnation) if state is not None else None
+    leader = state.timeline().leader if state is not None else None
+    return {
+        "job_status": job_phase(state).value,
+        "incarnation": state.incarnation if state is not None else None,
+        "result": None
+        if result is None
+        else {
+            "incarnation": result.incarnation,
+            "status": result.status.value,
+            "clean_up": result.clean_up.value,
+            "at": iso_ms(result.at_ms),
+            "head": int(result.head) or None,
+            "detail": result.detail,
+        },
+        "leader": None
+        if leader is None
+        else {"session_id": leader.session_id, "token": int(leader.token), "holder": to_json(leader.holder)},
+    }
+
+
+def ended_step(job: str, result: dict[str, Any]) -> str:
+    """Return what to do about a job whose document has this result."""
+    end = f"incarnation {result['incarnation']} was {result['status']} at {result['at']}"
+    if result["clean_up"] == CleanUp.DIRTY.value:
+        return f"{end}, its clean-up is not over: milepost cancel {job} finishes it"
+    return f"{end}: milepost start {job} opens the next one"

@@ -1,0 +1,65 @@
+"""What giving up a pending checkpoint means for a state; an abort gives up one, a cancel all of them (I9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipeline.protocol.answers import with_garbage, with_timeline
+from pipeline.protocol.events import CheckpointAborted
+from pipeline.protocol.failures import record_failure
+from pipeline.protocol.ids import CheckpointId, SessionId
+from pipeline.protocol.layout import token_prefix
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import Leader, ManifestState, PendingCheckpoint, Timeline
+
+MAX_SESSIONS = 256
+"""How many completed, and how many aborted, sessions the manifest remembers."""
+
+Sessions = tuple[tuple[SessionId, CheckpointId], ...]
+
+
+def remembered(sessions: Sessions, session_id: SessionId, checkpoint_id: CheckpointId) -> Sessions:
+    """Return the newest `MAX_SESSIONS` sessions, this one last."""
+    return (*sessions, (session_id, checkpoint_id))[-MAX_SESSIONS:]
+
+
+def given_up(
+    state: ManifestState,
+    where: tuple[Timeline, PendingCheckpoint, Leader],
+    session_id: SessionId,
+    reason: CheckpointFailureReason,
+    detail: str,
+    tolerable: int,
+    now_ms: int,
+) -> tuple[CheckpointAborted, ManifestState]:
+    """Return what happens to a pending checkpoint, and the state without it; version and status stay as they are.
+
+    All its prefixes become garbage, its failure counts if the reason does, its session is remembered.
+
+    Args:
+        where: the checkpoint with its timeline and leader. session_id: who gives it up.
+        tolerable: counted failures in a row that are tolerated.
+    """
+    timeline, pending, leader = where
+    verdict = record_failure(state.failures, pending.checkpoint_id, reason, detail, tolerable)
+    event = CheckpointAborted(
+        at_ms=now_ms,
+        timeline=timeline.timeline_id,
+        leader=leader,
+        pending=pending,
+        reason=reason,
+        detail=verdict.failures.last_detail or "",
+        aborted_by=session_id,
+        counted=verdict.counted,
+        consecutive_failures=verdict.failures.consecutive,
+        tolerated=verdict.tolerated,
+    )
+    prefixes = [token_prefix(pending.checkpoint_id, token) for token in pending.prefixes]
+    left = replace(
+        state,
+        timelines=with_timeline(state, replace(timeline, pending=None)),
+        failures=verdict.failures,
+        garbage=with_garbage(state, prefixes, now_ms),
+        aborted_sessions=remembered(state.aborted_sessions, leader.session_id, pending.checkpoint_id),
+    )
+    return event, left

@@ -1,0 +1,128 @@
+"""A running epoch shows that it lives, and stops when its session was fenced (I4, I10)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.heartbeat import Heartbeat
+from pipeline.jobmaster import Session
+from pipeline.protocol.errors import Fenced, StoreUnavailable, SubtaskDeclined
+from pipeline.storage.layout import heartbeat_key
+from tests.harness.hooked_store import HookedStore
+from tests.harness.sparkless_job import SparklessJob
+
+SOON_S = 0.01
+LONG_S = 20.0
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.epoch()
+    job.land("b.csv")
+    return job
+
+
+REVOKED: dict[str, tuple[Callable[[SparklessJob, Session], object], str]] = {
+    "aborted": (
+        lambda job, session: job.master.abort_running(),
+        "it was aborted: ABORTED_BY_USER: given up",
+    ),
+    "canceled": (lambda job, session: job.master.cancel(), "it was aborted: CHECKPOINT_COORDINATOR_SHUTDOWN: canceled"),
+    "rebound": (lambda job, session: job.rebind(session), "a newer try took it over: fencing token 7, current 8"),
+    "taken over": (
+        lambda job, session: job.master.trigger(Session.cli(), take_over=True),
+        "it was aborted: LEADER_TAKEN_OVER",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", sorted(REVOKED))
+def test_an_epoch_whose_session_was_fenced_is_stopped_and_ends_as_fenced(job: SparklessJob, how: str) -> None:
+    """A revoke closes the running process; what it fails with then is no failure of its own."""
+    revoke, why = REVOKED[how]
+    session = Session.cli()
+    pending = job.trigger(session)
+    stopped = threading.Event()
+    with (
+        pytest.raises(Fenced, match=f"checkpoint 2: {why}") as fenced,
+        Heartbeat(job.context, pending, stopped.set, SOON_S) as heartbeat,
+    ):
+        assert heartbeat.lost == ""
+        revoke(job, session)
+        assert stopped.wait(LONG_S)
+        raise SubtaskDeclined("its Spark job was cancelled")
+    assert isinstance(fenced.value.__cause__, SubtaskDeclined)
+    assert fenced.value.hint == "fenced; trigger a new run"
+
+
+def test_it_is_told_to_stop_until_it_has(job: SparklessJob) -> None:
+    """A Spark job that begins a moment after the first cancellation is cancelled by the next."""
+    pending = job.trigger(Session.cli())
+    told: list[int] = []
+    twice = threading.Event()
+
+    def stop() -> None:
+        told.append(1)
+        if len(told) > 2:
+            twice.set()
+
+    with Heartbeat(job.context, pending, stop, SOON_S):
+        job.master.abort_running()
+        assert twice.wait(LONG_S)
+
+
+@pytest.mark.parametrize("error", [SubtaskDeclined("bad row"), KeyboardInterrupt()])
+def test_an_epoch_that_still_leads_fails_with_its_own_error(job: SparklessJob, error: BaseException) -> None:
+    pending = job.trigger(Session.cli())
+    with (
+        pytest.raises(type(error)) as raised,
+        Heartbeat(job.context, pending, lambda: pytest.fail("it was told to stop"), SOON_S),
+    ):
+        raise error
+    assert raised.value is error
+
+
+def test_a_checkpoint_that_a_sweep_has_adopted_is_nothing_to_stop_for(job: SparklessJob) -> None:
+    session = Session.cli()
+    pending = job.trigger(session)
+    looked = threading.Event()
+    context = job.context
+    store = context.store
+
+    def after(operation: str, key: str) -> None:
+        if operation == "get" and len(completed) and key.startswith("manifest/"):
+            looked.set()
+
+    completed: list[object] = []
+    context.__dict__["store"] = HookedStore(store, after=after)
+    with Heartbeat(context, pending, lambda: pytest.fail("it was told to stop"), SOON_S) as heartbeat:
+        completed.append(job.complete(session, pending))
+        assert looked.wait(LONG_S)
+    assert heartbeat.lost == ""
+
+
+def test_a_store_that_does_not_answer_for_a_while_stops_nothing(job: SparklessJob) -> None:
+    """The lease is courtesy: a heartbeat that is lost is written again."""
+    pending = job.trigger(Session.cli())
+    context = job.context
+    beats: list[str] = []
+    again = threading.Event()
+
+    def before(operation: str, key: str) -> None:
+        if operation == "put" and key == heartbeat_key(pending.checkpoint_id, pending.token):
+            beats.append(key)
+            if len(beats) == 2:
+                raise StoreUnavailable("no answer")
+            if len(beats) == 4:
+                again.set()
+
+    context.__dict__["store"] = HookedStore(context.store, before=before)
+    with Heartbeat(context, pending, lambda: pytest.fail("it was told to stop"), SOON_S):
+        assert again.wait(LONG_S)
+    assert context.heartbeat_ms(pending) is not None

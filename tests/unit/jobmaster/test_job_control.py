@@ -1,0 +1,320 @@
+"""Ending a job and starting it again: one transition ends it, what is left to do is done by whoever comes next (I4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import job_control
+from pipeline.jobmaster import JobMaster, NothingToDo, Session
+from pipeline.protocol.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
+from pipeline.protocol.records import CleanUp, JobStatus
+from tests.harness.milepost_cli import milepost
+from tests.harness.sparkless_job import SparklessJob
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """A job with one published checkpoint and one more object to read."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.epoch()
+    job.land("b.csv")
+    return job
+
+
+def spec_of(job: SparklessJob) -> Path:
+    return job.folder / "config" / "small.yaml"
+
+
+def cleanup_dies(at: str) -> Callable[[], None]:
+    """The process that ends the job is killed at this step of its clean-up; returns what lets the next one live."""
+
+    def die(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    patch = pytest.MonkeyPatch()
+    owner = job_control if at == "discard_staged" else job_control.Leadership
+    patch.setattr(owner, at, die)
+    return patch.undo
+
+
+def test_a_cancel_aborts_the_running_epoch_and_fences_its_session(job: SparklessJob) -> None:
+    """One transition: aborted with Flink's reason for a coordinator that shuts down, fenced, CANCELED, then clean."""
+    session = Session.cli()
+    pending = job.trigger(session)
+    job.stage(pending)
+    answer = job.master.cancel()
+    assert answer["outcome"] == "canceled" and answer["aborted_checkpoint"] == 2 and answer["head"] == 1
+    state = job.context.head().state
+    assert state.status is JobStatus.CANCELED and state.timeline().leader is None
+    (result,) = state.results
+    assert (result.incarnation, result.status, result.clean_up) == (1, JobStatus.CANCELED, CleanUp.CLEAN)
+    assert job.staged_files(2) == [], "what was staged is discarded"
+    for step in (
+        lambda: job.rebind_of(session, 2),
+        lambda: job.master.validate(session, 2),
+        lambda: job.master.complete(session, 2),
+    ):
+        with pytest.raises(Fenced):
+            step()
+    shown = job.master.show(2)
+    assert (shown["status"], shown["failure_reason"]) == ("aborted", "CHECKPOINT_COORDINATOR_SHUTDOWN")
+    assert job.context.sink("table").read().num_rows == 1, "what was published stays"
+
+
+def test_a_canceled_job_runs_nothing_until_it_is_started_and_then_continues_the_head(job: SparklessJob) -> None:
+    job.master.cancel()
+    with pytest.raises(JobNotRunnable) as refused:
+        job.master.trigger(Session.cli(), take_over=True)
+    assert refused.value.message.startswith("job small is CANCELED: incarnation 1 has ended and is never run again")
+    assert refused.value.hint == "milepost start small opens the next one, which continues checkpoint 1"
+    with pytest.raises(JobNotRunnable, match="never run again"):
+        job.master.resume()
+    started = job.master.start()
+    assert (started["outcome"], started["incarnation"], started["head"]) == ("started", 2, 1)
+    assert job.epoch() == 2
+    completed = job.context.head().state.checkpoint(2)  # type: ignore[arg-type]
+    assert completed is not None and completed.parent == 1
+    assert job.master.start()["outcome"] == "already_running"
+
+
+def test_what_is_completed_is_published_before_a_canceled_job_is_clean(job: SparklessJob) -> None:
+    """Published data is never lost: the clean-up commits what a sink has not confirmed."""
+    session = Session.cli()
+    job.complete(session, job.trigger(session))
+    answer = job.master.cancel()
+    assert answer["published"] == ["checkpoint 2 to sink table"]
+    assert answer["aborted_checkpoint"] is None and answer["head"] == 2
+    state = job.context.head().state
+    assert state.unconfirmed() == () and state.results[0].clean_up is CleanUp.CLEAN
+    sink = job.context.sink("table").head()
+    assert sink is not None and sink.checkpoint_id == 2
+
+
+def refused_to_resume(master: JobMaster) -> None:
+    with pytest.raises(JobNotRunnable, match="never run again"):
+        master.resume()
+
+
+def refused_to_run(master: JobMaster) -> None:
+    with pytest.raises(JobNotRunnable, match="never run again"):
+        master.trigger(Session.cli())
+
+
+NEXT: dict[str, Callable[[JobMaster], object]] = {
+    "start": lambda master: master.start(),
+    "cancel": lambda master: master.cancel(),
+    "abort": lambda master: master.abort_running(),
+    "resume": refused_to_resume,
+    "run": refused_to_run,
+}
+
+
+@pytest.mark.parametrize("at", ["discard_staged", "finish_commits"])
+@pytest.mark.parametrize("command", sorted(NEXT))
+def test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command(
+    job: SparklessJob, command: str, at: str
+) -> None:
+    """The dirty result is durable: another process, later, does what is left before anything else."""
+    session = Session.cli()
+    job.complete(session, job.trigger(session))
+    job.land("c.csv")
+    pending = job.trigger(session := Session.cli()) if at == "discard_staged" else None
+    if pending is not None:
+        job.stage(pending)
+    restart = cleanup_dies(at)
+    with pytest.raises(KeyboardInterrupt):
+        job.master.cancel()
+    restart()
+    status = job.master.status()
+    assert (status["job_status"], status["result"]["clean_up"], status["exit_code"]) == ("cancelling", "dirty", 4)
+    assert "its clean-up is not over: milepost cancel small finishes it" in status["next_step"]
+    NEXT[command](job.master)
+    state = job.context.head().state
+    assert state.results[0].clean_up is CleanUp.CLEAN and state.unconfirmed() == ()
+    assert state.incarnation == (2 if command == "start" else 1)
+    if pending is not None:
+        assert job.staged_files(int(pending.checkpoint_id)) == []
+
+
+def test_a_sink_that_is_down_keeps_the_job_dirty_and_loses_nothing(job: SparklessJob) -> None:
+    session = Session.cli()
+    job.complete(session, job.trigger(session))
+    down = pytest.MonkeyPatch()
+
+    def unavailable(*_: object) -> bool:
+        raise StoreUnavailable("the lake does not answer")
+
+    down.setattr(job_control.Leadership, "commit_sink", unavailable)
+    with pytest.raises(StoreUnavailable, match="job small is CANCELED; its clean-up waits for sinks table") as waits:
+        job.master.cancel()
+    assert "Nothing is lost" in waits.value.message
+    with pytest.raises(StoreUnavailable):
+        job.master.start()
+    down.undo()
+    assert job.master.cancel()["published"] == ["checkpoint 2 to sink table"]
+    assert job.master.status()["job_status"] == "canceled"
+
+
+def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless(job: SparklessJob) -> None:
+    session = Session.cli()
+    job.complete(session, job.trigger(session))
+    spec = spec_of(job)
+    spec.write_text(spec.read_text().replace("name: table,", "name: other,"))
+    with pytest.raises(CheckpointError, match=r"job small is CANCELED; its clean-up waits: .* no longer has"):
+        job.master.cancel()
+    spec.write_text(spec.read_text().replace("name: other,", "name: table,"))
+    assert job.master.cancel()["outcome"] == "already_canceled"
+    assert job.master.status()["result"]["clean_up"] == "clean"
+
+
+def test_an_abort_takes_the_epoch_from_whoever_runs_it(job: SparklessJob) -> None:
+    session = Session.cli()
+    job.stage(job.trigger(session))
+    answer = job.master.abort_running()
+    assert (answer["outcome"], answer["checkpoint_id"], answer["reason"]) == ("aborted", 2, "ABORTED_BY_USER")
+    assert answer["job_status"] == "running" and answer["counted"] is False
+    with pytest.raises(Fenced):
+        job.master.complete(session, 2)
+    assert job.staged_files(2) == []
+    assert job.master.abort_running()["outcome"] == "nothing_pending"
+    assert job.epoch() == 3
+
+
+def test_an_abort_means_the_try_that_began_meanwhile_too(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver takes a new token between the look and the abort: the abort looks again."""
+    session = Session.cli()
+    job.trigger(session)
+    abort = job_control.Leadership.abort
+    tries: list[int] = []
+
+    def late(self: job_control.Leadership, request: object) -> object:
+        if not tries:
+            job.rebind(session)
+        tries.append(1)
+        return abort(self, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job_control.Leadership, "abort", late)
+    assert job.master.abort_running()["outcome"] == "aborted"
+    assert len(tries) == 2
+
+
+def test_an_abort_after_the_commit_point_changes_nothing(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9: exactly one of complete and abort wins."""
+    session = Session.cli()
+    pending = job.trigger(session)
+    abort = job_control.Leadership.abort
+
+    def late(self: job_control.Leadership, request: object) -> object:
+        job.complete(session, pending)
+        return abort(self, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job_control.Leadership, "abort", late)
+    assert job.master.abort_running()["outcome"] == "already_completed"
+    assert job.master.show(2)["status"] == "completed"
+
+
+def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
+    session = Session.cli()
+    completed = job.complete(session, job.trigger(session))
+    with pytest.raises(JobNotRunnable, match=r"checkpoints \[2\] wait for a sink"):
+        job.master.finish(session)
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    answer = job.master.finish(session)
+    assert (answer["outcome"], answer["status"], answer["head"]) == ("finished", "finished", 2)
+    status = job.master.status()
+    assert (status["job_status"], status["exit_code"]) == ("finished", 4)
+    assert status["result"] | {"at": None} == {
+        "incarnation": 1,
+        "status": "finished",
+        "clean_up": "clean",
+        "at": None,
+        "head": 2,
+        "detail": "checkpoint 2 was the final one",
+    }
+    with pytest.raises(JobNotRunnable, match="FINISHED: incarnation 1 has ended"):
+        job.master.trigger(Session.cli())
+    assert job.master.cancel()["outcome"] == "already_finished"
+    assert job.master.finish(session)["outcome"] == "finished", "asked again after a lost reply"
+    with pytest.raises(Fenced, match="has completed no checkpoint"):
+        job.master.finish(Session.cli())
+
+
+def test_the_run_of_an_outdated_leader_does_not_finish_the_job(job: SparklessJob) -> None:
+    """An outdated leader's result is ignored: the head has moved on, or another epoch runs."""
+    outdated = Session.cli()
+    completed = job.complete(outdated, job.trigger(outdated))
+    job.master.notify_complete(outdated, completed.checkpoint_id, "table")
+    job.land("c.csv")
+    job.epoch()
+    with pytest.raises(Fenced, match="checkpoint 2 was its last, the head is 3"):
+        job.master.finish(outdated)
+    assert job.master.status()["job_status"] == "running"
+
+
+def test_a_run_that_is_already_covered_succeeds_also_when_the_job_has_ended(job: SparklessJob) -> None:
+    """A cleared Airflow run of a completed checkpoint is done; it does not ask for another epoch."""
+    session = Session.airflow("small__epoch", "manual__1", "manual", None)
+    completed = job.complete(session, job.trigger(session))
+    job.master.cancel()
+    answer = job.master.trigger(session)
+    assert isinstance(answer, NothingToDo) and answer.reason == "covered"
+    assert job.master.complete(session, completed.checkpoint_id) == job.context.head().state.head()
+
+
+@pytest.mark.parametrize("command", ["cancel", "abort", "start", "resume"])
+def test_a_job_that_has_never_run_has_nothing_to_end(tmp_path: Path, command: str) -> None:
+    job = SparklessJob.create(tmp_path)
+    outcome = milepost(command, spec_of(job), *(["--yes"] if command == "cancel" else []))
+    assert outcome.exit_code == 3
+    assert "milepost run" in outcome.stderr
+    with pytest.raises(NotFound):
+        job.master.cancel()
+    status = job.master.status()
+    assert (status["job_status"], status["incarnation"], status["leader"], status["exit_code"]) == (
+        "initializing",
+        None,
+        None,
+        0,
+    )
+
+
+def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
+    """`cancel` asks, and without a terminal only --yes answers; the rest is one line each, or one document."""
+    spec = spec_of(job)
+    assert milepost("abort", spec).stdout == "nothing to abort: job small has no pending checkpoint\n"
+    job.trigger(Session.cli())
+    asked = milepost("cancel", spec)
+    assert asked.exit_code == 2 and asked.error[-1] == "Add --yes to go on"
+    assert job.pending.checkpoint_id == 2
+    assert milepost("abort", spec).stdout == (
+        "checkpoint 2 is aborted (ABORTED_BY_USER); the session that ran it is fenced\n"
+    )
+    job.trigger(Session.cli())
+    canceled = milepost("cancel", spec, "--yes")
+    assert canceled.exit_code == 0
+    assert canceled.stdout == (
+        f"job {spec} is CANCELED, incarnation 1, head checkpoint 1; its running epoch, checkpoint 3, is given up\n"
+    )
+    status = milepost("status", spec)
+    assert status.exit_code == 4
+    assert status.stdout.startswith("ended: job canceled, head 1")
+    assert "milepost start small opens the next one" in status.stdout
+    refused = milepost("resume", spec)
+    assert refused.exit_code == 1 and "never run again" in refused.stderr
+    assert milepost("cancel", spec, "--yes").stdout.startswith("nothing to cancel: ")
+    assert milepost("start", spec, "--json").document() == {
+        "outcome": "started",
+        "status": "running",
+        "job_status": "initializing",
+        "incarnation": 2,
+        "head": 1,
+    }
+    assert milepost("start", spec).stdout == f"nothing to start: job {spec} is initializing\n"
+    assert milepost("abort", spec, "--json").document()["outcome"] == "nothing_pending"
+    events = [event["event"] for event in json.loads(milepost("history", spec, "--json").stdout)["data"]["events"]]
+    assert events[:3] == ["JobStarted", "JobCleaned", "JobCanceled"]
