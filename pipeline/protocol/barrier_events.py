@@ -138,14 +138,17 @@ class InitInputs:
 
 @dataclass(frozen=True, slots=True)
 class StartRecording:
-    """From now on each unread buffer of the channel is channel state, and those that its barrier has overtaken are."""
+    """From now on each buffer that is read from the channel is channel state."""
 
     channel: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopRecording:
-    """Nothing more of the channel is channel state: its barrier is there, or the checkpoint was aborted."""
+    """The barrier of the channel is there, or the checkpoint was aborted: what is read from now on is no channel state.
+
+    What the barrier has overtaken, and is unread, is channel state still.
+    """
 
     channel: int
 

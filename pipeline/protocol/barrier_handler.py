@@ -143,9 +143,7 @@ class BarrierHandler:
             )
         if self._is_over(barrier.checkpoint_id):
             return ()
-        if barrier.checkpoint_id == self._current and channel in self._promised | self._received:
-            raise self._twice("announcement", channel)
-        self._check_kind(barrier)
+        self._check_new("announcement", channel, barrier, self._promised | self._received)
         out: list[Command] = []
         self._begin(barrier, now_ms, out)
         self._promised.add(channel)
@@ -170,9 +168,7 @@ class BarrierHandler:
         if self._is_over(barrier.checkpoint_id):
             held = barrier.is_unaligned or channel in self._channels.blocked
             return () if held else (UnblockChannel(channel),)
-        if barrier.checkpoint_id == self._current and channel in self._received:
-            raise self._twice("barrier", channel)
-        self._check_kind(barrier)
+        self._check_new("barrier", channel, barrier, self._received)
         occurrence = _Occurrence(AlignmentEvent.BARRIER, barrier, now_ms, channel, injected=injected)
         self._row(occurrence)
         out: list[Command] = []
@@ -183,8 +179,8 @@ class BarrierHandler:
     def cancel(self, channel: int, checkpoint_id: CheckpointId) -> tuple[Command, ...]:
         """Take a cancel marker: the sender gave the checkpoint up, so this subtask does.
 
-        A marker of a checkpoint that is over is ignored. Later barriers of a cancelled one are dropped. A marker may
-        overtake the data of a blocked channel.
+        A marker of a checkpoint that is over is ignored, later barriers of a cancelled one are dropped. A marker may
+        overtake data, also on a blocked channel.
 
         Raises:
             ProtocolViolation: the channel is unknown or has ended.
@@ -193,6 +189,8 @@ class BarrierHandler:
         if self._is_over(checkpoint_id):
             return ()
         out: list[Command] = []
+        if checkpoint_id > self._current:
+            self._subsume(checkpoint_id, out)
         self._abort(
             checkpoint_id,
             CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER,
@@ -266,23 +264,20 @@ class BarrierHandler:
             raise ProtocolViolation(f"channel {channel}: {what} refused, the barrier handler is closed")
         self._channels.check_open(channel, what)
 
-    def _check_kind(self, barrier: CheckpointBarrier) -> None:
-        pending = self._pending
-        if (
-            pending is not None
-            and pending.checkpoint_id == barrier.checkpoint_id
-            and pending.is_savepoint != barrier.is_savepoint
-        ):
+    def _check_new(self, what: str, channel: int, barrier: CheckpointBarrier, known: set[int]) -> None:
+        """Raise ProtocolViolation if a barrier of a checkpoint that is not over cannot be the first of its channel."""
+        if self._pending is None or barrier.checkpoint_id != self._current:
+            return
+        if channel in known:
             raise ProtocolViolation(
-                f"barrier of checkpoint {barrier.checkpoint_id} refused: one channel says savepoint, another says not."
-                " Nothing was changed."
+                f"{what} of checkpoint {self._current} on channel {channel} refused: it was taken already. Nothing was"
+                " changed."
             )
-
-    def _twice(self, what: str, channel: int) -> ProtocolViolation:
-        return ProtocolViolation(
-            f"{what} of checkpoint {self._current} on channel {channel} refused: it was taken already. Nothing was"
-            " changed."
-        )
+        if self._pending.is_savepoint != barrier.is_savepoint:
+            raise ProtocolViolation(
+                f"{what} of checkpoint {self._current} on channel {channel} refused: one channel says savepoint,"
+                " another says not. Nothing was changed."
+            )
 
     def _is_over(self, checkpoint_id: CheckpointId) -> bool:
         return checkpoint_id < self._current or (checkpoint_id == self._current and self._pending is None)
@@ -291,19 +286,23 @@ class BarrierHandler:
         """Make the barrier's checkpoint the current one if it is new; a pending older one is given up."""
         if barrier.checkpoint_id == self._current:
             return
-        if self._pending is not None:
-            self._abort(
-                self._current,
-                CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED,
-                f"checkpoint {barrier.checkpoint_id} began before every barrier of {self._current} was there",
-                out,
-            )
+        self._subsume(barrier.checkpoint_id, out)
         self._current = barrier.checkpoint_id
         self._pending = barrier
         self._target = len(self._channels.open)
         if self._alternating and barrier.deadline_ms is not None:
             self._armed = ArmTimer(barrier.checkpoint_id, max(now_ms, barrier.deadline_ms))
             out.append(self._armed)
+
+    def _subsume(self, newer: CheckpointId, out: list[Command]) -> None:
+        """Give up what is pending for a newer checkpoint, so that none that began ends unnoticed."""
+        if self._pending is not None:
+            self._abort(
+                self._current,
+                CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED,
+                f"checkpoint {newer} was heard of before every barrier of checkpoint {self._current} was there",
+                out,
+            )
 
     def _receive(self, occurrence: _Occurrence, out: list[Command]) -> None:
         """Count the channel, apply the table, and end the checkpoint when it was the last channel."""
