@@ -14,6 +14,8 @@ SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 endif
 # What pytest gets, for example `make test ARGS="tests/unit -k fenced"`.
 ARGS ?= tests
+# How many processes share the tests; each may run a Spark of its own.
+WORKERS ?= 2
 MILEPOST_DAYS ?= 28
 
 .PHONY: help env lint format types check test demo down status clean
@@ -35,7 +37,7 @@ format: env ## let ruff rewrite what it can
 
 test: lint ## build what is needed, check, and run every test
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
-	@MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) $(ARGS)
+	@MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 demo: env ## S3, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)

@@ -20,9 +20,11 @@ from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochAlignment, EpochPlan, SourceInput, decode_input_record
+from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.acknowledgements import SubtaskAnswer, Verified, verify
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ManifestState, PendingCheckpoint
 from pipeline.quality.gate import evaluate_all
 from pipeline.quality.verdict import GateVerdict
@@ -97,7 +99,8 @@ def run_planned_epoch(
         verdict = _judge(context, committables)
         judged = time.monotonic()
         if not verdict.vetoes:
-            committables = _prepare(context, state, pending, base, committables)
+            with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+                committables = _prepare(context, state, pending, base, committables)
         prepared = time.monotonic()
         timings = {
             "plan_ms": round((ran - started) * 1000) - answers.session_ms - answers.job_ms,
@@ -109,14 +112,11 @@ def run_planned_epoch(
         metadata = build_metadata(
             context, plan, pending, base, answers.operators, verified, committables, verdict, timings
         )
-        context.store.put(metadata_key(pending.checkpoint_id, pending.token), metadata.encode())
-    return EpochReport(
-        pending.checkpoint_id,
-        pending.token,
-        verdict,
-        sum(source.rows for source in metadata.sources.values()),
-        sum(sink.committable.rows for sink in metadata.sinks.values()),
-    )
+        with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+            context.store.put(metadata_key(pending.checkpoint_id, pending.token), metadata.encode())
+    rows_in = sum(source.rows for source in metadata.sources.values())
+    rows_out = sum(sink.committable.rows for sink in metadata.sinks.values())
+    return EpochReport(pending.checkpoint_id, pending.token, verdict, rows_in, rows_out)
 
 
 def _plan(

@@ -14,6 +14,7 @@ from pipeline.cleanup import discard_losers, discard_staged
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata, decode_metadata
 from pipeline.protocol import coordinator
+from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import (
     CheckpointError,
@@ -29,6 +30,7 @@ from pipeline.protocol.events import CheckpointAborted
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
 from pipeline.protocol.preconditions import completed_by
+from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, PendingCheckpoint, SubtaskKey
 from pipeline.protocol.requests import AbortRequest, CompleteRequest, ConfirmSinkRequest, CreateRequest
 from pipeline.sessions import Session, provably_dead
@@ -264,7 +266,8 @@ class Leadership:
             summary=summary_of(metadata),
             swept=swept,
         )
-        result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
+        with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+            result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
         completed = self.completed(result.state, pending.checkpoint_id)
         discard_losers(self.context, pending.checkpoint_id, pending.prefixes, completed.token)
         return completed

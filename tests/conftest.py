@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import shutil
@@ -10,6 +11,8 @@ import tempfile
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.s3_servers import ministack, seaweed
 
@@ -44,8 +47,10 @@ def pytest_configure() -> None:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "AIRFLOW_HOME": AIRFLOW_HOME,
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "MILEPOST_SEED": str(SEED),  # for the processes that this one lets run a part of the tests
         }
     )
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it still speaks when the interpreter ends
 
 
 def pytest_unconfigure() -> None:
@@ -54,6 +59,27 @@ def pytest_unconfigure() -> None:
 
 def pytest_report_header() -> str:
     return f"seed: {SEED} (PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}); repeat: make test SEED={SEED}"
+
+
+LONGEST_FIRST = ("tests/e2e/", "tests/chaos/", "tests/integration/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that processes which share the tests end together."""
+    items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in LONGEST_FIRST])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Run in one process what shares one: all that needs Airflow, and the tests of each other file."""
+    return SharedFirst(config, log)
+
+
+class SharedFirst(LoadScopeScheduling):
+    """Hands out whole files, the end-to-end tests together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        airflow = LONGEST_FIRST[0]
+        return airflow if nodeid.startswith(airflow) else nodeid.split("::", 1)[0]
 
 
 @pytest.fixture(scope="session")

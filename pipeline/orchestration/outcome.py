@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-from pipeline.protocol.abort_reasons import reason_for
+from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.errors import Action, CheckpointError, Fenced
 from pipeline.protocol.reasons import CheckpointFailureReason
 
@@ -57,12 +57,17 @@ class Failure:
         return {"reason": self.reason, "detail": self.detail}
 
     @classmethod
-    def from_xcom(cls, value: dict[str, str] | None, task_id: str | None) -> Failure:
-        """What the failed task left; a task that left nothing was killed or lost."""
+    def from_xcom(
+        cls,
+        value: dict[str, str] | None,
+        task_id: str | None,
+        lost: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
+    ) -> Failure:
+        """What the failed task left; a task that left nothing was killed or lost, which is the reason `lost`."""
         if value is None:
             which = f"task {task_id}" if task_id else "a task"
             return cls(
-                CheckpointFailureReason.TASK_FAILURE.value,
+                lost.value,
                 f"{which} ended without saying why (killed, marked failed, or its worker was lost); see its log",
             )
         return cls(value["reason"], value["detail"])
@@ -75,8 +80,7 @@ def failure_of(error: BaseException) -> Failure:
             CheckpointFailureReason.CHECKPOINT_EXPIRED.value,
             "the task reached its execution_timeout, which lies before the checkpoint's deadline",
         )
-    detail = error.message if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
-    return Failure(reason_for(error).value, detail[:MAX_DETAIL_CHARS])
+    return Failure(reason_for(error).value, detail_for(error)[:MAX_DETAIL_CHARS])
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import (
 )
 
 from pipeline.orchestration.outcome import FAILURE_KEY, Failure, told_to_airflow
+from pipeline.protocol.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -276,4 +277,6 @@ class AbortCheckpointOperator(EpochOperator):
                 return Failure.from_xcom(left, task_id)
         done = [task_id for task_id in BEFORE_THE_COMMIT_POINT if ti.xcom_pull(task_ids=task_id) is not None]
         following = BEFORE_THE_COMMIT_POINT[len(done) : len(done) + 1]
+        if following == (TRIGGER,):
+            return Failure.from_xcom(None, TRIGGER, CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE)
         return Failure.from_xcom(None, following[0] if following else None)

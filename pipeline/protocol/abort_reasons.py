@@ -1,10 +1,18 @@
-"""Which reason and detail an error gives the checkpoint that it ends: one table for every caller."""
+"""Which reason and detail an error gives the checkpoint that it ends: one table for every caller.
+
+A reason comes from the class of the error, unless the step that failed says more than the class does (`stating`): a
+store that does not answer is IO_EXCEPTION while rows are read, and FINALIZE_CHECKPOINT_FAILURE once all have answered.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pipeline.protocol.errors import (
     CheckpointError,
     CheckpointExpired,
+    CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
     QualityGateFailed,
@@ -23,6 +31,20 @@ _REASONS: tuple[tuple[type[CheckpointError], CheckpointFailureReason], ...] = (
     (StoreUnavailable, CheckpointFailureReason.IO_EXCEPTION),
     (CommitOutcomeUnknown, CheckpointFailureReason.IO_EXCEPTION),
 )
+
+
+NOT_WRITTEN: tuple[type[CheckpointError], ...] = (StoreUnavailable, CommitOutcomeUnknown, CommitConflict)
+"""What a write raises when it may not have landed although nothing is wrong with the machine or the request."""
+
+
+@contextmanager
+def stating(reason: CheckpointFailureReason, *kinds: type[CheckpointError]) -> Iterator[None]:
+    """Give the errors of these kinds that leave the block this reason, unless they state one of their own."""
+    try:
+        yield
+    except kinds as error:
+        error.details.setdefault("reason", reason.value)
+        raise
 
 
 def reason_for(error: BaseException) -> CheckpointFailureReason:

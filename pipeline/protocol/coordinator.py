@@ -40,6 +40,7 @@ from pipeline.protocol.preconditions import (
     find_pending,
     own_pending,
 )
+from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CompletedCheckpoint,
     Failures,
@@ -145,6 +146,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             f"job {state.job}: trigger refused: checkpoint {pending.checkpoint_id} of another session is pending."
             " Nothing was written.",
             hint="Sweep it first if its lease is over, else wait.",
+            reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
         )
     check_sinks(state)

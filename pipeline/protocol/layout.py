@@ -60,6 +60,11 @@ def heartbeat_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
     return token_prefix(checkpoint_id, token) + "_heartbeat"
 
 
+def abort_notice_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key that tells subtasks of a fenced Spark job that their checkpoint was aborted."""
+    return token_prefix(checkpoint_id, token) + "_aborted"
+
+
 def checkpoint_of_key(key: str) -> CheckpointId | None:
     """Return the checkpoint below whose prefix a key lies; None for a key outside of all of them."""
     match = _CHECKPOINT_KEY.match(key)

@@ -124,6 +124,7 @@ def sweep_decision(state: ManifestState, session_id: SessionId, facts: LeaseFact
             f" {leader.session_id} on {leader.holder.host} (pid {leader.holder.pid}) holds its lease for another"
             f" {left_s} s. Nothing was changed.",
             hint="Wait for it, or take it over with --take-over: the running epoch is then aborted and fenced.",
+            reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
             session_id=leader.session_id,
             deadline_ms=pending.deadline_ms,

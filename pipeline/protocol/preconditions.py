@@ -196,6 +196,7 @@ def check_sinks(state: ManifestState) -> None:
             f"job {state.job}: trigger refused: {len(waiting)} completed checkpoints wait for sinks {sinks}, at most"
             f" {MAX_UNCONFIRMED} may. Nothing is lost: they are published once the sinks answer.",
             hint="Bring the sinks back, then run again.",
+            reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             unconfirmed=[checkpoint.checkpoint_id for checkpoint in waiting],
             sinks=sinks,
         )

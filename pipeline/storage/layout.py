@@ -7,6 +7,7 @@
     chk-<id>/t<token>/consumed/<source>-<sha256>.parquet    object versions that a source consumed
     chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json    what each Spark attempt measured
     chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
+    chk-<id>/t<token>/_aborted                          to subtasks that still run: the checkpoint was aborted
 
 Ids are padded to 20 digits, so that LIST order is numeric. A writer writes only below its own token (I3).
 """
@@ -20,6 +21,7 @@ from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
 from pipeline.protocol.layout import (
     MANIFEST_PREFIX,
     METRICS_NAME,
+    abort_notice_key,
     checkpoint_of_key,
     checkpoint_prefix,
     heartbeat_key,
@@ -35,6 +37,7 @@ __all__ = [
     "INPUTS_PREFIX",
     "MANIFEST_PREFIX",
     "PROBE_PREFIX",
+    "abort_notice_key",
     "channel_prefix",
     "checkpoint_of_key",
     "checkpoint_prefix",

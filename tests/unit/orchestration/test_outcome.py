@@ -22,6 +22,7 @@ from pipeline.orchestration.outcome import (
     failure_of,
     told_to_airflow,
 )
+from pipeline.orchestration.tasks import AbortCheckpointOperator
 from pipeline.protocol import errors
 from pipeline.protocol.errors import Action, CheckpointError
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -125,3 +126,15 @@ def test_a_task_that_was_killed_left_nothing_and_the_abort_says_so() -> None:
     failure = Failure.from_xcom(None, "run_epoch")
     assert failure.reason == "TASK_FAILURE"
     assert failure.detail.startswith("task run_epoch ended without saying why")
+
+
+def test_a_trigger_that_was_lost_is_a_failed_trigger() -> None:
+    """It may have recorded its checkpoint before it could tell the id: the abort finds that one by the session."""
+
+    class Instance:
+        def xcom_pull(self, task_ids: str, key: str = "return_value") -> None:
+            return None
+
+    failure = AbortCheckpointOperator.failure(Instance())
+    assert failure.reason == "TRIGGER_CHECKPOINT_FAILURE"
+    assert failure.detail.startswith("task trigger_checkpoint ended without saying why")

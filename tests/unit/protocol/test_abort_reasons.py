@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.abort_reasons import reason_for
+from pipeline.protocol.abort_reasons import NOT_WRITTEN, reason_for, stating
 from pipeline.protocol.errors import (
     CheckpointExpired,
     CommitOutcomeUnknown,
@@ -38,3 +38,16 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 )
 def test_an_error_names_its_own_reason_or_its_class_does(error: BaseException, name: str) -> None:
     assert reason_for(error) is CheckpointFailureReason[name]
+
+
+def test_the_step_that_failed_names_the_reason_unless_the_error_does() -> None:
+    """The same outage is a read that failed, or a checkpoint that could not be finalized."""
+    finalize = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
+    for raised, expected in [
+        (StoreUnavailable("down"), "FINALIZE_CHECKPOINT_FAILURE"),
+        (StoreUnavailable("down", reason="CHECKPOINT_EXPIRED"), "CHECKPOINT_EXPIRED"),
+        (EnvironmentUnusable("full"), "ENVIRONMENT_UNUSABLE"),
+    ]:
+        with pytest.raises(type(raised)) as caught, stating(finalize, *NOT_WRITTEN):
+            raise raised
+        assert reason_for(caught.value) is CheckpointFailureReason[expected]

@@ -1,0 +1,179 @@
+"""Which cases of the seed systems are proven here: covered by a test, not applicable with a reason, or missing.
+
+A test covers a case when its docstring has the line ``Case: <Class>.<case>``. A case that cannot exist here is a row
+``<Class><TAB><case><TAB><reason>`` of a file below ``not_applicable/``. All cases are in ``cases.tsv``.
+
+    python -m scripts.protocol_cases             the table, then what is missing or wrong; exit 1 if anything is
+    python -m scripts.protocol_cases --markdown  the same as the section of PROTOCOL.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SUITE = ROOT / "tests" / "conformance" / "protocol"
+MARK = "Case:"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Case:
+    """One test of a seed system: its class and its name there."""
+
+    of_class: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.of_class}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the suite says about every case.
+
+    Attributes:
+        cases: all of them, in the order of `cases.tsv`.
+        tests: case -> the tests that cite it, as ``file::test``; a case that is in no list may be among them.
+        reasons: case -> why it cannot exist here.
+        faults: lines that could not be understood, or say something twice.
+    """
+
+    cases: tuple[Case, ...]
+    tests: dict[Case, tuple[str, ...]]
+    reasons: dict[Case, str]
+    faults: tuple[str, ...]
+
+    def missing(self) -> list[Case]:
+        """Cases that are neither covered nor declared not applicable."""
+        return [case for case in self.cases if case not in self.tests and case not in self.reasons]
+
+    def inconsistencies(self) -> list[str]:
+        """Everything that is wrong, whoever still has to write what: one line each."""
+        known = set(self.cases)
+        unknown = sorted((self.tests.keys() | self.reasons.keys()) - known)
+        both = sorted(self.tests.keys() & self.reasons.keys())
+        return [
+            *self.faults,
+            *(f"unknown case {case}: {self._where(case)}" for case in unknown),
+            *(f"{case} is declared not applicable and covered: {self._where(case)}" for case in both),
+        ]
+
+    def _where(self, case: Case) -> str:
+        return ", ".join(self.tests.get(case, ("not_applicable/",)))
+
+    def counts(self, of_class: str | None = None) -> tuple[int, int, int]:
+        """(covered, not applicable, missing) of one class, or of all."""
+        mine = [case for case in self.cases if of_class in (None, case.of_class)]
+        covered = sum(case in self.tests for case in mine)
+        not_applicable = sum(case in self.reasons and case not in self.tests for case in mine)
+        return covered, not_applicable, len(mine) - covered - not_applicable
+
+    def classes(self) -> list[str]:
+        """Every class once, in the order of `cases.tsv`."""
+        return list(dict.fromkeys(case.of_class for case in self.cases))
+
+
+def read_report(suite: Path = SUITE) -> Report:
+    """Read `cases.tsv`, the docstrings of all tests below `suite`, and every `not_applicable/*.tsv`."""
+    faults: list[str] = []
+    cases = tuple(Case(*row) for row in _rows(suite / "cases.tsv", 2, faults))
+    faults += [f"cases.tsv: {case} is listed twice" for case in _repeated(cases)]
+    tests: dict[Case, tuple[str, ...]] = {}
+    for file in sorted(suite.rglob("*.py")):
+        for case, test in _cited(file, file.relative_to(suite).as_posix(), faults):
+            tests[case] = (*tests.get(case, ()), test)
+    reasons: dict[Case, str] = {}
+    for file in sorted((suite / "not_applicable").glob("*.tsv")):
+        for of_class, name, reason in _rows(file, 3, faults):
+            case = Case(of_class, name)
+            if case in reasons:
+                faults.append(f"{file.name}: {case} is declared twice")
+            reasons[case] = reason
+    return Report(cases, tests, reasons, tuple(faults))
+
+
+def _rows(file: Path, columns: int, faults: list[str]) -> Iterator[tuple[str, ...]]:
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        row = tuple(cell.strip() for cell in line.split("\t"))
+        if len(row) != columns or not all(row):
+            faults.append(f"{file.name}:{number}: expected {columns} columns with a tab between, none empty")
+        else:
+            yield row
+
+
+def _repeated(cases: Iterable[Case]) -> list[Case]:
+    return sorted(case for case, times in Counter(cases).items() if times > 1)
+
+
+def _cited(file: Path, name: str, faults: list[str]) -> Iterator[tuple[Case, str]]:
+    """Yield each citation with the test that makes it; only a test function can cover a case."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        owner = getattr(node, "name", "the module")
+        for line in (ast.get_docstring(node) or "").splitlines():
+            if not line.strip().startswith(MARK):
+                continue
+            said = line.strip()
+            of_class, dot, case = said.removeprefix(MARK).strip().partition(".")
+            if not dot or not of_class.isidentifier() or not case.isidentifier():
+                faults.append(
+                    f"{name}::{owner}: expected `{MARK} <Class>.<case>` and nothing else, got {line.strip()!r}"
+                )
+            elif not owner.startswith("test_") or isinstance(node, ast.ClassDef):
+                faults.append(f"{name}::{owner}: only a test function can cover {of_class}.{case}")
+            else:
+                yield Case(of_class, case), f"{name}::{owner}"
+
+
+def render_text(report: Report) -> str:
+    """The table for a terminal, then every missing case and everything that is wrong."""
+    width = max((len(of_class) for of_class in report.classes()), default=5)
+    lines = [f"{'class':<{width}}  covered  not applicable  missing"]
+    for of_class in [*report.classes(), None]:
+        covered, not_applicable, missing = report.counts(of_class)
+        lines.append(f"{of_class or 'total':<{width}}  {covered:>7}  {not_applicable:>14}  {missing:>7}")
+    lines += [f"missing: {case}" for case in report.missing()]
+    lines += [f"wrong: {line}" for line in report.inconsistencies()]
+    return "\n".join(lines)
+
+
+def render_markdown(report: Report) -> str:
+    """The section of PROTOCOL.md: the counts per class, and every case that cannot exist here, with its reason."""
+    lines = ["| class | cases | covered | not applicable |", "|---|---|---|---|"]
+    for of_class in [*report.classes(), None]:
+        covered, not_applicable, missing = report.counts(of_class)
+        row = f"{of_class or 'total'} | {covered + not_applicable + missing} | {covered} | {not_applicable}"
+        lines.append(f"| {row} |")
+    lines += ["", "| cannot exist here | why |", "|---|---|"]
+    for case in report.cases:
+        if case in report.reasons:
+            lines.append(f"| {case} | {report.reasons[case].replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the report; 1 when a case is missing or something is inconsistent."""
+    parser = argparse.ArgumentParser(prog="protocol_cases", description=__doc__.split("\n")[0])
+    parser.add_argument("--markdown", action="store_true", help="print the section of PROTOCOL.md")
+    options = parser.parse_args(arguments)
+    report = read_report()
+    wrong = report.inconsistencies()
+    if options.markdown:
+        print(render_markdown(report))
+        for line in [*(f"missing: {case}" for case in report.missing()), *(f"wrong: {line}" for line in wrong)]:
+            print(line, file=sys.stderr)
+    else:
+        print(render_text(report))
+    return 1 if wrong or report.missing() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""How failed epochs add up to a FAILED job: on the coordinator, and on epochs that run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import Session
+from pipeline.planning import EpochPlan
+from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
+from pipeline.protocol.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
+from pipeline.protocol.events import CheckpointAborted
+from pipeline.protocol.failures import record_failure, record_success
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
+from pipeline.protocol.records import Failures, JobStatus
+from tests.harness.faulty_store import Effect, Fault, at
+from tests.harness.job_log import A, JobLog
+from tests.harness.job_stores import break_store
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+DECLINED = CheckpointFailureReason.CHECKPOINT_DECLINED
+OURS = frozenset(list(CheckpointFailureReason)[24:])
+TOLERATING = "timeout: 10m, tolerable_failures: "
+
+
+def decline(plan: EpochPlan) -> None:
+    raise SubtaskDeclined(f"checkpoint {plan.checkpoint_id}: line 3 is no number", reason="BAD_RECORD")
+
+
+def fail(job: SparklessJob, runner: SparklessRunner, error: type[Exception] = SubtaskDeclined) -> str:
+    """Run one epoch that fails; returns the status of the job after it."""
+    with pytest.raises(error):
+        job.master.run(Session.cli(), runner)
+    return str(job.master.status()["job_status"])
+
+
+def job_tolerating(folder: Path, tolerable: int) -> SparklessJob:
+    job = SparklessJob.create(folder, {"timeout: 10m": f"{TOLERATING}{tolerable}", "max_files: 1": "max_files: 9"})
+    job.land("a.csv")
+    return job
+
+
+def test_exactly_five_of_flinks_reasons_count() -> None:
+    """Whatever else gives an epoch up leaves the job RUNNING with no failure counted.
+
+    Case: CheckpointFailureManagerTest.testTotalCountValue
+    """
+    counted = set()
+    for reason in CheckpointFailureReason:
+        if reason in OURS:
+            continue
+        log = JobLog()
+        log.trigger(A)
+        log.abort(A, reason=reason, tolerable=0)
+        assert log.state.status is (JobStatus.FAILED if log.state.failures.consecutive else JobStatus.RUNNING)
+        assert log.state.failures.last_reason == reason.value
+        counted.update({reason} if log.state.failures.consecutive else ())
+    assert counted == COUNTED_BY_FLINK
+    assert {reason.name for reason in counted} == {
+        "IO_EXCEPTION",
+        "CHECKPOINT_ASYNC_EXCEPTION",
+        "CHECKPOINT_EXPIRED",
+        "CHECKPOINT_DECLINED",
+        "FINALIZE_CHECKPOINT_FAILURE",
+    }
+
+
+def test_the_failure_after_the_tolerated_ones_fails_the_job(tmp_path: Path) -> None:
+    """Two tolerated, the third is not; nothing is triggered any more until `resume`.
+
+    Case: CheckpointFailureManagerTest.testContinuousFailure
+    """
+    job = job_tolerating(tmp_path, 2)
+    runner = SparklessRunner(before=decline)
+    assert [fail(job, runner) for _ in range(3)] == ["running", "running", "failed"]
+    with pytest.raises(JobNotRunnable, match=r"FAILED since checkpoint 3: BAD_RECORD: .*line 3 is no number"):
+        job.master.run(Session.cli(), runner)
+    assert len(runner.plans) == 3
+    job.master.resume()
+    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 4
+
+
+def test_a_completed_epoch_breaks_the_row_of_failures(tmp_path: Path) -> None:
+    """Case: CheckpointFailureManagerTest.testBreakContinuousFailure"""
+    job = job_tolerating(tmp_path, 1)
+    declining = SparklessRunner(before=decline)
+    for day in range(2):
+        assert fail(job, declining) == "running"
+        assert job.master.run(Session.cli(), SparklessRunner())["status"] == "completed"
+        job.land(f"b{day}.csv")
+    assert [fail(job, declining) for _ in range(2)] == ["running", "failed"]
+
+
+def test_a_failure_of_a_checkpoint_up_to_the_last_success_is_ignored() -> None:
+    """Case: CheckpointFailureManagerTest.testIgnoresPastCheckpoints"""
+    failures = record_success(Failures(), CheckpointId(2))
+    for checkpoint_id in (1, 2):
+        verdict = record_failure(failures, CheckpointId(checkpoint_id), DECLINED, "late", 0)
+        assert (verdict.counted, verdict.tolerated, verdict.failures.consecutive) == (False, True, 0)
+    assert not record_failure(failures, CheckpointId(3), DECLINED, "it failed", 0).tolerated
+    assert record_success(failures, CheckpointId(1)) == failures
+
+
+def test_one_checkpoint_counts_once_however_often_it_fails() -> None:
+    """Neither a repeated abort nor a repeated count of one id is a second failure.
+
+    Case: CheckpointFailureManagerTest.testIgnoreOneCheckpointRepeatedlyCountMultiTimes
+    """
+    log = JobLog()
+    log.trigger(A)
+    assert isinstance(log.abort(A, 1, DECLINED, tolerable=1), Transition)
+    for _ in range(3):
+        again = log.abort(A, 1, DECLINED, tolerable=1)
+        assert isinstance(again, AlreadyDone) and again.outcome is Outcome.NOT_PENDING
+    assert (log.state.status, log.state.failures.consecutive) == (JobStatus.RUNNING, 1)
+    failures = log.state.failures
+    for checkpoint_id in (1, 2, 1, 2):
+        failures = record_failure(failures, CheckpointId(checkpoint_id), DECLINED, "it failed", 9).failures
+    assert (failures.consecutive, failures.counted) == (2, (1, 2))
+
+
+def test_an_epoch_past_its_deadline_is_a_counted_failure(tmp_path: Path) -> None:
+    """Case: CheckpointCoordinatorTest.testExpiredCheckpointExceedsTolerableFailureNumber"""
+
+    def run_out(plan: EpochPlan) -> None:
+        raise CheckpointExpired(f"checkpoint {plan.checkpoint_id}: still running after {plan.timeout_ms} ms")
+
+    job = job_tolerating(tmp_path, 1)
+    runner = SparklessRunner(before=run_out)
+    assert [fail(job, runner, CheckpointExpired) for _ in range(2)] == ["running", "failed"]
+    aborted = job.master.list_checkpoints("aborted")
+    assert [item["failure_reason"] for item in aborted] == ["CHECKPOINT_EXPIRED"] * 2
+
+
+def test_a_store_that_fails_under_an_epoch_is_a_counted_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint exists, its first object cannot be written.
+
+    Case: CheckpointCoordinatorTest.testIOExceptionCheckpointExceedsTolerableFailureNumber
+    """
+    job = job_tolerating(tmp_path, 0)
+    outage = Fault(at("put", "chk-"), Effect.UNAVAILABLE)
+    break_store(monkeypatch, job.context.store_config.url, outage)
+    assert fail(job, SparklessRunner(), StoreUnavailable) == "failed"
+    assert outage.reached.is_set()
+    (aborted,) = job.master.list_checkpoints()
+    assert (aborted["status"], aborted["failure_reason"]) == ("aborted", "IO_EXCEPTION")
+
+
+def test_a_decline_beyond_the_tolerated_ones_reaches_whoever_ran_the_epoch(tmp_path: Path) -> None:
+    """The error itself is raised, with what to do about a job that is FAILED by now.
+
+    Case: CheckpointCoordinatorTest.testTriggerAndDeclineCheckpointThenFailureManagerThrowsException
+    """
+    job = job_tolerating(tmp_path, 0)
+    with pytest.raises(SubtaskDeclined, match="line 3") as caught:
+        job.master.run(Session.cli(), SparklessRunner(before=decline))
+    assert "milepost resume small" in caught.value.hint
+    event = job.context.log.entry(job.context.head().version).event
+    assert isinstance(event, CheckpointAborted)
+    assert (event.counted, event.consecutive_failures, event.tolerated) == (True, 1, False)
+    assert job.context.head().state.timeline().pending is None

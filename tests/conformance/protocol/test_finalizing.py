@@ -1,0 +1,155 @@
+"""All subtasks have answered, and the checkpoint still cannot be completed: what goes, and what must be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import Session
+from pipeline.planning import EpochPlan
+from pipeline.protocol.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
+from pipeline.protocol.layout import token_prefix
+from pipeline.protocol.records import JobStatus
+from pipeline.protocol.retention import minimum_grace_ms
+from pipeline.storage.layout import MANIFEST_PREFIX, checkpoint_prefix
+from tests.harness.faulty_store import Effect, Fault, at
+from tests.harness.job_stores import break_store, later
+from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+HEADS_READ_BEFORE = 2
+"""After the data plane is done: `validate` and `complete` read the head once each, before the transition does."""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """One published epoch, and input for another."""
+    job = SparklessJob.create(tmp_path, {"timeout: 10m": "timeout: 10m, tolerable_failures: 1"})
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    job.land("b.csv", "k,v\n1,b\n2,b\n")
+    return job
+
+
+def once_all_is_staged(*faults: Fault) -> Callable[[EpochPlan], None]:
+    """The faults strike from the moment on when the data plane has returned."""
+    planned = [(fault, fault.times) for fault in faults]
+    for fault in faults:
+        fault.times = 0
+
+    def arm(plan: EpochPlan) -> None:
+        for fault, times in planned:
+            fault.times = times
+
+    return arm
+
+
+def fails(job: SparklessJob, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], *faults: Fault) -> None:
+    """Run the second epoch into the faults; afterwards the store works again."""
+    with monkeypatch.context() as broken:
+        break_store(broken, job.context.store_config.url, *faults)
+        with pytest.raises(error):
+            job.master.run(Session.cli(), SparklessRunner(after=once_all_is_staged(*faults)))
+    assert faults[0].reached.is_set()
+
+
+def assert_given_up(job: SparklessJob, reason: str) -> None:
+    """Nothing of checkpoint 2 is visible, its staged files are gone, and its own objects are listed to go, once."""
+    newest, before = job.master.list_checkpoints(limit=2)
+    assert (newest["checkpoint_id"], newest["status"], newest["failure_reason"]) == (2, "aborted", reason)
+    assert (before["checkpoint_id"], before["status"]) == (1, "completed")
+    assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 1}]
+    assert job.staged_files(2) == []
+    prefixes = [
+        entry.prefix for entry in job.context.head().state.garbage if "chk-00000000000000000002" in entry.prefix
+    ]
+    assert len(prefixes) == len(set(prefixes)) == 2, "the prefix of the trigger's token and of the rebind's"
+    assert all(job.context.store.list(prefix) is not None for prefix in prefixes)
+
+
+def assert_next_epoch_is_whole(job: SparklessJob, checkpoint_id: int) -> None:
+    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == checkpoint_id
+    table = sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"])
+    assert table == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
+
+
+def test_a_commit_that_the_store_refuses_for_good_discards_the_checkpoint(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transition is known not to have landed: all that the checkpoint wrote goes, and the epoch runs again.
+
+    Case: CheckpointCoordinatorFailureTest.testFailingCompletedCheckpointStoreAdd
+    """
+    full = Fault(at("create", MANIFEST_PREFIX), Effect.UNAVAILABLE, error=EnvironmentUnusable("no space left"))
+    fails(job, monkeypatch, EnvironmentUnusable, full)
+    assert_given_up(job, "ENVIRONMENT_UNUSABLE")
+    assert_next_epoch_is_whole(job, 3)
+
+
+def test_a_commit_that_cannot_be_made_is_a_counted_failure(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outage begins between the last acknowledgement and the commit point.
+
+    Case: CheckpointCoordinatorTest.testExceptionInStoringCompletedCheckpointIsReportedToFailureManager
+    """
+    outage = Fault(at("list", MANIFEST_PREFIX), Effect.UNAVAILABLE, skip=HEADS_READ_BEFORE)
+    fails(job, monkeypatch, StoreUnavailable, outage)
+    assert_given_up(job, "FINALIZE_CHECKPOINT_FAILURE")
+    failures = job.context.head().state.failures
+    assert (failures.consecutive, failures.counted) == (1, (2,))
+    assert_next_epoch_is_whole(job, 3)
+
+
+def test_metadata_that_cannot_be_written_fails_and_discards_the_checkpoint(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Case: CheckpointCoordinatorFailureTest.testStoringFailureHandling"""
+    outage = Fault(lambda operation, key: operation == "put" and key.endswith("/_metadata"), Effect.UNAVAILABLE)
+    fails(job, monkeypatch, StoreUnavailable, outage)
+    assert_given_up(job, "FINALIZE_CHECKPOINT_FAILURE")
+    assert job.context.head().state.failures.consecutive == 1
+    assert_next_epoch_is_whole(job, 3)
+
+
+def test_whatever_else_fails_while_completing_is_cleaned_up_once(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours at the commit point; what is listed is deleted by a later leader, and then listed no more.
+
+    Case: CheckpointCoordinatorFailureTest.testCleanupForGenericFailure
+    """
+    bug = Fault(at("create", MANIFEST_PREFIX), Effect.UNAVAILABLE, error=RuntimeError("a bug"))
+    fails(job, monkeypatch, RuntimeError, bug)
+    assert_given_up(job, "TASK_FAILURE")
+    assert job.context.head().state.status is JobStatus.RUNNING
+    written = token_prefix(job.context.head().state.next_checkpoint_id - 1, 7)
+    assert [*job.context.store.list(written)], "two phases: listed now, deleted by a later leader"
+    later(monkeypatch, minimum_grace_ms(TIMEOUT_MS))
+    assert_next_epoch_is_whole(job, 3)
+    assert [*job.context.store.list(checkpoint_prefix(2))] == []
+    assert not [entry for entry in job.context.head().state.garbage if entry.prefix.startswith(checkpoint_prefix(2))]
+
+
+@pytest.mark.parametrize("effect", [Effect.LOST_REPLY, Effect.LOST_REQUEST], ids=["it landed", "it never landed"])
+def test_a_commit_of_unknown_outcome_deletes_nothing(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch, effect: Effect
+) -> None:
+    """Neither the reply nor the reading back says whether it landed: files and checkpoint stay as they are.
+
+    Whoever comes next reads the head: it publishes the checkpoint, or adopts it, as finished as it was.
+
+    Case: CheckpointCoordinatorFailureTest.testCleanupOmissionForPossibleInconsistentStateException
+    """
+    lost = Fault(at("create", MANIFEST_PREFIX), effect, times=9)
+    unread = Fault(at("get", MANIFEST_PREFIX), Effect.UNAVAILABLE, skip=HEADS_READ_BEFORE + 1, times=99)
+    fails(job, monkeypatch, CommitOutcomeUnknown, lost, unread)
+    assert len(job.staged_files(2)) == 2
+    assert job.master.list_checkpoints("aborted") == []
+    assert job.context.head().state.failures.consecutive == 0
+    landed = effect is Effect.LOST_REPLY
+    assert (job.context.head().state.timeline().head == 2) is landed
+    job.master.trigger(Session.cli(), take_over=not landed)
+    table = sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"])
+    assert table == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
+    assert [item["status"] for item in job.master.list_checkpoints(limit=1)] == ["completed"]

@@ -1,0 +1,76 @@
+"""The list of cases never lies: what is cited exists, and nothing is both proven and declared impossible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.protocol_cases import Case, Report, main, read_report, render_markdown, render_text
+
+CASES = "ATest\ttestOne\nATest\ttestTwo\nBTest\ttestThree\n"
+
+
+def suite(folder: Path, tests: str = "", not_applicable: str = "", cases: str = CASES) -> Report:
+    (folder / "not_applicable").mkdir()
+    (folder / "cases.tsv").write_text(cases)
+    (folder / "test_it.py").write_text(tests)
+    (folder / "not_applicable" / "it.tsv").write_text(not_applicable)
+    return read_report(folder)
+
+
+def test_the_suite_is_consistent() -> None:
+    """Every citation names a known case, and no case is both covered and not applicable."""
+    report = read_report()
+    assert report.inconsistencies() == []
+    assert len(report.cases) == 465
+
+
+def test_a_case_is_covered_by_the_test_that_cites_it(tmp_path: Path) -> None:
+    code = 'def test_x() -> None:\n    """It holds.\n\n    Case: ATest.testOne\n    Case: BTest.testThree\n    """\n'
+    report = suite(tmp_path, code, "ATest\ttestTwo\tthere is no such thing here\n")
+    assert report.tests == {
+        Case("ATest", "testOne"): ("test_it.py::test_x",),
+        Case("BTest", "testThree"): ("test_it.py::test_x",),
+    }
+    assert (report.inconsistencies(), report.missing()) == ([], [])
+    assert [report.counts("ATest"), report.counts("BTest"), report.counts()] == [(1, 1, 0), (1, 0, 0), (2, 1, 0)]
+    assert "| ATest.testTwo | there is no such thing here |" in render_markdown(report)
+
+
+def test_what_nobody_proves_is_missing(tmp_path: Path) -> None:
+    report = suite(tmp_path)
+    assert report.missing() == list(report.cases)
+    assert render_text(report).endswith("missing: ATest.testOne\nmissing: ATest.testTwo\nmissing: BTest.testThree")
+
+
+def test_an_unknown_case_and_one_that_is_both_are_wrong(tmp_path: Path) -> None:
+    code = 'def test_x() -> None:\n    """Case: ATest.testOne\n    Case: ATest.testNone\n    """\n'
+    report = suite(tmp_path, code, "ATest\ttestOne\tno\nCTest\ttestFour\tno\n")
+    assert report.inconsistencies() == [
+        "unknown case ATest.testNone: test_it.py::test_x",
+        "unknown case CTest.testFour: not_applicable/",
+        "ATest.testOne is declared not applicable and covered: test_it.py::test_x",
+    ]
+
+
+def test_only_a_test_can_cover_a_case(tmp_path: Path) -> None:
+    code = '"""Case: ATest.testOne"""\ndef helper() -> None:\n    """Case: ATest.testTwo"""\n'
+    report = suite(tmp_path, code)
+    assert report.tests == {}
+    assert [line.partition(":")[0] for line in report.faults] == ["test_it.py", "test_it.py"]
+
+
+def test_a_line_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
+    code = 'def test_x() -> None:\n    """Case: ATest.testOne and ATest.testTwo"""\n'
+    report = suite(tmp_path, code, "ATest\ttestOne\nATest\ttestTwo\tno\nATest\ttestTwo\tno\n", CASES + CASES)
+    assert len(report.inconsistencies()) == 6
+    assert report.tests == {}
+
+
+def test_the_command_fails_while_something_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    report = read_report()
+    assert main([]) == (1 if report.missing() else 0)
+    assert "total" in capsys.readouterr().out
+    main(["--markdown"])
+    assert capsys.readouterr().out.startswith("| class | cases | covered | not applicable |")
