@@ -20,12 +20,12 @@ from pipeline.metadata import (
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import Verified
-from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.records import PendingCheckpoint
 from pipeline.protocol.watermarks import source_watermark
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable
 from pipeline.sources.consumed import append
+from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.storage.layout import consumed_prefix, metrics_prefix
 
@@ -87,6 +87,7 @@ def build_metadata(
             for ack in verified.acknowledgements
         ),
         verdict=verdict,
+        unaligned=_is_unaligned(verified),
         timings=timings,
         tasks=_task_metrics(context, pending),
     )
@@ -102,7 +103,7 @@ def _sources(
     directory = consumed_prefix(pending.checkpoint_id, pending.token)
     # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
     snapshots = {
-        name: replace(item, rows=0, objects=0, missing=())
+        name: replace(item, rows=0, objects=0, missing=(), finished=False)
         for name, item in (base.sources.items() if base is not None else ())
         if name not in context.spec.sources
     }
@@ -129,6 +130,7 @@ def _sources(
             rows=sum(ack["rows"] for ack in acks),
             objects=len(item.objects) - len(missing),
             missing=missing,
+            finished=plan.alignment.final,
         )
     return snapshots
 
@@ -150,20 +152,32 @@ def _operators(hosted: Mapping[str, StatefulOperator], verified: Verified) -> di
             operators = ack.payload.get("operators")
             if isinstance(operators, dict) and uid in operators:
                 acks.append(operators[uid])
-        firing = {ack["firing_us"] for ack in acks}
-        if len(firing) != 1:
-            raise StateCorrupt(f"operator {uid}: its subtasks acknowledged different firing watermarks: {firing}")
         snapshots[uid] = OperatorSnapshot(
             key=tuple(operator.key),
             routing_key=tuple(operator.routing_key),
             state_schema=operator.state_schema,
-            firing_us=firing.pop(),
             handles=tuple(StateHandle.from_json(ack["state"]) for ack in acks),
+            firing=tuple(ack["firing_us"] for ack in acks),
+            channels=tuple(_channel(ack["channel"]) for ack in acks),
+            processed_bytes=tuple(ack["processed_bytes"] for ack in acks),
             rows_in=sum(ack["rows_in"] for ack in acks),
             rows_out=sum(ack["rows_out"] for ack in acks),
             late_rows=sum(ack["late_rows"] for ack in acks),
         )
     return snapshots
+
+
+def _channel(document: object) -> ChannelStateHandle | None:
+    return None if document is None else ChannelStateHandle.from_json(document)
+
+
+def _is_unaligned(verified: Verified) -> bool:
+    """Whether a subtask of some operator stopped before the end of its input."""
+    for ack in verified.acknowledgements:
+        operators = ack.payload.get("operators")
+        if isinstance(operators, dict) and any(item["unaligned"] for item in operators.values()):
+            return True
+    return False
 
 
 def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[Mapping[str, Any], ...]:

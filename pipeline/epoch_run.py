@@ -13,13 +13,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from pipeline.config.in_flight import input_signatures
 from pipeline.epoch_metadata import build_metadata, predecessor_of
 from pipeline.heartbeat import Heartbeat
 from pipeline.job_code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.operators.contract import StatefulOperator
-from pipeline.planning import EpochAlignment, EpochPlan, SourceInput, decode_input_record
+from pipeline.planning import EpochAlignment, EpochPlan, InputRecord, decode_input_record
 from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.acknowledgements import SubtaskAnswer, Verified, verify
 from pipeline.protocol.errors import InvalidRequest
@@ -85,11 +86,11 @@ def run_planned_epoch(
     """
     started, started_ms = time.monotonic(), time.time_ns() // 1_000_000
     base = context.base_metadata(state, pending.base)
-    inputs = decode_input_record(read_handle(context.store, pending.plan))
+    record = decode_input_record(read_handle(context.store, pending.plan))
     check_recorded_spec(context, pending)
     check_locations(context, base)
     code = read_recorded_code(context, pending)
-    plan = _plan(context, state, pending, base, inputs, code, code.load(context), started_ms)
+    plan = _plan(context, state, pending, base, record, code, code.load(context), started_ms)
     with Heartbeat(context, pending, runner.stop):
         answers = runner.run(plan)
         _check_state_schemas(base, answers)
@@ -124,7 +125,7 @@ def _plan(
     state: ManifestState,
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
-    inputs: tuple[SourceInput, ...],
+    record: InputRecord,
     code: JobCode,
     loaded: LoadedCode,
     started_ms: int,
@@ -141,15 +142,17 @@ def _plan(
         timeline=state.live,
         epoch=pending.epoch,
         base=pending.base,
-        inputs=inputs,
+        inputs=record.sources,
         watermarks_us={name: item.watermark_us for name, item in base.sources.items()} if base is not None else {},
         states={uid: known[uid].handles for uid in stateful if uid in known},
-        firing={uid: (known[uid].firing_us,) * len(known[uid].handles) for uid in stateful if uid in known},
+        firing={uid: known[uid].firing for uid in stateful if uid in known},
+        channels={uid: known[uid].channels for uid in stateful if uid in known},
+        input_signatures=input_signatures(context.job.spec, loaded.graph),
         alignment=EpochAlignment(
             aligned_timeout_ms=_milliseconds(context.spec.checkpointing.aligned_timeout),
             epoch_budget_ms=_milliseconds(context.spec.checkpointing.epoch_budget),
             started_ms=started_ms,
-            final=False,
+            final=record.final,
         ),
         latest_completed=latest_completed,
         lowest_retained=min((item.checkpoint_id for item in state.checkpoints), default=None),

@@ -24,7 +24,7 @@ from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
 from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata
-from pipeline.planning import SourceInput, encode_input_record, expected_subtasks, split_inputs
+from pipeline.planning import InputRecord, SourceInput, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.answers import AlreadyDone, Outcome
@@ -271,7 +271,9 @@ class JobMaster(JobControl):
         """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
         context = self._context
         spec = context.spec
-        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(inputs))
+        record = write_content_addressed(
+            context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(inputs))
+        )
         splits = split_inputs(inputs, spec.spark.parallelism)
         request = TriggerRequest(
             session_id=session.session_id,

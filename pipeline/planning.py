@@ -21,9 +21,10 @@ from pipeline.protocol.object_store import StoreConfig
 from pipeline.protocol.records import SubtaskKey
 from pipeline.sources.contract import SourceObject
 from pipeline.sources.plan import SourcePlan, assign_splits
+from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 
-INPUT_RECORD_FORMAT = 1
+INPUT_RECORD_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,19 @@ def source_input(name: str, plan: SourcePlan) -> SourceInput:
     )
 
 
-def encode_input_record(inputs: Sequence[SourceInput]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """All that an epoch is to read.
+
+    Attributes:
+        sources: in name order. final: the epoch is the job's last one.
+    """
+
+    sources: tuple[SourceInput, ...]
+    final: bool = False
+
+
+def encode_input_record(record: InputRecord) -> bytes:
     """Canonical JSON of the input record."""
 
     def rows(objects: Sequence[SourceObject]) -> list[list[object]]:
@@ -80,19 +93,20 @@ def encode_input_record(inputs: Sequence[SourceInput]) -> bytes:
             "pending_bytes": item.pending_bytes,
             "oldest_new_ms": item.oldest_new_ms,
         }
-        for item in inputs
+        for item in record.sources
     }
-    document = {"format": INPUT_RECORD_FORMAT, "sources": sources}
+    document = {"format": INPUT_RECORD_FORMAT, "sources": sources, "final": record.final}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def decode_input_record(body: bytes) -> tuple[SourceInput, ...]:
-    """The inverse. Raises StateCorrupt for anything else than what `encode_input_record` wrote."""
+def decode_input_record(body: bytes) -> InputRecord:
+    """The inverse, also of format 1, which had no last epoch. Raises StateCorrupt for anything else."""
     try:
         document = json.loads(body)
-        if document["format"] != INPUT_RECORD_FORMAT:
-            raise StateCorrupt(f"input record has format {document['format']}, expected {INPUT_RECORD_FORMAT}")
-        return tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
+        if document["format"] not in (1, INPUT_RECORD_FORMAT):
+            raise StateCorrupt(f"input record has format {document['format']}, expected 1 to {INPUT_RECORD_FORMAT}")
+        sources = tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
+        return InputRecord(sources, document["final"] if document["format"] > 1 else False)
     except (ValueError, KeyError, TypeError) as error:
         raise StateCorrupt(f"input record is unreadable: {error}") from error
 
@@ -162,8 +176,9 @@ class EpochPlan:
         base: checkpoint it continues; 0 is the empty state.
         inputs: per source, in name order.
         watermarks_us: per source, at the start of the epoch.
-        states, firing: per stateful operator, what each of its subtasks left in the base checkpoint, whatever its
-            parallelism: the handle of its state, its firing watermark.
+        states, firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever
+            its parallelism: the handle of its state, its firing watermark, its rows in flight.
+        input_signatures: per stateful operator, of what makes its input: recorded with its channel state.
         alignment: when subtasks stop and leave rows in flight.
         latest_completed, lowest_retained: checkpoint ids, None while there is none. aborted_since: of checkpoints
             aborted after the latest completed one, ascending. What a subtask is told at its start.
@@ -183,6 +198,8 @@ class EpochPlan:
     watermarks_us: Mapping[str, int | None]
     states: Mapping[str, tuple[StateHandle, ...]]
     firing: Mapping[str, tuple[int | None, ...]]
+    channels: Mapping[str, tuple[ChannelStateHandle | None, ...]]
+    input_signatures: Mapping[str, str]
     alignment: EpochAlignment
     latest_completed: CheckpointId | None
     lowest_retained: CheckpointId | None

@@ -39,16 +39,21 @@ class Tables:
                 f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {uid}; stateful operators: {known}",
                 uid=uid,
             )
-        return read_state(
-            uid,
-            snapshot.key,
-            snapshot.state_schema,
-            routing_key=snapshot.routing_key,
-            handles=snapshot.handles,
-            watermark_us=snapshot.firing_us,
-            store=self._context.store,
-            checkpoint_id=checkpoint.checkpoint_id,
-            job=metadata.job,
+        # Each subtask's rows are dead by its own firing watermark.
+        return pa.concat_tables(
+            read_state(
+                uid,
+                snapshot.key,
+                snapshot.state_schema,
+                routing_key=snapshot.routing_key,
+                handles=[handle],
+                key_groups=handle.key_groups,
+                watermark_us=firing_us,
+                store=self._context.store,
+                checkpoint_id=checkpoint.checkpoint_id,
+                job=metadata.job,
+            )
+            for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True)
         )
 
     def verify(self, at: int | None, *, deep: bool) -> dict[str, Any]:
@@ -76,7 +81,7 @@ class Tables:
 
     def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[int, list[str]]:
         try:
-            metadata = self._context.metadata(checkpoint)
+            metadata = self._context.stored_metadata(checkpoint)
         except CheckpointError as error:
             return 1, [error.message]
         problems = []
@@ -125,4 +130,5 @@ def _handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
         handles += source.consumed
     for operator in metadata.operators.values():
         handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
-    return handles
+        handles += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
+    return list(dict.fromkeys(handles))  # operators of one task share a file of channel state

@@ -14,7 +14,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pipeline.config.graph import Node
-from pipeline.config.spec import AggregateOperator, SqlOperator, WindowOperator
+from pipeline.config.in_flight import consumed_columns
+from pipeline.config.spec import SqlOperator
 from pipeline.operators.build import build_operator
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
@@ -129,13 +130,8 @@ def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, schema: pa.S
 
 def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
     """The columns of its input that an operator needs; all of them when its late rows are published."""
-    spec = plan.spec.operator(node.uid)
-    if node.late_sinks or not isinstance(spec, AggregateOperator | WindowOperator):
-        return schema
-    needed = {*spec.key, *(call.column for call in spec.aggregates.values() if call.column is not None)}
-    if isinstance(spec, WindowOperator) and (event_time := plan.graph.nodes[node.inputs[0]].event_time) is not None:
-        needed.add(event_time)
-    return pa.schema([field for field in schema if field.name in needed])
+    needed = consumed_columns(plan.spec, plan.graph, node.uid)
+    return schema if needed is None else pa.schema([field for field in schema if field.name in needed])
 
 
 def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[SourceSplit, ...]:

@@ -117,6 +117,14 @@ def run_subtask(
             "rows_out": emitted.num_rows,
             "late_rows": late.num_rows,
             "firing_us": firing_us,
+            "channel": None,
+            "unaligned": False,
+            "processed_bytes": sum(
+                buffer.size
+                for producer in item.inputs
+                for received in buffers.get((uid, producer), {}).values()
+                for buffer in received
+            ),
         }
         metrics.rows_in += rows.num_rows
         yield Rows(uid, emitted, item.previous_firing_us)

@@ -113,7 +113,7 @@ class SparklessJob:
         context = self.context
         staged = self.stage(pending)
         base = context.base_metadata(context.head().state, pending.base)
-        planned = decode_input_record(read_handle(context.store, pending.plan))[0]
+        planned = decode_input_record(read_handle(context.store, pending.plan)).sources[0]
         runs = append(
             context.store,
             consumed_prefix(pending.checkpoint_id, pending.token),
