@@ -7,27 +7,33 @@ grace period longer than any timeout of the job. An unknown outcome keeps the ob
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Transition
-from pipeline.protocol.errors import CheckpointError
+from pipeline.protocol.errors import CheckpointError, StateCorrupt
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
 from pipeline.protocol.layout import token_of_prefix
-from pipeline.protocol.records import CompletedCheckpoint, PendingCheckpoint
+from pipeline.protocol.records import CompletedCheckpoint, Garbage, ManifestState, PendingCheckpoint
 from pipeline.protocol.requests import GarbageDeletedRequest, SubsumeRequest
 from pipeline.protocol.retention import (
     RetentionPolicy,
     deletable,
+    handle_conflicts,
     is_discarded,
     minimum_grace_ms,
     subsumable,
     unreferenced,
 )
+from pipeline.reachability import metadata_handles
 from pipeline.storage.layout import checkpoint_prefix, require_own_prefix
 
 _LOG = logging.getLogger(__name__)
+
+MAX_FAILED_DROPS = 3
+"""After so many entries that could not be deleted the store is taken for down: the rest waits for the next time."""
 
 
 def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointId, ...]:
@@ -37,11 +43,13 @@ def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointI
     dropped = subsumable(state, policy)
     if not dropped:
         return ()
+    needed = {item.checkpoint_id: context.metadata(item) for item in state.checkpoints}
+    _check_shared(state.job, needed)
     kept = [item for item in state.checkpoints if item.checkpoint_id not in dropped]
     gone = [item for item in state.checkpoints if item.checkpoint_id in dropped]
     garbage = unreferenced(
-        [[*_referenced(context, item)] for item in kept],
-        [[*_referenced(context, item), *_own_objects(context, item)] for item in gone],
+        [_referenced(item, needed[item.checkpoint_id]) for item in kept],
+        [[*_referenced(item, needed[item.checkpoint_id]), *_own_objects(context, item)] for item in gone],
     )
     request = SubsumeRequest(session_id, policy, dropped, garbage)
     result = context.transact(lambda state, now: coordinator.subsume(state, request, now))
@@ -51,32 +59,49 @@ def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointI
 def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:
     """Delete what the head lists as garbage and whose grace is over, with what was staged for it at the sinks.
 
-    An entry stays listed while one of its sinks does not answer.
+    An entry that cannot be deleted now stays listed, and does not keep the others from going.
     Returns: the number of deleted objects of the job's own store.
     """
     grace_ms = minimum_grace_ms(timeout_ms)
     state = context.head().state
-    deleted = 0
-    done = []
-    for entry in deletable(state, session_id, context.store.clock_ms(), grace_ms):
-        prefix = require_own_prefix(entry.prefix)
-        owner = token_of_prefix(prefix)
-        if owner is not None and is_discarded(state, *owner) and not _discard(context, *owner):
-            continue
-        keys = [stat.key for stat in context.store.list(prefix)] if prefix.endswith("/") else [prefix]
-        context.store.delete(keys)
-        deleted += len(keys)
-        done.append(entry.prefix)
+    done, deleted = delete_entries(context, state, deletable(state, session_id, context.store.clock_ms(), grace_ms))
     if done:
-        request = GarbageDeletedRequest(session_id, tuple(done), grace_ms)
+        request = GarbageDeletedRequest(session_id, done, grace_ms)
         context.transact(lambda state, now: coordinator.garbage_deleted(state, request, now))
     return deleted
+
+
+def delete_entries(
+    context: JobContext, state: ManifestState, entries: Iterable[Garbage]
+) -> tuple[tuple[str, ...], int]:
+    """Delete what garbage entries stand for; one that fails is logged and left, and too many failures end it for now.
+
+    Args:
+        state: the head that still lists them. entries: what may be deleted now.
+    Returns: the entries of which nothing is left, and how many objects of the job's own store went.
+    """
+    done: list[str] = []
+    deleted = failed = 0
+    for entry in entries:
+        prefix = require_own_prefix(entry.prefix)
+        try:
+            count = _delete_entry(context, state, prefix)
+        except CheckpointError as error:
+            failed += 1
+            _LOG.warning("garbage %s stays listed: %s", prefix, error.message)
+            if failed == MAX_FAILED_DROPS:
+                break
+            continue
+        if count is not None:
+            deleted += count
+            done.append(prefix)
+    return tuple(done), deleted
 
 
 def discard_staged(context: JobContext, pending: PendingCheckpoint) -> None:
     """After an abort: delete what its sinks staged. What cannot be deleted now is deleted with its prefix, later."""
     for token in pending.prefixes:
-        _discard(context, pending.checkpoint_id, token)
+        discard(context, pending.checkpoint_id, token)
 
 
 def discard_losers(
@@ -89,10 +114,10 @@ def discard_losers(
     """
     for token in prefixes:
         if token != winner:
-            _discard(context, checkpoint_id, token)
+            discard(context, checkpoint_id, token)
 
 
-def _discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
+def discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
     """Delete what one token staged that no head refers to. Returns False when a sink could not; that is logged."""
     complete = True
     for spec in context.spec.sinks:
@@ -110,9 +135,34 @@ def _discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingTok
     return complete
 
 
-def _referenced(context: JobContext, checkpoint: CompletedCheckpoint) -> Iterator[str]:
-    yield checkpoint.metadata.key
-    yield from context.metadata(checkpoint).references()
+def _delete_entry(context: JobContext, state: ManifestState, prefix: str) -> int | None:
+    """Delete one entry; None when a sink did not answer, so that it stays listed."""
+    owner = token_of_prefix(prefix)
+    if owner is not None and is_discarded(state, *owner) and not discard(context, *owner):
+        return None
+    found = [stat.key for stat in context.store.list(prefix)]
+    keys = found if prefix.endswith("/") else [key for key in found if key == prefix]
+    context.store.delete(keys)
+    return len(keys)
+
+
+def _check_shared(job: str, needed: Mapping[CheckpointId, CheckpointMetadata]) -> None:
+    """Refuse to judge reachability by a key of which two checkpoints say different things. Raises StateCorrupt."""
+    conflicts = handle_conflicts(
+        (f"checkpoint {checkpoint_id}", handle)
+        for checkpoint_id, metadata in needed.items()
+        for handle in metadata_handles(metadata)
+    )
+    if conflicts:
+        raise StateCorrupt(
+            f"job {job}: nothing was subsumed: two checkpoints describe one object differently: {conflicts[0]}.",
+            hint=f"milepost verify {job} lists all that is broken",
+            problems=list(conflicts),
+        )
+
+
+def _referenced(checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata) -> list[str]:
+    return [checkpoint.metadata.key, *metadata.references()]
 
 
 def _own_objects(context: JobContext, checkpoint: CompletedCheckpoint) -> Iterator[str]:

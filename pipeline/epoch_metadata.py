@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from pipeline.metadata import (
     SourceSnapshot,
 )
 from pipeline.operators.contract import StatefulOperator
+from pipeline.pace import Pace, Work, measure
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import Verified
 from pipeline.protocol.records import PendingCheckpoint
@@ -56,6 +57,8 @@ def build_metadata(
         verified: one acknowledgement per expected subtask. timings: milliseconds of the driver, by phase.
     """
     marks = dict(base.marks) if base is not None else {}
+    snapshots = _operators(operators, verified)
+    tasks = _task_metrics(context, pending)
     return CheckpointMetadata(
         job=context.spec.name,
         checkpoint_id=pending.checkpoint_id,
@@ -70,7 +73,7 @@ def build_metadata(
         max_parallelism=context.spec.checkpointing.max_parallelism,
         plan=pending.plan,
         sources=_sources(context, plan, pending, base, verified),
-        operators=_operators(operators, verified),
+        operators=snapshots,
         sinks={
             name: SinkSnapshot(committable, predecessor_of(base, name), context.sink_location(name))
             for name, committable in committables.items()
@@ -88,8 +91,10 @@ def build_metadata(
         ),
         verdict=verdict,
         unaligned=_is_unaligned(verified),
+        held_back=plan.held_back,
+        pace=_pace(plan, base, snapshots, tasks),
         timings=timings,
-        tasks=_task_metrics(context, pending),
+        tasks=tasks,
     )
 
 
@@ -178,6 +183,40 @@ def _is_unaligned(verified: Verified) -> bool:
         if isinstance(operators, dict) and any(item["unaligned"] for item in operators.values()):
             return True
     return False
+
+
+def _pace(
+    plan: EpochPlan,
+    base: CheckpointMetadata | None,
+    snapshots: Mapping[str, OperatorSnapshot],
+    tasks: Sequence[Mapping[str, Any]],
+) -> Pace:
+    """The pace of this epoch's subtasks; of the base's where this one shows none."""
+    spent_ms = {(task["level"], task["subtask"]): int(task.get("process_ms", 0)) for task in tasks}
+    work = []
+    for level in range(1, plan.graph.levels + 1):
+        hosted = [node.uid for node in plan.graph.at_level(level)]
+        for subtask in range(plan.spec.spark.parallelism):
+            processed = sum(snapshots[uid].processed_bytes[subtask] for uid in hosted)
+            left = sum(_bytes_in_flight(snapshots[uid])[subtask] for uid in hosted)
+            replayed = sum(_replayed_bytes(base, uid, plan.spec.spark.parallelism)[subtask] for uid in hosted)
+            received = max(0, processed + left - replayed)
+            work.append(Work(level, received, processed, left, spent_ms.get((level, subtask), 0)))
+    source_bytes = sum(obj.size for item in plan.inputs for obj in item.objects)
+    return measure(work, source_bytes, base.pace if base is not None else Pace())
+
+
+def _bytes_in_flight(snapshot: OperatorSnapshot) -> list[int]:
+    return [0 if channel is None else channel.bytes for channel in snapshot.channels]
+
+
+def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int) -> list[int]:
+    """What each subtask got from the base's rows in flight; with another parallelism an equal share."""
+    snapshot = base.operators.get(uid) if base is not None else None
+    if snapshot is None:
+        return [0] * parallelism
+    stored = _bytes_in_flight(snapshot)
+    return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
 
 
 def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[Mapping[str, Any], ...]:

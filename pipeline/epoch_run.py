@@ -16,6 +16,7 @@ import pyarrow as pa
 from pipeline.config.in_flight import input_signatures
 from pipeline.epoch_metadata import build_metadata, predecessor_of
 from pipeline.heartbeat import Heartbeat
+from pipeline.in_flight import restored_firing
 from pipeline.job_code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
@@ -143,9 +144,10 @@ def _plan(
         epoch=pending.epoch,
         base=pending.base,
         inputs=record.sources,
+        held_back=record.held_back,
         watermarks_us={name: item.watermark_us for name, item in base.sources.items()} if base is not None else {},
         states={uid: known[uid].handles for uid in stateful if uid in known},
-        firing={uid: known[uid].firing for uid in stateful if uid in known},
+        firing={uid: restored_firing(base, uid) for uid in stateful if uid in known},
         channels={uid: known[uid].channels for uid in stateful if uid in known},
         input_signatures=input_signatures(context.job.spec, loaded.graph),
         alignment=EpochAlignment(

@@ -56,6 +56,8 @@ class Heartbeat:
     ) -> None:
         self._done.set()
         self._thread.join()
+        if isinstance(error, Exception) and not self.lost:
+            self.lost = self._lost_by_now()
         if self.lost and isinstance(error, Exception):
             raise Fenced(
                 f"checkpoint {self._pending.checkpoint_id}: {self.lost}. Its epoch was stopped; nothing of it is "
@@ -63,6 +65,14 @@ class Heartbeat:
                 hint="fenced; trigger a new run",
                 checkpoint_id=self._pending.checkpoint_id,
             ) from error
+
+    def _lost_by_now(self) -> str:
+        """What the head says at the end: whoever gave the epoch up has deleted its files, and that is no corruption."""
+        try:
+            return revocation(self._context.head().state, self._pending) or ""
+        except CheckpointError as unread:
+            _LOG.warning("checkpoint %s: the head was not read: %s", self._pending.checkpoint_id, unread.message)
+            return ""
 
     def _beat(self) -> None:
         wait_s = self._interval_s

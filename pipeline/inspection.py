@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipeline.config.compatibility import compare_signatures, state_signatures
 from pipeline.config.load import LoadedJob
+from pipeline.fsck import check_job
 from pipeline.history import History
 from pipeline.job_context import JobContext
 from pipeline.tables import Tables
@@ -47,6 +48,10 @@ class Inspection:
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
         return Tables(self._context).verify(checkpoint_id, deep=deep)
+
+    def fsck(self) -> dict[str, Any]:
+        """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
+        return check_job(self._context)
 
     def compatibility(self) -> list[dict[str, Any]]:
         """How the spec fits the state of the head, per stateful operator; [] for a job that has never run."""

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.metadata_formats import from_format_1
+from pipeline.pace import Pace
 from pipeline.protocol.codec import from_json, to_json
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.records import ObjectHandle
@@ -119,6 +120,8 @@ class CheckpointMetadata:
         marks: position of every sink of this lineage, also of those that the spec has dropped: what a sink that comes
             back must follow.
         unaligned: a subtask stopped before the end of its input.
+        held_back: why the epoch read less than its sources' limits allow; None when it did not.
+        pace: how much input its subtasks can take.
         timings: milliseconds the driver spent, by phase. tasks: what each Spark attempt measured.
     """
 
@@ -141,6 +144,8 @@ class CheckpointMetadata:
     acknowledged: tuple[AcknowledgedSubtask, ...]
     verdict: GateVerdict
     unaligned: bool = False
+    held_back: str | None = None
+    pace: Pace = field(default_factory=Pace)
     timings: Mapping[str, int] = field(default_factory=dict)
     tasks: tuple[Mapping[str, Any], ...] = ()
 
@@ -175,6 +180,8 @@ class CheckpointMetadata:
             ],
             "verdict": self.verdict.to_json(),
             "unaligned": self.unaligned,
+            "held_back": self.held_back,
+            "pace": self.pace.to_json(),
             "timings": dict(self.timings),
             "tasks": [dict(task) for task in self.tasks],
         }
@@ -244,6 +251,8 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         acknowledged=tuple(AcknowledgedSubtask(*item) for item in document["acknowledged"]),
         verdict=GateVerdict.from_json(document["verdict"]),
         unaligned=document["unaligned"],
+        held_back=document["held_back"],
+        pace=Pace.from_json(document["pace"]),
         timings=document["timings"],
         tasks=tuple(document["tasks"]),
     )

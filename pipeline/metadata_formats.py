@@ -1,6 +1,7 @@
 """Older formats of `_metadata`, brought to the current one: retained checkpoints outlive the code that wrote them.
 
-Format 1: epochs were always aligned: one firing watermark per operator, no rows in flight, no job that ends.
+Format 1: epochs were always aligned: one firing watermark per operator, no rows in flight, no measured pace, no
+job that ends.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ def from_format_1(document: Mapping[str, Any]) -> dict[str, Any]:
         "sources": {name: {**source, "finished": False} for name, source in document["sources"].items()},
         "operators": {uid: _operator(item) for uid, item in document["operators"].items()},
         "unaligned": False,
+        "held_back": None,
+        "pace": {"ms_per_source_byte": None, "in_flight_ms": 0.0},
     }
 
 

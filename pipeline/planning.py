@@ -72,10 +72,12 @@ class InputRecord:
 
     Attributes:
         sources: in name order. final: the epoch is the job's last one.
+        held_back: why less new input was planned than the sources' limits allow; None when it was not.
     """
 
     sources: tuple[SourceInput, ...]
     final: bool = False
+    held_back: str | None = None
 
 
 def encode_input_record(record: InputRecord) -> bytes:
@@ -95,7 +97,7 @@ def encode_input_record(record: InputRecord) -> bytes:
         }
         for item in record.sources
     }
-    document = {"format": INPUT_RECORD_FORMAT, "sources": sources, "final": record.final}
+    document = {"format": INPUT_RECORD_FORMAT, "sources": sources, "final": record.final, "held_back": record.held_back}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -106,7 +108,9 @@ def decode_input_record(body: bytes) -> InputRecord:
         if document["format"] not in (1, INPUT_RECORD_FORMAT):
             raise StateCorrupt(f"input record has format {document['format']}, expected 1 to {INPUT_RECORD_FORMAT}")
         sources = tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
-        return InputRecord(sources, document["final"] if document["format"] > 1 else False)
+        if document["format"] == 1:
+            return InputRecord(sources)
+        return InputRecord(sources, document["final"], document["held_back"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateCorrupt(f"input record is unreadable: {error}") from error
 
@@ -174,7 +178,7 @@ class EpochPlan:
         spec: with `${env:…}` resolved. graph: of the spec and what its process functions declare.
         functions: per process operator. code_hash: of this package and those functions.
         base: checkpoint it continues; 0 is the empty state.
-        inputs: per source, in name order.
+        inputs: per source, in name order. held_back: as in `InputRecord`.
         watermarks_us: per source, at the start of the epoch.
         states, firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever
             its parallelism: the handle of its state, its firing watermark, its rows in flight.
@@ -195,6 +199,7 @@ class EpochPlan:
     epoch: Epoch
     base: CheckpointId
     inputs: tuple[SourceInput, ...]
+    held_back: str | None
     watermarks_us: Mapping[str, int | None]
     states: Mapping[str, tuple[StateHandle, ...]]
     firing: Mapping[str, tuple[int | None, ...]]

@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.job_context import JobContext
-from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.errors import CheckpointError, NotFound, StateCorrupt
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle
+from pipeline.protocol.retention import handle_conflicts
+from pipeline.reachability import metadata_handles
 from pipeline.state.keyed_state import read_state
 from pipeline.storage.checked import read_handle, stat_handle
 
@@ -64,11 +65,15 @@ class Tables:
         state = self._context.head().state
         checkpoints = [self._checkpoint(at)] if at is not None else list(state.checkpoints)
         problems: list[str] = []
+        described: list[tuple[str, ObjectHandle]] = []
         checked = 0
         for checkpoint in checkpoints:
-            count, found = self._verify(checkpoint, deep=deep)
-            checked += count
-            problems += [f"checkpoint {checkpoint.checkpoint_id}: {problem}" for problem in found]
+            name = f"checkpoint {checkpoint.checkpoint_id}"
+            handles, found = self._verify(checkpoint, deep=deep)
+            described += [(name, handle) for handle in handles]
+            checked += 1 + (len(handles) + len(checkpoint.sinks) if handles else 0)
+            problems += [f"{name}: {problem}" for problem in found]
+        problems += handle_conflicts(described)
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
             shown = "\n".join(problems[:_SHOWN])
@@ -79,13 +84,14 @@ class Tables:
             )
         return {"checkpoints": ids, "objects": checked, "deep": deep, "problems": []}
 
-    def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[int, list[str]]:
+    def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[list[ObjectHandle], list[str]]:
+        """What the checkpoint refers to in the job's own store, and what is wrong with it."""
         try:
             metadata = self._context.stored_metadata(checkpoint)
         except CheckpointError as error:
-            return 1, [error.message]
+            return [], [error.message]
         problems = []
-        handles = list(_handles(metadata))
+        handles = metadata_handles(metadata)
         for handle in handles:
             try:
                 if deep:
@@ -99,7 +105,7 @@ class Tables:
         if deep and not problems:
             for uid in metadata.operators:
                 self.state(uid, checkpoint.checkpoint_id)
-        return 1 + len(handles) + len(metadata.sinks), problems
+        return handles, problems
 
     def _verify_sink(self, name: str, checkpoint: CompletedCheckpoint, *, deep: bool) -> list[str]:
         if name in checkpoint.unconfirmed or name not in {sink.name for sink in self._context.spec.sinks}:
@@ -122,13 +128,3 @@ class Tables:
 
 
 _SHOWN = 12
-
-
-def _handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
-    handles = [metadata.plan]
-    for source in metadata.sources.values():
-        handles += source.consumed
-    for operator in metadata.operators.values():
-        handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
-        handles += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
-    return list(dict.fromkeys(handles))  # operators of one task share a file of channel state

@@ -118,19 +118,27 @@ def _cited(file: Path, name: str, faults: list[str]) -> Iterator[tuple[Case, str
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         owner = getattr(node, "name", "the module")
-        for line in (ast.get_docstring(node) or "").splitlines():
-            if not line.strip().startswith(MARK):
+        for said in _joined(ast.get_docstring(node) or ""):
+            if not said.startswith(MARK):
                 continue
-            said = line.strip()
             of_class, dot, case = said.removeprefix(MARK).strip().partition(".")
             if not dot or not of_class.isidentifier() or not case.isidentifier():
-                faults.append(
-                    f"{name}::{owner}: expected `{MARK} <Class>.<case>` and nothing else, got {line.strip()!r}"
-                )
+                faults.append(f"{name}::{owner}: expected `{MARK} <Class>.<case>` and nothing else, got {said!r}")
             elif not owner.startswith("test_") or isinstance(node, ast.ClassDef):
                 faults.append(f"{name}::{owner}: only a test function can cover {of_class}.{case}")
             else:
                 yield Case(of_class, case), f"{name}::{owner}"
+
+
+def _joined(docstring: str) -> list[str]:
+    """The lines of a docstring; a long name may follow its class, and the dot, on a line of its own."""
+    lines: list[str] = []
+    for line in docstring.splitlines():
+        if lines and lines[-1].startswith(MARK) and lines[-1].endswith("."):
+            lines[-1] += line.strip()
+        else:
+            lines.append(line.strip())
+    return lines
 
 
 def render_text(report: Report) -> str:

@@ -9,10 +9,12 @@ import typer
 
 from pipeline.cli.options import Job, Json, Verbose
 from pipeline.cli.output import Output, show_count
-from pipeline.protocol.errors import Busy, InvalidRequest
+from pipeline.protocol.errors import Busy, CheckpointError, InvalidRequest
+from pipeline.protocol.restart import RestartAfter
 
 if TYPE_CHECKING:
     from pipeline.cli.progress import EpochProgress
+    from pipeline.recovery import Recovery
 
 
 def register(app: typer.Typer) -> None:
@@ -32,45 +34,58 @@ def run(
             "--allow-non-restored-state", help="Leave behind the state of operators that are gone from the spec."
         ),
     ] = False,
-    drain: Annotated[bool, typer.Option("--drain", hidden=True)] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Until there is nothing new; then fire everything and end the job.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Run epochs here and now, without Airflow. Those before a failure stay published."""
-    if drain:
-        raise InvalidRequest("`--drain` is not available in this version. Nothing was run.")
-    if epochs is not None and until_caught_up:
-        raise InvalidRequest("--epochs and --until-caught-up exclude each other. Nothing was run.")
+    if epochs is not None and (until_caught_up or drain):
+        other = "--drain" if drain else "--until-caught-up"
+        raise InvalidRequest(f"--epochs and {other} exclude each other. Nothing was run.")
 
     from pipeline.cli.progress import EpochProgress
     from pipeline.config.load import load_job
     from pipeline.jobmaster import JobMaster, Session
+    from pipeline.recovery import Recovery
     from pipeline.spark.runner import SparkEpochRunner
 
     output: Output = ctx.obj
     loaded = load_job(job)
     master = JobMaster(loaded)
     runner = SparkEpochRunner()
-    left = None if until_caught_up else epochs or 1
+    left = None if until_caught_up or drain else epochs or 1
     several = left is None or left > 1
+    recovery = Recovery(loaded.spec.checkpointing.restart)
+    # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
+    session = Session.cli()
     while left is None or left > 0:
         with EpochProgress() as progress:
             try:
-                # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
                 result = master.run(
-                    Session.cli(),
+                    session,
                     runner,
                     take_over=take_over,
                     allow_non_restored_state=allow_non_restored_state,
+                    drain=drain,
                     progress=progress,
+                    restarts=recovery.failed,
                 )
             except Busy as busy:
                 if not several:
                     raise
                 _wait_out_pause(busy, progress)
                 continue
+            except CheckpointError as error:
+                if not recovery.failed(error):
+                    raise
+                _wait_for_restart(error, recovery, output, progress)
+                continue
+        recovery.succeeded()
+        session = Session.cli()
         _show_epoch(result, output)
-        if "checkpoint_id" not in result:
+        if "checkpoint_id" not in result or result["final"]:
             break
         left = None if left is None else left - 1
 
@@ -82,6 +97,17 @@ def _wait_out_pause(busy: Busy, progress: EpochProgress) -> None:
         raise busy
     progress(f"waiting {-(-wait_ms // 1000)} s for the minimum pause")
     time.sleep(wait_ms / 1000)
+
+
+def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output, progress: EpochProgress) -> None:
+    """Say what failed and wait; the epoch is then run again, from the last completed checkpoint."""
+    decision = recovery.decision
+    assert isinstance(decision, RestartAfter)
+    output.note(f"the epoch failed: {error.message}")
+    words = f"{decision.words} in {decision.delay_ms / 1000:g} s"
+    output.note(words)
+    progress(f"waiting for {words}")
+    time.sleep(decision.delay_ms / 1000)
 
 
 def _show_epoch(result: dict[str, Any], output: Output) -> None:
@@ -96,4 +122,5 @@ def _show_epoch(result: dict[str, Any], output: Output) -> None:
     )
     seconds = f" in {result['duration_ms'] / 1000:.1f} s" if result.get("duration_ms") is not None else ""
     what = f"checkpoint {result['checkpoint_id']} {result.get('status', '')}: epoch {result.get('epoch')}"
-    return output.text(f"{what}, {counts}{seconds}")
+    ended = "; it was the last one: the job is finished" if result.get("final") else ""
+    return output.text(f"{what}, {counts}{seconds}{ended}")

@@ -18,7 +18,6 @@ UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
     (spec.SinkSpec, "format"): frozenset({"delta", "iceberg", "postgres"}),
     (spec.QualitySpec, "scope"): frozenset({"table"}),
     (spec.QualitySpec, "engine"): frozenset({"spark"}),
-    (spec.Restart, "strategy"): frozenset({"fixed_delay", "exponential", "failure_rate"}),
 }
 """(model, key) -> values."""
 

@@ -222,14 +222,64 @@ class Retained(SpecModel):
     last: Annotated[int, Field(ge=1, le=10_000)] = 10
 
 
+def _number(value: object) -> object:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _retained(value: object) -> object:
     return {"last": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Restart(SpecModel):
-    """What `milepost run` does after a failed epoch; none = it ends with the failure."""
+class NoneRestart(SpecModel):
+    """`milepost run` ends with the failure."""
 
     strategy: Literal["none"] = "none"
+
+
+class FixedDelayRestart(SpecModel):
+    """Attributes:
+    attempts: restarts since the last completed checkpoint.
+    delay: before each.
+    """
+
+    strategy: Literal["fixed_delay"]
+    attempts: Annotated[int, Field(ge=1)] = 1
+    delay: Duration = timedelta(seconds=1)
+
+
+class ExponentialRestart(SpecModel):
+    """Attributes:
+    initial_backoff, max_backoff: the first delay, and the longest.
+    backoff_multiplier: each delay is so many times the one before.
+    jitter_factor: fraction by which a delay may differ.
+    reset_backoff_threshold: no failure for so long starts over.
+    attempts: restarts since it started over; None = any number.
+    """
+
+    strategy: Literal["exponential"]
+    initial_backoff: PositiveDuration = timedelta(seconds=1)
+    max_backoff: PositiveDuration = timedelta(minutes=1)
+    backoff_multiplier: Annotated[float, BeforeValidator(_number), Field(gt=1)] = 1.5
+    jitter_factor: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] = 0.1
+    reset_backoff_threshold: PositiveDuration = timedelta(hours=1)
+    attempts: Annotated[int, Field(ge=1)] | None = None
+
+
+class FailureRateRestart(SpecModel):
+    """Attributes:
+    max_failures_per_interval: more failures than that within `interval` end the run.
+    delay: before each restart.
+    """
+
+    strategy: Literal["failure_rate"]
+    max_failures_per_interval: Annotated[int, Field(ge=1)] = 1
+    interval: PositiveDuration = timedelta(minutes=1)
+    delay: Duration = timedelta(seconds=1)
+
+
+Restart = Annotated[
+    NoneRestart | FixedDelayRestart | ExponentialRestart | FailureRateRestart, Field(discriminator="strategy")
+]
 
 
 class CheckpointingSpec(SpecModel):
@@ -239,6 +289,7 @@ class CheckpointingSpec(SpecModel):
     tolerable_failures: failed epochs in a row before the job is FAILED.
     min_pause: least time between the end of one checkpoint and the next trigger.
     max_parallelism: number of key groups, fixed for the job's life.
+    restart: what `milepost run` does after a failed epoch; under Airflow the next run is the retry.
     aligned_timeout: how long a subtask aligns and processes, from its start, before it leaves the rest of its input in
         flight, as part of the checkpoint; None = it processes all of it.
     epoch_budget: how long an epoch may take from the start of its run to its commit point; its subtasks leave rows in
@@ -251,7 +302,7 @@ class CheckpointingSpec(SpecModel):
     tolerable_failures: Annotated[int, Field(ge=0)] = 0
     min_pause: Duration = timedelta(0)
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 128
-    restart: Restart = Restart()
+    restart: Restart = NoneRestart()
     aligned_timeout: PositiveDuration | None = None
     epoch_budget: PositiveDuration | None = None
     max_in_flight: Size | None = None

@@ -104,7 +104,8 @@ def _unwrap(annotation: Any) -> Any:
 
 
 def _kinds(model: Any) -> tuple[Any, ...]:
-    return typing.get_args(model.model_fields["kind"].annotation)
+    name = next(name for name in ("kind", "strategy") if name in model.model_fields)
+    return typing.get_args(model.model_fields[name].annotation)
 
 
 def _problem(error: ErrorDetails) -> Problem:
@@ -114,10 +115,8 @@ def _problem(error: ErrorDetails) -> Problem:
         return Problem(path, _unknown_key(owner, str(path[-1])), at_key=True)
     if kind == "missing":
         return Problem(path[:-1], f"`{path[-1]}` is missing")
-    if kind == "union_tag_invalid":
-        return Problem((*path, "kind"), _wrong_kind(str(context["tag"])))
-    if kind == "union_tag_not_found":
-        return Problem(path, f"`kind` is missing: one of {', '.join(OPERATOR_KINDS)}")
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _untagged(path, str(context["discriminator"]).strip("'"), annotation, context.get("tag"))
     if kind == "literal_error":
         return Problem(path, _wrong_value(owner, path, annotation, error["input"]))
     if kind == "value_error":
@@ -130,6 +129,16 @@ def _problem(error: ErrorDetails) -> Problem:
     if kind in _EXPECTED:
         return Problem(path, f"expected {_EXPECTED[kind]}, got {_shown(path, error['input'])}")
     return Problem(path, f"{error['msg']}, got {_shown(path, error['input'])}")
+
+
+def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
+    """The key that says which of several mappings this is, is missing or has an unknown value."""
+    choices = [str(choice) for member in typing.get_args(annotation) for choice in _kinds(member)]
+    if tag is None:
+        return Problem(path, f"`{key}` is missing: one of {', '.join(choices)}")
+    if key == "kind":
+        return Problem((*path, key), _wrong_kind(str(tag)))
+    return Problem((*path, key), f"there is no `{key}: {tag}`; {did_you_mean(str(tag), choices)}")
 
 
 def _unknown_key(owner: type[BaseModel], key: str) -> str:

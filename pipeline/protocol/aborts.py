@@ -29,7 +29,7 @@ def given_up(
     session_id: SessionId,
     reason: CheckpointFailureReason,
     detail: str,
-    tolerable: int,
+    tolerable: int | None,
     now_ms: int,
 ) -> tuple[CheckpointAborted, ManifestState]:
     """Return what happens to a pending checkpoint, and the state without it; version and status stay as they are.
@@ -38,7 +38,7 @@ def given_up(
 
     Args:
         where: the checkpoint with its timeline and leader. session_id: who gives it up.
-        tolerable: counted failures in a row that are tolerated.
+        tolerable: counted failures in a row that are tolerated; None = any number.
     """
     timeline, pending, leader = where
     verdict = record_failure(state.failures, pending.checkpoint_id, reason, detail, tolerable)

@@ -44,6 +44,7 @@ class Outcome(Enum):
     ALREADY_CONFIRMED = "already_confirmed"
     NOTHING_TO_SUBSUME = "nothing_to_subsume"
     NOTHING_TO_FORGET = "nothing_to_forget"
+    NOTHING_TO_LIST = "nothing_to_list"
     NOT_LEADER = "not_leader"
     ALREADY_RUNNING = "already_running"
     ALREADY_ENDED = "already_ended"

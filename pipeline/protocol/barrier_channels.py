@@ -18,7 +18,6 @@ from pipeline.protocol.barrier_events import (
     UnblockChannel,
 )
 from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.ids import CheckpointId
 
 
 class InputChannels:
@@ -35,7 +34,7 @@ class InputChannels:
         self._open = set(range(count))
         self._blocked: set[int] = set()
         self._recording: set[int] = set()
-        self._announced: dict[int, int] = {}
+        self._announced: dict[int, Prioritise] = {}
 
     @property
     def open(self) -> frozenset[int]:
@@ -58,9 +57,9 @@ class InputChannels:
     def end(self, channel: int) -> None:
         self._open.remove(channel)
 
-    def announce(self, channel: int, sequence: int) -> None:
-        """Remember where in its queue the barrier of a channel waits."""
-        self._announced[channel] = sequence
+    def announce(self, at: Prioritise) -> None:
+        """Remember where in its queue the barrier of a channel waits, should it have to overtake."""
+        self._announced[at.channel] = at
 
     def arrive(self, channel: int) -> None:
         """The barrier of a channel waits no more."""
@@ -74,9 +73,9 @@ class InputChannels:
         """An ended channel holds nothing back."""
         self._blocked.discard(channel)
 
-    def prioritise_announced(self, checkpoint_id: CheckpointId) -> Iterator[Command]:
+    def prioritise_announced(self) -> Iterator[Command]:
         for channel in sorted(self._announced):
-            yield Prioritise(channel, checkpoint_id, self._announced[channel])
+            yield self._announced[channel]
         self._announced.clear()
 
     def start_recording(self) -> Iterator[Command]:

@@ -357,7 +357,7 @@ class BarrierHandler:
         for step in steps:
             match step:
                 case Step.NOTE_ANNOUNCEMENT:
-                    self._channels.announce(occurrence.channel, occurrence.sequence)
+                    self._channels.announce(Prioritise(occurrence.channel, self._current, occurrence.sequence))
                 case Step.PRIORITISE_CHANNEL:
                     out.append(Prioritise(occurrence.channel, self._current, occurrence.sequence))
                 case Step.BLOCK:
@@ -382,14 +382,14 @@ class BarrierHandler:
 
     def _perform_for_all(self, step: Step, out: list[Command]) -> None:
         """Do a step that concerns all channels, whatever the event was."""
-        match step:
-            case Step.PRIORITISE_ANNOUNCED:
-                out += self._channels.prioritise_announced(self._current)
-            case Step.START_RECORDING:
-                out += self._channels.start_recording()
-            case Step.STOP_RECORDING:
-                out += self._channels.stop_recording_all()
-            case Step.UNBLOCK_ALL:
-                out += self._channels.unblock_all()
-            case Step.RESET:
-                self._channels.reset()
+        channels = self._channels
+        if step is Step.RESET:
+            channels.reset()
+        else:
+            perform = {
+                Step.PRIORITISE_ANNOUNCED: channels.prioritise_announced,
+                Step.START_RECORDING: channels.start_recording,
+                Step.STOP_RECORDING: channels.stop_recording_all,
+                Step.UNBLOCK_ALL: channels.unblock_all,
+            }[step]
+            out += perform()

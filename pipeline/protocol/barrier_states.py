@@ -49,22 +49,26 @@ class Condition(Enum):
 
 
 class Step(Enum):
-    """One thing that a row does."""
+    """One thing that a row does.
+
+    BLOCK: its channel, unless the barrier is injected or unaligned. START_RECORDING: every open channel that is not
+    blocked. RESET: forget announcements; no channel may still be blocked or recorded.
+    """
 
     NOTE_ANNOUNCEMENT = "note the announcement"
-    PRIORITISE_CHANNEL = "prioritise the announced barrier"
-    PRIORITISE_ANNOUNCED = "prioritise every announced barrier"
-    BLOCK = "block the channel (not for an injected or unaligned barrier)"
-    FINISH_CHANNEL = "drop the channel"
-    AS_UNALIGNED = "turn the barrier unaligned"
+    PRIORITISE_CHANNEL = "prioritise"
+    PRIORITISE_ANNOUNCED = "prioritise announced"
+    BLOCK = "block"
+    FINISH_CHANNEL = "drop its channel"
+    AS_UNALIGNED = "turn unaligned"
     INIT_INPUTS = "init inputs"
-    START_RECORDING = "start recording every channel that is not blocked"
+    START_RECORDING = "start recording"
     TRIGGER = "trigger"
-    STOP_RECORDING_CHANNEL = "stop recording the channel"
-    STOP_RECORDING = "stop recording every channel"
+    STOP_RECORDING_CHANNEL = "stop recording its channel"
+    STOP_RECORDING = "stop recording all"
     UNBLOCK_ALL = "unblock all"
-    RESET = "forget announcements (no channel may be blocked or recorded)"
-    DELEGATE = "then as in the next state"
+    RESET = "reset"
+    DELEGATE = "go on as in the next state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +223,7 @@ def render_alignment_table() -> str:
     for state in AlignmentState:
         for rule in ALIGNMENT_RULES:
             if rule.state is state:
-                does = "; ".join(step.value for step in rule.steps) if rule.after is not None else "refused"
+                does = ", ".join(step.value for step in rule.steps) if rule.after is not None else "refused"
                 after = "" if rule.after in (None, state) else rule.after.value
                 lines.append(f"| {state.value} | {rule.event.value} | {rule.when.value} | {does} | {after} |")
     return "\n".join(lines)

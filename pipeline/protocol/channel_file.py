@@ -94,7 +94,7 @@ class ChannelStateFailure:
 
 
 class ChannelStateResult:
-    """What one subtask gets of one checkpoint's channel state: pending, then there, or failed. The first end stays."""
+    """What one subtask gets of one checkpoint's channel state: pending, then there, or failed."""
 
     def __init__(self) -> None:
         self._done = False
@@ -128,10 +128,8 @@ class ChannelStateResult:
         return self._size_bytes
 
     def complete(self, file: ObjectHandle | None, entries: Iterable[ChannelEntry] = ()) -> None:
-        """The file is stored with these entries of the subtask, or it had none. A result that has ended stays."""
+        """The file is stored with these entries of the subtask, or it had none. The file calls this or `fail`, once."""
         own = tuple(entries)
-        if self._done:
-            return
         self._done = True
         self._file = file if own else None
         for entry in own:
@@ -139,10 +137,9 @@ class ChannelStateResult:
             self._size_bytes += entry.buffer.size_bytes
 
     def fail(self, failure: ChannelStateFailure) -> None:
-        """There is no channel state. A result that has ended stays."""
-        if not self._done:
-            self._done = True
-            self._failure = failure
+        """There is no channel state."""
+        self._done = True
+        self._failure = failure
 
 
 class FileState(Enum):
@@ -201,8 +198,8 @@ class ChannelStateFile:
         return subtask in self._parts
 
     def unfinished(self, subtask: str) -> bool:
-        """Whether the subtask takes part, and its channel state is neither stored nor failed."""
-        return self._state in (FileState.OPEN, FileState.WRITING) and subtask in self._parts
+        """Whether the subtask takes part, and has not finished both sides of a file that is still open."""
+        return self._state is FileState.OPEN and subtask in self._parts and not self._parts[subtask].finished
 
     def register(self, subtask: str, result: ChannelStateResult) -> None:
         """Let a subtask take part.

@@ -20,6 +20,7 @@ from pipeline.protocol.channel_file import (
     ChannelStateFailure,
     ChannelStateFile,
     ChannelStateResult,
+    FileState,
     InFlightBuffer,
     InputChannel,
     Release,
@@ -47,6 +48,7 @@ class ChannelStateWriter:
         self._results: dict[tuple[str, CheckpointId], ChannelStateResult] = {}
         self._ongoing = NO_CHECKPOINT
         self._file: ChannelStateFile | None = None
+        self._older: dict[CheckpointId, ChannelStateFile] = {}
         self._max_aborted = NO_CHECKPOINT
         self._aborted_by = ""
         self._abort_cause: ChannelStateFailure | None = None
@@ -61,7 +63,8 @@ class ChannelStateWriter:
     @property
     def held(self) -> tuple[InFlightBuffer, ...]:
         """Buffers that are neither stored nor released."""
-        return () if self._file is None else self._file.held
+        files = [*self._older.values(), *([self._file] if self._file is not None else [])]
+        return tuple(buffer for file in files for buffer in file.held)
 
     def register(self, subtask: str) -> None:
         """Let a subtask share the files.
@@ -82,8 +85,8 @@ class ChannelStateWriter:
 
         Returns:
             The release of an older checkpoint's buffers: starting N + 1 fails an unfinished N with
-            CHECKPOINT_DECLINED_SUBSUMED. The result of an id that is not above the newest started, or was aborted, is
-            failed from the start: ids cannot go back.
+            CHECKPOINT_DECLINED_SUBSUMED, but not one that is whole and being written. The result of an id that is not
+            above the newest started, or was aborted, is failed from the start: ids cannot go back.
         Raises:
             ProtocolViolation: started before, not registered, closed, or too many results wait.
             CheckpointError: what broke the writer.
@@ -102,7 +105,9 @@ class ChannelStateWriter:
             return ()
         released: ChannelCommands = ()
         if checkpoint_id > self._ongoing:
-            released = self._fail_file(_subsumed(f"checkpoint {checkpoint_id} was started"))
+            released = self._fail_unfinished(f"checkpoint {checkpoint_id} was started")
+            if self._file is not None and self._file.state is FileState.WRITING:
+                self._older[self._ongoing] = self._file
             self._file = ChannelStateFile(checkpoint_id, self._subtasks)
             self._ongoing = checkpoint_id
         assert self._file is not None, "an ongoing checkpoint has a file"
@@ -152,7 +157,7 @@ class ChannelStateWriter:
         *,
         cleanup: bool,
     ) -> ChannelCommands:
-        """Give up a checkpoint and all older ones; one that nobody started is remembered, so that it cannot start.
+        """Give up a checkpoint and unfinished older ones; none up to it can start any more.
 
         The subtask's result fails with the cause, that of others in the same file with
         CHANNEL_STATE_SHARED_STREAM_EXCEPTION, those of older checkpoints with CHECKPOINT_DECLINED_SUBSUMED.
@@ -167,11 +172,11 @@ class ChannelStateWriter:
         cause = ChannelStateFailure(reason, detail)
         if checkpoint_id > self._max_aborted:
             self._max_aborted, self._aborted_by, self._abort_cause = checkpoint_id, subtask, cause
-        released: ChannelCommands = ()
-        if checkpoint_id == self._ongoing:
-            released = self._fail_file(cause, subtask)
-        elif checkpoint_id > self._ongoing:
-            released = self._fail_file(_subsumed(f"checkpoint {checkpoint_id} was aborted"))
+        if checkpoint_id > self._ongoing:
+            released = self._fail_unfinished(f"checkpoint {checkpoint_id} was aborted")
+        else:
+            file = self._file_of(checkpoint_id)
+            released = () if file is None else file.fail(cause, subtask)
         if cleanup:
             self._results.pop((subtask, checkpoint_id), None)
         return released
@@ -190,26 +195,35 @@ class ChannelStateWriter:
     def written(self, checkpoint_id: CheckpointId, file: ObjectHandle) -> ChannelCommands:
         """The file of a checkpoint is stored.
 
+        Returns:
+            The release of its buffers; nothing when it was given up meanwhile.
         Raises:
             ProtocolViolation: no file of that checkpoint was to be written.
         """
-        if checkpoint_id < self._ongoing or self._closed:
-            return ()
-        if self._file is None or checkpoint_id != self._ongoing:
+        written = self._file_of(checkpoint_id)
+        if written is None:
             raise _illegal(file.key, f"was written for checkpoint {checkpoint_id}, which has no file")
-        return self._file.written(file)
+        self._older.pop(checkpoint_id, None)
+        return written.written(file)
 
     def write_failed(
         self, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, error: CheckpointError
     ) -> ChannelCommands:
         """The file of a checkpoint could not be written: every subtask in it fails, and the writer takes no more.
 
-        `start`, `add_input`, `finish_input` and `finish_output` raise the error from now on.
+        `start`, `add_input`, `finish_input` and `finish_output` raise the error from now on. Nothing happens when the
+        checkpoint was given up meanwhile.
+
+        Raises:
+            ProtocolViolation: no file of that checkpoint was to be written.
         """
-        if checkpoint_id < self._ongoing or self._closed:
-            return ()
-        self._failure = error
-        return self._fail_file(ChannelStateFailure(reason, error.message))
+        file = self._file_of(checkpoint_id)
+        if file is None:
+            raise _illegal(f"checkpoint {checkpoint_id}", "was not written, and has no file")
+        self._older.pop(checkpoint_id, None)
+        if file.state is FileState.WRITING:
+            self._failure = error
+        return file.fail(ChannelStateFailure(reason, error.message))
 
     def leave(self, subtask: str) -> ChannelCommands:
         """Go on without a subtask: its untaken results are dropped, and no file waits for it.
@@ -224,8 +238,8 @@ class ChannelStateWriter:
         if self._file is None:
             return ()
         if self._file.unfinished(subtask):
-            failure = _closing(f"subtask {subtask} left")
-            return self.abort(subtask, self._ongoing, failure.reason, failure.detail, cleanup=True)
+            reason = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+            return self.abort(subtask, self._ongoing, reason, f"subtask {subtask} left", cleanup=True)
         return self._file.leave(subtask)
 
     def close(self) -> ChannelCommands:
@@ -239,7 +253,9 @@ class ChannelStateWriter:
             return ()
         self._closed = True
         self._registering = False
-        released = self._fail_file(_closing("the writer was closed"))
+        files = [*self._older.values(), *([self._file] if self._file is not None else [])]
+        closing = ChannelStateFailure(CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING, "the writer was closed")
+        released = tuple(command for file in files for command in file.fail(closing))
         untold = self._failure is not None and bool(self._results)
         self._results = {}
         return (*released, Rethrow(self._failure)) if self._failure is not None and untold else released
@@ -276,8 +292,13 @@ class ChannelStateWriter:
             raise _illegal(subtask, f"{what} for checkpoint {checkpoint_id}, which was not started")
         return self._file
 
-    def _fail_file(self, cause: ChannelStateFailure, subtask: str | None = None) -> ChannelCommands:
-        return () if self._file is None else self._file.fail(cause, subtask)
+    def _file_of(self, checkpoint_id: CheckpointId) -> ChannelStateFile | None:
+        return self._file if checkpoint_id == self._ongoing else self._older.get(checkpoint_id)
+
+    def _fail_unfinished(self, why: str) -> ChannelCommands:
+        """Let a newer checkpoint come: one that is whole, and at most being written, is left alone."""
+        unfinished = self._file is not None and self._file.state is FileState.OPEN
+        return self._file.fail(_subsumed(why)) if self._file is not None and unfinished else ()
 
 
 def share_files(subtasks: Iterable[str]) -> dict[str, ChannelStateWriter]:
@@ -294,10 +315,6 @@ def share_files(subtasks: Iterable[str]) -> dict[str, ChannelStateWriter]:
 
 def _subsumed(detail: str) -> ChannelStateFailure:
     return ChannelStateFailure(CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED, detail)
-
-
-def _closing(detail: str) -> ChannelStateFailure:
-    return ChannelStateFailure(CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING, detail)
 
 
 def _illegal(who: str, what: str) -> ProtocolViolation:

@@ -169,7 +169,15 @@ _DECODERS: dict[int, Callable[[dict[str, object], str], LogEntry | Tombstone]] =
     2: _decode_format_2,
 }
 _SINCE_FORMAT_2 = frozenset(
-    {"JobCanceled", "JobFinished", "JobCleaned", "JobStarted", "CheckpointPinned", "CheckpointUnpinned"}
+    {
+        "JobCanceled",
+        "JobFinished",
+        "JobCleaned",
+        "JobStarted",
+        "CheckpointPinned",
+        "CheckpointUnpinned",
+        "GarbageListed",
+    }
 )
 
 

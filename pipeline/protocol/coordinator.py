@@ -287,7 +287,7 @@ def abort(state: ManifestState, request: AbortRequest, now_ms: int) -> Answer:
     """
     if request.swept and request.token is None:
         raise InvalidRequest(f"checkpoint {request.checkpoint_id}: sweep refused: expected the token that was judged.")
-    if request.tolerable_failures < 0:
+    if request.tolerable_failures is not None and request.tolerable_failures < 0:
         raise InvalidRequest(f"tolerable_failures {request.tolerable_failures} refused: expected 0 or more.")
     done = completed_by(state, None, request.checkpoint_id)
     if done is not None:

@@ -116,6 +116,20 @@ class GarbageDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class GarbageListed:
+    """A complete walk of every root found objects that nothing needs.
+
+    Attributes:
+        walked_version: of the manifest, which the walk was made of; this entry is the next one.
+    """
+
+    at_ms: int
+    walked_version: int
+    garbage: tuple[str, ...]
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
 class JobResumed:
     """A person cleared FAILED; `cleared_reason` and `cleared_detail` are what had caused it."""
 
@@ -195,6 +209,7 @@ Event = (
     | SinkConfirmed
     | CheckpointsSubsumed
     | GarbageDeleted
+    | GarbageListed
     | JobResumed
     | JobCanceled
     | JobFinished
@@ -213,6 +228,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     SinkConfirmed,
     CheckpointsSubsumed,
     GarbageDeleted,
+    GarbageListed,
     JobResumed,
     JobCanceled,
     JobFinished,

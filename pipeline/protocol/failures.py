@@ -37,14 +37,14 @@ def printable_detail(detail: str) -> str:
 
 
 def record_failure(
-    failures: Failures, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, detail: str, tolerable: int
+    failures: Failures, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, detail: str, tolerable: int | None
 ) -> FailureVerdict:
     """Count one failed checkpoint.
 
     Args:
         failures: the counters before.
         checkpoint_id: whose failure. reason: why. detail: for people; kept up to 2,000 characters.
-        tolerable: that many failures in a row are tolerated; the next one is not.
+        tolerable: that many failures in a row are tolerated; the next one is not. None: all are.
     """
     detail = printable_detail(detail)
     noted = replace(failures, last_reason=reason.value, last_detail=detail, last_checkpoint=checkpoint_id)
@@ -52,7 +52,7 @@ def record_failure(
         return FailureVerdict(noted, counted=False, tolerated=True)
     counted = tuple(sorted((*failures.counted, checkpoint_id)))[-MAX_COUNTED_IDS:]
     noted = replace(noted, consecutive=failures.consecutive + 1, counted=counted)
-    return FailureVerdict(noted, counted=True, tolerated=noted.consecutive <= tolerable)
+    return FailureVerdict(noted, counted=True, tolerated=tolerable is None or noted.consecutive <= tolerable)
 
 
 def record_success(failures: Failures, checkpoint_id: CheckpointId) -> Failures:

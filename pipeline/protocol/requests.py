@@ -87,7 +87,8 @@ class AbortRequest:
 
     Attributes:
         detail: for people: what happened, without row data or secrets.
-        tolerable_failures: of the spec: that many counted failures in a row leave the job RUNNING.
+        tolerable_failures: of the spec: that many counted failures in a row leave the job RUNNING. None: any number,
+            because a restart strategy decides, and has decided to run the epoch again.
         token: None: whatever token the session's checkpoint has now (the Airflow abort task). Otherwise only if it is
             still in force (a driver that may have been replaced by a later try).
         swept: another session, or a person, ends it; then `token` is the one that was judged, and must be given.
@@ -97,7 +98,7 @@ class AbortRequest:
     checkpoint_id: CheckpointId
     reason: CheckpointFailureReason
     detail: str
-    tolerable_failures: int
+    tolerable_failures: int | None
     token: FencingToken | None = None
     swept: bool = False
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
 from pipeline.protocol.layout import METRICS_NAME, checkpoint_of_key, token_prefix_of_key
-from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, Garbage, ManifestState
+from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, Garbage, ManifestState, ObjectHandle
 
 MAX_UNCONFIRMED = 3
 """With more completed checkpoints than this waiting for a sink, no new epoch is triggered."""
@@ -25,7 +25,7 @@ class RetentionPolicy:
     """How many checkpoints stay.
 
     Attributes:
-        last: the newest so many, at least 1.
+        last: the newest so many, at least 1; savepoints are kept besides and take no place.
     """
 
     last: int
@@ -51,8 +51,9 @@ def plan_retention(
         roots: ids that must stay whatever the policy says.
     """
     ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
+    own = [checkpoint for checkpoint in ordered if checkpoint.kind is CheckpointKind.CHECKPOINT]
     kept = set(roots)
-    kept.update(checkpoint.checkpoint_id for checkpoint in ordered[-policy.last :])
+    kept.update(checkpoint.checkpoint_id for checkpoint in own[-policy.last :])
     kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.unconfirmed)
     kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.kind is CheckpointKind.SAVEPOINT)
     return tuple(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.checkpoint_id not in kept)
@@ -99,6 +100,29 @@ def unreferenced(kept: Iterable[Iterable[str]], dropped: Iterable[Iterable[str]]
     return tuple(sorted(garbage))
 
 
+def handle_conflicts(references: Iterable[tuple[str, ObjectHandle]]) -> tuple[str, ...]:
+    """Return, one line each, the keys that two references describe differently: another size or another SHA-256.
+
+    One key is one immutable object, however many checkpoints share it; a second content under it would make one of
+    them unreadable, and nobody could say which.
+
+    Args:
+        references: who refers (for people), and to what.
+    Source: Flink SharedStateRegistry: a different handle under an existing key is illegal.
+    """
+    first: dict[str, tuple[str, ObjectHandle]] = {}
+    found: dict[str, str] = {}
+    for owner, handle in references:
+        known_owner, known = first.setdefault(handle.key, (owner, handle))
+        if (known.size, known.sha256) != (handle.size, handle.sha256):
+            found.setdefault(
+                handle.key,
+                f"{handle.key}: {known_owner} says {known.size} bytes, SHA-256 {known.sha256[:12]}…; {owner} says"
+                f" {handle.size} bytes, SHA-256 {handle.sha256[:12]}…",
+            )
+    return tuple(found[key] for key in sorted(found))
+
+
 def is_discarded(state: ManifestState, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
     """Say whether it is known that nothing which this token staged will ever be published; unknown is False.
 
@@ -143,5 +167,27 @@ def deletable(state: ManifestState, session_id: SessionId, now_ms: int, grace_ms
         if checkpoint_id is None or (lowest is not None and checkpoint_id >= lowest):
             continue
         if entry.since_version < leader.token and now_ms - entry.since_ms >= grace_ms:
+            ready.append(entry)
+    return tuple(ready)
+
+
+def collectable(state: ManifestState, now_ms: int, grace_ms: int) -> tuple[Garbage, ...]:
+    """Return the garbage that a session which leads nothing may delete in the store now.
+
+    An entry qualifies when the grace period is over, every checkpoint that is pending now was triggered after the
+    entry was listed, and the entry lies below no checkpoint that is pending or newer than a pending one. So whatever
+    may have looked at it when it was listed is over or fenced, also in a job that no later leader ever comes to.
+
+    Args:
+        state: a freshly read head. now_ms: the store's clock. grace_ms: of `minimum_grace_ms`.
+    """
+    lowest = lowest_pending(state)
+    triggered = [timeline.pending.prefixes[0] for timeline in state.timelines if timeline.pending is not None]
+    ready = []
+    for entry in state.garbage:
+        checkpoint_id = checkpoint_of_key(entry.prefix)
+        if checkpoint_id is None or (lowest is not None and checkpoint_id >= lowest):
+            continue
+        if now_ms - entry.since_ms >= grace_ms and all(token > entry.since_version for token in triggered):
             ready.append(entry)
     return tuple(ready)

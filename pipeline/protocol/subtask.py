@@ -247,10 +247,13 @@ class SubtaskCoordinator:
             del self._aborted[next(iter(self._aborted))]
 
     def _forget_abort(self, checkpoint_id: CheckpointId) -> bool:
-        """Whether the checkpoint was aborted before its barrier came, or is so old that its mark may be evicted."""
+        """Whether the checkpoint was aborted before its barrier came, or is so old that its mark may be evicted.
+
+        Flink compares with `<`, and so takes a snapshot in vain when exactly the mark of this id was the last to go.
+        """
         marked = checkpoint_id in self._aborted
         self._aborted.pop(checkpoint_id, None)
-        return marked or checkpoint_id + MAX_ABORT_MARKS < self._max_aborted
+        return marked or checkpoint_id + MAX_ABORT_MARKS <= self._max_aborted
 
     def _close_snapshot(self, checkpoint_id: CheckpointId) -> Commands:
         snapshot = self._snapshots.pop(checkpoint_id, None)

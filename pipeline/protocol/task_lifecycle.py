@@ -1,10 +1,15 @@
-"""The life of one subtask in one epoch: restored once, told what became of earlier checkpoints, ended or cancelled.
+"""The life of one subtask in one epoch: restored once, told of earlier checkpoints, ended, failed or given up.
 
 It composes the subtask's coordinator: what a notification means is decided there; whether it counts, here. Commands
 come back in the order in which the driver executes them.
 
-    CREATED --restore--> RUNNING --end_of_data--> DRAINED --finish--> FINISHED
-       any state --cancel--> CANCELED
+    CREATED --restore--> RUNNING --end_of_data--> DRAINED
+    RUNNING, DRAINED --finish--> FINISHED --close-->
+    any but an end --fail--> FAILED, --cancel--> CANCELED
+
+A Spark task lives for one epoch, so a subtask finishes in every epoch, once its snapshot is stored. `end_of_data` is of
+the last epoch alone: then it finishes only after it has taken part in a checkpoint that was begun after its data ended.
+Whether that checkpoint completed is not known until the Spark job is over: the job waits for it (`incarnation.finish`).
 
 Source: Flink StreamTask.
 """
@@ -14,19 +19,30 @@ from __future__ import annotations
 from enum import Enum
 
 from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.subtask import Commands, SubtaskCoordinator
+from pipeline.protocol.subtask_commands import BroadcastCancelMarker, DeclineCheckpoint
 
 
 class TaskState(Enum):
-    """Where a subtask is in its life."""
+    """Where a subtask is in its life. FINISHED, FAILED and CANCELED are final."""
 
     CREATED = "created"
     RUNNING = "running"
     DRAINED = "drained"
     FINISHED = "finished"
+    FAILED = "failed"
     CANCELED = "canceled"
+
+
+_RUNNING = (TaskState.RUNNING, TaskState.DRAINED)
+_REFUSALS = {
+    TaskState.CREATED: CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY,
+    TaskState.FINISHED: CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING,
+    TaskState.CANCELED: CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING,
+    TaskState.FAILED: CheckpointFailureReason.TASK_FAILURE,
+}
 
 
 class TaskLifecycle:
@@ -40,7 +56,7 @@ class TaskLifecycle:
         self._subtask = subtask
         self._state = TaskState.CREATED
         self._coordinator: SubtaskCoordinator | None = None
-        self._last_reported = CheckpointId(0)
+        self._last_reported = NO_CHECKPOINT
         self._final: CheckpointId | None = None
 
     @property
@@ -49,8 +65,8 @@ class TaskLifecycle:
 
     @property
     def running(self) -> bool:
-        """Whether operators may be told anything: restored, and neither finished nor cancelled."""
-        return self._state in (TaskState.RUNNING, TaskState.DRAINED)
+        """Whether operators may be told anything: restored, and not at an end."""
+        return self._state in _RUNNING
 
     @property
     def last_reported(self) -> CheckpointId:
@@ -68,13 +84,10 @@ class TaskLifecycle:
         """Begin from a checkpoint; 0 is the empty state.
 
         Raises:
-            ProtocolViolation: restored before, or cancelled.
+            ProtocolViolation: restored before, or at an end.
         """
         if self._state is not TaskState.CREATED:
-            raise ProtocolViolation(
-                f"subtask {self._subtask}: restore of checkpoint {checkpoint_id} refused: it is {self._state.value}."
-                " A subtask is restored once. Nothing was changed."
-            )
+            raise self._illegal(f"restore of checkpoint {checkpoint_id}", "a subtask that was never restored")
         self._coordinator = SubtaskCoordinator(self._subtask, checkpoint_id)
         self._last_reported = checkpoint_id
         self._state = TaskState.RUNNING
@@ -82,18 +95,29 @@ class TaskLifecycle:
     def refusal(self) -> CheckpointFailureReason | None:
         """Why this subtask cannot take part in a checkpoint now; None when it can.
 
-        Not restored yet: CHECKPOINT_DECLINED_TASK_NOT_READY. Finished or cancelled: CHECKPOINT_DECLINED_TASK_CLOSING.
+        Not restored yet: CHECKPOINT_DECLINED_TASK_NOT_READY. Finished or canceled: CHECKPOINT_DECLINED_TASK_CLOSING.
+        Failed: TASK_FAILURE.
         """
-        if self._state is TaskState.CREATED:
-            return CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY
-        return None if self.running else CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+        return _REFUSALS.get(self._state)
+
+    def refuse(self, checkpoint_id: CheckpointId) -> Commands:
+        """Answer a checkpoint that this subtask cannot take part in: receivers must not wait for its barrier.
+
+        Returns: the cancel marker, then the decline; nothing when it can take part.
+        """
+        reason = self.refusal()
+        if reason is None:
+            return ()
+        detail = f"subtask {self._subtask} is {self._state.value}"
+        return BroadcastCancelMarker(checkpoint_id), DeclineCheckpoint(checkpoint_id, reason, detail)
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> Commands:
         """A checkpoint completed. Told again, or told of one before the restored one, it does nothing (I11)."""
         if checkpoint_id <= self._last_reported:
             return ()
+        commands = self.coordinator.notify_complete(checkpoint_id, running=self.running)
         self._last_reported = checkpoint_id
-        return self.coordinator.notify_complete(checkpoint_id, running=self.running)
+        return commands
 
     def notify_aborted(self, checkpoint_id: CheckpointId, latest_completed: CheckpointId) -> Commands:
         """A checkpoint was aborted. First replays the completion that comes with it: it may have been lost (I11)."""
@@ -108,40 +132,52 @@ class TaskLifecycle:
         return (*told, *self.coordinator.notify_subsumed(subsumed, running=self.running))
 
     def end_of_data(self, final: CheckpointId) -> None:
-        """The last input is processed; `final` is the first checkpoint taken after it.
+        """The last input of the job is processed; `final` is the first checkpoint taken after it.
 
         Raises:
-            ProtocolViolation: the subtask does not run.
+            ProtocolViolation: the subtask does not run, its data has ended before, or `final` is not a newer
+                checkpoint than any it took part in.
         """
-        if self._state is not TaskState.RUNNING:
-            raise ProtocolViolation(
-                f"subtask {self._subtask}: end of data refused: it is {self._state.value}. Nothing was changed."
-            )
+        if self._state is not TaskState.RUNNING or final <= self.coordinator.last_id:
+            raise self._illegal(f"end of data before checkpoint {final}", "a running subtask and a newer checkpoint")
         self._state, self._final = TaskState.DRAINED, final
 
-    @property
-    def may_finish(self) -> bool:
-        """Whether a checkpoint taken after the end of its data is complete: the final one, or any later one."""
-        return self._final is not None and self._last_reported >= self._final
-
     def finish(self) -> Commands:
-        """End after the final checkpoint: wait for what is still being uploaded, then close.
+        """End: take no more checkpoints, and wait for what is still being uploaded, however that ends; then `close`.
 
         Raises:
-            ProtocolViolation: the data has not ended, or no checkpoint after its end is complete.
+            ProtocolViolation: the subtask does not run; or its data has ended and it took part in no checkpoint since.
         """
-        if self._state is not TaskState.DRAINED or not self.may_finish:
-            raise ProtocolViolation(
-                f"subtask {self._subtask}: finish refused: it is {self._state.value}, and the newest complete"
-                f" checkpoint is {self._last_reported}, expected one from {self._final} on. Nothing was changed."
-            )
-        commands = (*self.coordinator.wait_for_pending(), *self.coordinator.close())
+        if not self.running:
+            raise self._illegal("finish", "a running subtask")
+        coordinator = self.coordinator
+        if self._final is not None and coordinator.last_id < self._final:
+            raise self._illegal("finish", f"a part in checkpoint {self._final} or a later one")
         self._state = TaskState.FINISHED
-        return commands
+        return coordinator.wait_for_pending()
+
+    def close(self) -> Commands:
+        """Release what is left, after `finish` and what it waits for; a subtask that did not finish is given up."""
+        self.cancel()
+        return () if self._coordinator is None else self._coordinator.close()
+
+    def fail(self) -> Commands:
+        """An error that is no answer to a checkpoint ends the subtask: what is not acknowledged is discarded."""
+        return self._end(TaskState.FAILED)
 
     def cancel(self) -> Commands:
         """Give up in any state, also before `restore`; again: nothing. What is acknowledged stays."""
-        if self._state in (TaskState.FINISHED, TaskState.CANCELED):
+        return self._end(TaskState.CANCELED)
+
+    def _end(self, state: TaskState) -> Commands:
+        if self._state in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELED):
             return ()
-        self._state = TaskState.CANCELED
+        self._state = state
         return () if self._coordinator is None else self._coordinator.close()
+
+    def _illegal(self, what: str, expected: str) -> ProtocolViolation:
+        newest = self._coordinator.last_id if self._coordinator is not None else NO_CHECKPOINT
+        return ProtocolViolation(
+            f"subtask {self._subtask}: {what} refused: expected {expected}; it is {self._state.value}, its newest"
+            f" checkpoint is {newest}. Nothing was changed."
+        )

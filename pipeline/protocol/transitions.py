@@ -22,6 +22,7 @@ from pipeline.protocol.events import (
     CheckpointUnpinned,
     Event,
     GarbageDeleted,
+    GarbageListed,
     JobCanceled,
     JobCleaned,
     JobCreated,
@@ -75,6 +76,7 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     *(Rule(status, SinkConfirmed, status, "a fact, whatever the status") for status in _ANY_STATUS),
     *(Rule(status, CheckpointsSubsumed, status) for status in _ANY_STATUS),
     *(Rule(status, GarbageDeleted, status) for status in _ANY_STATUS),
+    *(Rule(status, GarbageListed, status) for status in _ANY_STATUS),
     *(Rule(status, CheckpointPinned, status) for status in _ANY_STATUS),
     *(Rule(status, CheckpointUnpinned, status) for status in _ANY_STATUS),
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from enum import Enum
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt, Superseded
 from pipeline.protocol.object_store import ObjectStore
+from pipeline.sinks.chain_walk import TableWalk, walk_chain
 from pipeline.sinks.contract import (
     Committable,
     Compaction,
@@ -212,6 +214,18 @@ class ParquetSink:
             except StateCorrupt as error:
                 problems.append(error.message)
         return problems
+
+    def walk(self) -> TableWalk:
+        """Everything that lies below the path, and everything that a head needs. Raises InvalidRequest."""
+        return walk_chain(self._store, self._chain)
+
+    def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """The sizes of those of these objects that exist now, by key."""
+        sizes = {}
+        for key in keys:
+            with suppress(NotFound):
+                sizes[key] = self._store.stat(key).size
+        return sizes
 
     def _at(self, checkpoint_id: int | None) -> SinkHead:
         head = self._chain.newest()

@@ -47,6 +47,22 @@ def test_a_run_with_nothing_new_is_green_and_writes_nothing(airflow: AirflowInst
     assert job.master.list_checkpoints() == []
 
 
+def test_a_run_of_a_job_that_was_canceled_is_red_at_once(airflow: AirflowInstance) -> None:
+    """I4: a finished incarnation is never run again; the log says how it goes on. No task is retried."""
+    job = airflow.add_job("ended")
+    job.land("a", {"AA": 1})
+    assert isinstance(job.master.trigger(Session.cli()), Triggered)
+    job.master.cancel()
+
+    run_id, state = job.run()
+
+    states = job.states(run_id)
+    assert (state, states["trigger_checkpoint"], states["run_epoch"]) == ("failed", "failed", "upstream_failed")
+    text = job.log(run_id, "trigger_checkpoint")
+    assert "has ended and is never run again" in text and f"milepost start {job.master.job.spec.name} opens" in text
+    assert job.statuses() == [(1, "aborted")]
+
+
 def test_until_caught_up_triggers_one_run_per_epoch(airflow: AirflowInstance) -> None:
     """Rule 1: a run is an epoch also when the form asks for all there is."""
     job = airflow.add_job("catching_up")

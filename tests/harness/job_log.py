@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.protocol import coordinator
+from pipeline.protocol.collection import CollectedRequest, ListGarbageRequest, forget_collected, list_garbage
 from pipeline.protocol.coordinator import AlreadyDone, Transition
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.events import Event
@@ -166,6 +167,13 @@ class JobLog:
     def forget(self, session: str, prefixes: tuple[str, ...], grace_ms: int) -> Answer:
         return self.ask(coordinator.garbage_deleted, GarbageDeletedRequest(SessionId(session), prefixes, grace_ms))
 
+    def list_garbage(self, session: str, garbage: tuple[str, ...], walked_version: int | None = None) -> Answer:
+        version = self.state.version if walked_version is None else walked_version
+        return self.ask(list_garbage, ListGarbageRequest(SessionId(session), version, garbage))
+
+    def forget_collected(self, session: str, prefixes: tuple[str, ...], grace_ms: int) -> Answer:
+        return self.ask(forget_collected, CollectedRequest(SessionId(session), prefixes, grace_ms))
+
     def resume(self, session: str) -> Answer:
         return self.ask(coordinator.resume, ResumeRequest(SessionId(session)))
 
@@ -200,7 +208,9 @@ class JobLog:
         return checkpoint_id
 
 
-def refused(log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str = "") -> CheckpointError:
+def refused(
+    log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str | None = None
+) -> CheckpointError:
     """Assert that a call raises, and that neither state nor log changed."""
     before, events = log.state, list(log.events)
     with pytest.raises(error, match=match) as caught:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,13 @@ from pipeline.config.load import LoadedJob, load_job
 from pipeline.job_context import JobContext
 from pipeline.jobmaster import JobMaster, Session, Triggered
 from pipeline.leadership import Leadership
-from pipeline.metadata import AcknowledgedSubtask, CheckpointMetadata, SinkPosition, SinkSnapshot, SourceSnapshot
+from pipeline.metadata import (
+    AcknowledgedSubtask,
+    CheckpointMetadata,
+    SinkPosition,
+    SinkSnapshot,
+    SourceSnapshot,
+)
 from pipeline.planning import decode_input_record
 from pipeline.protocol import coordinator
 from pipeline.protocol.ids import CheckpointId
@@ -108,12 +114,18 @@ class SparklessJob:
         predecessor = None if head is None else head.checkpoint_id
         return SinkSnapshot(sink.committable([file], SCHEMA), predecessor, self.context.sink_location("table"))
 
-    def complete(self, session: Session, pending: PendingCheckpoint) -> CompletedCheckpoint:
-        """Stage, write `_metadata` and commit; nothing is published."""
+    def complete(
+        self,
+        session: Session,
+        pending: PendingCheckpoint,
+        change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata,
+    ) -> CompletedCheckpoint:
+        """Stage, write `_metadata` (as `change` makes it) and commit; nothing is published."""
         context = self.context
         staged = self.stage(pending)
         base = context.base_metadata(context.head().state, pending.base)
-        planned = decode_input_record(read_handle(context.store, pending.plan)).sources[0]
+        record = decode_input_record(read_handle(context.store, pending.plan))
+        planned = record.sources[0]
         runs = append(
             context.store,
             consumed_prefix(pending.checkpoint_id, pending.token),
@@ -135,23 +147,25 @@ class SparklessJob:
             signatures=base.signatures if base else {},
             max_parallelism=128,
             plan=pending.plan,
-            sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), ())},
+            sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
             operators={},
             sinks={"table": staged},
             marks={"table": SinkPosition(pending.checkpoint_id, staged.location)},
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),
+            held_back=record.held_back,
         )
+        metadata = change(metadata)
         body = metadata.encode()
         key = metadata_key(pending.checkpoint_id, pending.token)
         context.store.put(key, body)
         handle = ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
         return Leadership(context).complete(session, pending, metadata, handle)
 
-    def epoch(self) -> int:
+    def epoch(self, change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata) -> int:
         """One whole published epoch of a new session; returns its checkpoint id."""
         session = Session.cli()
-        completed = self.complete(session, self.trigger(session))
+        completed = self.complete(session, self.trigger(session), change)
         self.master.notify_complete(session, completed.checkpoint_id, "table")
         return int(completed.checkpoint_id)
 

@@ -15,7 +15,7 @@ from pipeline.protocol.subtask_commands import (
     RecordIncomplete,
     SnapshotContent,
 )
-from tests.conformance.protocol.subtask_driver import SubtaskDriver, barrier
+from tests.harness.subtask_driver import SubtaskDriver, barrier
 
 ID = CheckpointId(1)
 GONE = (CancelUpload(ID), DiscardSnapshot(ID), RecordIncomplete(ID))

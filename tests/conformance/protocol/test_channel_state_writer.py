@@ -1,4 +1,4 @@
-"""The writer of channel state, its order of ids and its shared file: Flink's ChannelStateWriter and what is behind it."""
+"""The writer of channel state, its order of ids and its shared file: Flink's ChannelStateWriter and what backs it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipeline.protocol.channel_state import (
 from pipeline.protocol.errors import ProtocolViolation, StoreUnavailable
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.reasons import CheckpointFailureReason
-from tests.conformance.protocol.subtask_driver import CHANNEL, SpillFile, data, stored
+from tests.harness.subtask_driver import CHANNEL, SpillFile, data, stored
 
 ID, ME = CheckpointId(42), "join/0"
 ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
@@ -563,6 +563,21 @@ def test_a_file_does_not_wait_for_a_subtask_that_left(subtasks: int) -> None:
     assert not any(result.done for result in results)
     spill.execute(spill.writer.leave(leaving))
     assert all(result.done and result.failure is None for result in results)
+
+
+def test_a_subtask_that_left_asks_for_nothing_and_no_later_file_waits_for_it() -> None:
+    spill = SpillFile(_writer(ME, "window/0"))
+    for subtask in (ME, "window/0"):
+        spill.writer.start(subtask, ID)
+        _finish(spill, subtask)
+    spill.writer.leave(ME)
+    with pytest.raises(ProtocolViolation, match="result"):
+        spill.writer.take_result(ME, ID)
+    with pytest.raises(ProtocolViolation, match="without being registered"):
+        spill.writer.start(ME, CheckpointId(43))
+    spill.writer.start("window/0", CheckpointId(43))
+    _finish(spill, "window/0", CheckpointId(43))
+    assert spill.writer.take_result("window/0", CheckpointId(43)).done
 
 
 @TWO_OR_MORE

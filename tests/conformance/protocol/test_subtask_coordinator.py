@@ -31,7 +31,7 @@ from pipeline.protocol.subtask_commands import (
     StartChannelState,
     SubmitUpload,
 )
-from tests.conformance.protocol.subtask_driver import SubtaskDriver, barrier, data, unaligned
+from tests.harness.subtask_driver import SubtaskDriver, barrier, data, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 
@@ -160,10 +160,11 @@ def test_marks_of_aborted_ids_are_bounded_and_the_oldest_goes_first() -> None:
 
 def test_an_id_whose_mark_may_be_evicted_is_taken_for_aborted() -> None:
     """What cannot be told from an aborted checkpoint any more is not taken; what can, is."""
-    for aborted, taken in [(10, False), (8, True)]:
+    for aborted, taken in [([6, 7, 8], False), ([9], False), ([7], True)]:
         subtask = SubtaskDriver()
-        for checkpoint_id in range(aborted - MAX_ABORT_MARKS + 1, aborted + 1):
+        for checkpoint_id in aborted:
             subtask.abort_notified(checkpoint_id)
+        assert 6 not in subtask.coordinator.aborted_ids
         subtask.checkpoint(barrier(6))
         assert bool(subtask.all(FreezeState)) is taken
         assert bool(subtask.all(BroadcastCancelMarker)) is not taken
@@ -255,6 +256,15 @@ def test_an_aborted_checkpoint_leaves_no_channel_state_behind_and_the_subtask_al
     assert not subtask.all(DeclineCheckpoint)
     subtask.take(unaligned(43))
     assert subtask.results[43].failure is None
+
+
+def test_an_abort_by_notification_leaves_the_result_to_whoever_takes_it() -> None:
+    subtask = SubtaskDriver()
+    subtask.init(unaligned(42))
+    subtask.abort_notified(42)
+    failure = subtask.spill.writer.take_result(subtask.uid, CheckpointId(42)).failure
+    assert failure is not None
+    assert failure.reason is CANCELLED
 
 
 def test_a_barrier_out_of_order_is_dropped_without_a_word() -> None:

@@ -13,6 +13,7 @@ import pytest
 from pipeline.config.document import read_document
 from pipeline.config.lint import json_schema, lint_report
 from pipeline.config.load import load_job
+from pipeline.config.spec import CheckpointingSpec
 
 CONFIG = Path(__file__).parents[3] / "config"
 ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
@@ -49,8 +50,23 @@ def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
             for item in value:
                 collect(item)
 
-    collect(read_document(ALL_KEYS.read_text(encoding="utf-8")).value)
+    text = ALL_KEYS.read_text(encoding="utf-8")
+    collect(read_document(text).value)
+    for form in other_forms(text):
+        collect(form)
     assert {key for _, key in _schema_keys(schema, schema["$defs"])} <= used
+
+
+def other_forms(text: str) -> list[Any]:
+    """What the example shows in comments, because only one form of it can be there."""
+    lines = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   restart: "))
+    return [read_document(line).value for line in lines]
+
+
+def test_every_form_that_the_example_shows_in_comments_is_a_restart_strategy() -> None:
+    forms = other_forms(ALL_KEYS.read_text(encoding="utf-8"))
+    shown = {CheckpointingSpec.model_validate(form).restart.strategy for form in forms}
+    assert shown == {"none", "exponential", "failure_rate"}
 
 
 def test_the_schema_has_nothing_that_this_version_refuses() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata, decode_metadata
+from pipeline.pace import Pace
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.state.channel_state import ChannelStateHandle
 from tests.harness.sparkless_job import SparklessJob
@@ -41,7 +42,14 @@ def unaligned(metadata: CheckpointMetadata) -> CheckpointMetadata:
         processed_bytes=(9_000, 120),
     )
     sources = {name: replace(source, finished=False) for name, source in metadata.sources.items()}
-    return replace(metadata, unaligned=True, operators={"hourly": operator}, sources=sources)
+    return replace(
+        metadata,
+        unaligned=True,
+        held_back="max_in_flight: 3000 bytes are in flight, more than 1000",
+        pace=Pace(0.25, 12.5),
+        operators={"hourly": operator},
+        sources=sources,
+    )
 
 
 def test_format_1_reads_as_an_aligned_epoch_without_rows_in_flight() -> None:
@@ -78,6 +86,8 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
         (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
         (("operators", "hourly", "channels", 1, "key"), "../other/file", "key"),
         (("unaligned",), None, "unaligned"),
+        (("pace", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
+        (("pace", "in_flight_ms"), -1, "-1 is not a number of at least 0"),
     ],
 )
 def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:

@@ -81,6 +81,8 @@ def eventful() -> list[LogEntry]:
     keep()
     log.cancel(A, "not needed any more")
     keep()
+    log.list_garbage(B, ("chk-00000000000000000003/t00000000000000000010/late.parquet",))
+    keep()
     return entries
 
 
@@ -139,7 +141,7 @@ def test_format_1_has_nothing_of_format_2(key: str) -> None:
         decode_entry(dumped(document() | {"format": 1}))
     written = document(ENTRIES[-1])
     state = {name: value for name, value in written["state"].items() if name not in ("results", "pins")}
-    with pytest.raises(StateCorrupt, match="format 1 has no event JobCanceled"):
+    with pytest.raises(StateCorrupt, match="format 1 has no event GarbageListed"):
         decode_entry(dumped(written | {"format": 1, "state": state}))
     with pytest.raises(StateCorrupt, match=f"lacks .*{key}"):
         decode_entry(dumped(written | {"state": state}))

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
 from pipeline.protocol.invariants import faults
-from pipeline.protocol.records import Garbage, ManifestState, PendingCheckpoint, Timeline
+from pipeline.protocol.records import CleanUp, Garbage, JobStatus, ManifestState, PendingCheckpoint, Pin, Timeline
 from tests.harness.job_log import A, JobLog
 
 
@@ -75,6 +75,54 @@ def test_a_state_of_the_coordinator_is_sound() -> None:
 def test_a_broken_invariant_is_named(state: ManifestState, match: str) -> None:
     found = faults(state)
     assert any(re.search(match, fault) for fault in found), found
+
+
+def ended(**changes: object) -> ManifestState:
+    """A job that is FINISHED and clean in its second incarnation, with a field of the state replaced."""
+    log = JobLog()
+    log.epoch(A)
+    log.cancel(A)
+    log.clean(A)
+    log.start(A)
+    log.epoch(A)
+    log.finish(A)
+    log.clean(A)
+    return replace(log.state, **changes)  # type: ignore[arg-type]
+
+
+OLD, NEWEST = ended().results
+OTHER = replace(STATE.timeline(), pending=None)
+
+
+@pytest.mark.parametrize(
+    ("state", "match"),
+    [
+        (ended(results=(NEWEST, OLD)), "I4: results of incarnations .* must rise strictly"),
+        (ended(results=(OLD, replace(NEWEST, incarnation=3))), "must rise strictly, up to 2"),
+        (ended(results=(replace(OLD, status=JobStatus.FAILED), NEWEST)), "must be FINISHED or CANCELED"),
+        (ended(results=(replace(OLD, clean_up=CleanUp.DIRTY), NEWEST)), "only the newest result may be dirty"),
+        (ended(results=(OLD,)), "I4: incarnation 2 is FINISHED, its result says None"),
+        (ended(results=()), "I4: incarnation 2 is FINISHED, its result says None"),
+        (ended(status=JobStatus.CANCELED), "I4: incarnation 2 is CANCELED, its result says"),
+        (ended(status=JobStatus.RUNNING), "I4: incarnation 2 is RUNNING, its result says"),
+        (
+            replace(STATE, incarnation=2, results=(replace(OLD, clean_up=CleanUp.DIRTY),)),
+            "incarnation 1 must be clean before the next one starts",
+        ),
+        (ended(timelines=(OTHER,)), "neither a leader nor a pending checkpoint"),
+        (replace(STATE, pins=(Pin("r", CheckpointId(9), 1),)), "I8: checkpoint 9 is pinned by r and must be retained"),
+        (replace(STATE, pins=(Pin("r", CheckpointId(1), 1),) * 2), "must be listed once, by name"),
+        (replace(STATE, pins=(Pin("r", CheckpointId(1), 1), Pin("a", CheckpointId(1), 1))), "once, by name"),
+    ],
+)
+def test_a_broken_result_or_pin_is_named(state: ManifestState, match: str) -> None:
+    found = faults(state)
+    assert any(re.search(match, fault) for fault in found), found
+
+
+def test_an_ended_job_and_a_pinned_checkpoint_are_sound() -> None:
+    assert faults(ended()) == []
+    assert faults(replace(STATE, pins=(Pin("r", CheckpointId(1), 1),))) == []
 
 
 def test_a_leader_without_a_pending_checkpoint_may_be_of_any_earlier_version() -> None:

@@ -72,6 +72,7 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
         "SinkConfirmed": (2,),
         "CheckpointsSubsumed": (1,),
         "GarbageDeleted": (),
+        "GarbageListed": (),
         "JobResumed": (),
         "JobCanceled": (4,),
         "JobFinished": (),

@@ -27,7 +27,8 @@ def test_the_suite_is_consistent() -> None:
 
 
 def test_a_case_is_covered_by_the_test_that_cites_it(tmp_path: Path) -> None:
-    code = 'def test_x() -> None:\n    """It holds.\n\n    Case: ATest.testOne\n    Case: BTest.testThree\n    """\n'
+    cases = "    Case: ATest.testOne\n    Case: BTest.\n        testThree\n"
+    code = f'def test_x() -> None:\n    """It holds.\n\n{cases}    """\n'
     report = suite(tmp_path, code, "ATest\ttestTwo\tthere is no such thing here\n")
     assert report.tests == {
         Case("ATest", "testOne"): ("test_it.py::test_x",),

@@ -1,0 +1,99 @@
+"""Commands that look after what a job has stored: fsck, gc."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.cli.options import Job, Json, Verbose
+from pipeline.cli.output import Output, show_count
+
+_SHOWN = 20
+_HOUR_MS = 3_600_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    app.command()(fsck)
+    app.command()(gc)
+
+
+def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Find missing and unreachable objects, with proof: exit 7 when something needed is missing or unreadable.
+
+    What is merely unreachable is no damage (exit 0): it costs space until it is collected.
+    """
+    from pipeline.config.load import load_job
+    from pipeline.jobmaster import JobMaster
+
+    output: Output = ctx.obj
+    report = JobMaster(load_job(job)).fsck()
+    code = int(report["exit_code"])
+    if output.json:
+        output.document(report, ok=code == 0)
+    else:
+        _show_report(report, output)
+    raise typer.Exit(code)
+
+
+def gc(
+    ctx: typer.Context,
+    job: Job,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Delete what is provably unreachable: listed first, deleted once it has been listed for the grace period."""
+    from pipeline.config.load import load_job
+    from pipeline.jobmaster import JobMaster
+
+    output: Output = ctx.obj
+    report = JobMaster(load_job(job)).collect_garbage(dry_run=dry_run)
+    if output.json:
+        return output.document(report)
+    would = "would be " if dry_run else ""
+    output.text(f"job {report['job']} at manifest version {report['manifest_version']}")
+    _show_list("unreachable", [_line(item) for item in report["unreachable"]], output)
+    _show_list(f"{would}listed as garbage", report["listed"], output)
+    _show_list("due, would be deleted" if dry_run else "due", report["due"], output)
+    _show_list(f"{would}discarded at the sinks", report["staged"], output)
+    hours = report["grace_ms"] / _HOUR_MS
+    output.text(f"waiting: {report['waiting']} older entries; an entry is deleted {hours:.1f} h after it was listed")
+    return output.text(f"deleted: {show_count(report['deleted_objects'])} objects")
+
+
+def _show_report(report: dict[str, Any], output: Output) -> None:
+    output.text(f"job {report['job']} at manifest version {report['manifest_version']}")
+    output.text(f"walked: {', '.join(report['roots'])}")
+    counts = ", ".join(f"{show_count(count)} {name.replace('_', ' ')}" for name, count in report["objects"].items())
+    output.text(f"objects: {counts}")
+    _show_list("damaged", report["damaged"], output)
+    chains = [
+        f"{item['where']}: {item['key']}: {item['problem']}; needed by {' -> '.join(item['chain'])}"
+        for item in report["missing"]
+    ]
+    _show_list("missing", chains, output)
+    if not report["complete"]:
+        output.text("unreachable: not judged, because not every root could be read")
+    else:
+        _show_list("unreachable", [_line(item) for item in report["unreachable"]], output)
+    _show_list("foreign", [_line(item) for item in report["foreign"]], output)
+    waiting = report["garbage"]
+    output.text(
+        f"garbage list: {waiting['entries']} entries, {show_count(waiting['objects'])} objects, "
+        f"{show_count(waiting['bytes'])} bytes; `milepost gc`, or a later epoch, deletes them once they are due"
+    )
+
+
+def _line(item: dict[str, Any]) -> str:
+    age = item["age_ms"] / _HOUR_MS
+    return f"{item['where']}: {item['key']} ({show_count(item['size'])} bytes, {age:.1f} h old): {item['proof']}"
+
+
+def _show_list(name: str, lines: list[str], output: Output) -> None:
+    output.text(f"{name}: {len(lines)}")
+    for line in lines[:_SHOWN]:
+        output.text(f"  {line}")
+    if len(lines) > _SHOWN:
+        output.text(f"  … and {len(lines) - _SHOWN} more (--json has all)")

@@ -1,0 +1,115 @@
+"""The audit of a job: what is missing, with the chain of references that needs it, and what nothing needs, with proof.
+
+Reads only. Missing, or a root that cannot be read, is damage (exit 7); what is merely unreachable costs space and is no
+damage (exit 0): a crashed or fenced session may leave such objects at any time, and `gc` takes them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.job_context import JobContext
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.layout import checkpoint_of_key
+from pipeline.protocol.object_store import ObjectStat
+from pipeline.protocol.reach import Standing, proof, staged_proof, staged_standing, standing
+from pipeline.reachability import JobReach, SinkReach, missing_objects, walk_job
+from pipeline.sinks.chain_walk import is_chain_object, staged_by
+
+DAMAGED = 7
+"""Exit code when something that is needed is missing or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One stored object and where it stands.
+
+    Attributes:
+        sink: whose object it is; None for the job's own store.
+        proof: of an unreachable one: why nothing can need it any more.
+    """
+
+    stat: ObjectStat
+    standing: Standing
+    sink: str | None = None
+    proof: str = ""
+
+
+def check_job(context: JobContext) -> dict[str, Any]:
+    """Walk every root and compare with what is stored. Returns the report; its `exit_code` is 0 or 7."""
+    reach = walk_job(context)
+    missing = [
+        {"where": where, "key": reference.key, "problem": problem, "chain": list(reference.chain)}
+        for where, reference, problem in missing_objects(context, reach)
+    ]
+    faults = [*reach.faults, *reach.conflicts]
+    faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
+    placed = list(place_objects(reach))
+    unreachable = [item for item in placed if item.standing is Standing.UNREACHABLE] if reach.complete else []
+    foreign = [item for item in placed if item.standing is Standing.FOREIGN]
+    listed = [item for item in placed if item.standing is Standing.LISTED]
+    counts = Counter(item.standing.name.lower() for item in placed)
+    if not reach.complete:
+        counts.pop(Standing.UNREACHABLE.name.lower(), None)
+    return {
+        "job": reach.state.job,
+        "manifest_version": reach.state.version,
+        "roots": list(reach.roots),
+        "complete": reach.complete,
+        "objects": dict(sorted(counts.items())),
+        "damaged": faults,
+        "missing": missing,
+        "unreachable": [describe(reach, item) for item in unreachable],
+        "foreign": [describe(reach, item) for item in foreign],
+        "garbage": {
+            "entries": len(reach.state.garbage),
+            "objects": len(listed),
+            "bytes": sum(item.stat.size for item in listed),
+        },
+        "exit_code": DAMAGED if missing or faults else 0,
+    }
+
+
+def place_objects(reach: JobReach) -> Iterator[Placed]:
+    """Yield every stored object, of the job and of its sinks, with where it stands."""
+    for stat in reach.objects.values():
+        found = standing(reach.state, stat.key, reach.references)
+        yield Placed(stat, found, None, _proof(reach, stat.key) if found is Standing.UNREACHABLE else "")
+    for sink in reach.sinks:
+        yield from _place_at_sink(reach, sink)
+
+
+def describe(reach: JobReach, item: Placed) -> dict[str, Any]:
+    """One object for people and programs; an age needs a clock: the job store's, which may differ from a sink's."""
+    return {
+        "where": "job" if item.sink is None else f"sink {item.sink}",
+        "key": item.stat.key,
+        "size": item.stat.size,
+        "age_ms": max(0, reach.now_ms - item.stat.last_modified_ms),
+        "proof": item.proof or item.standing.value,
+    }
+
+
+def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
+    needed = sink.references()
+    for stat in sink.table.objects:
+        owner = staged_by(stat.key)
+        if stat.key in needed:
+            yield Placed(stat, Standing.REFERENCED, sink.name)
+        elif owner is None:
+            kept = Standing.LOG if is_chain_object(stat.key) else Standing.FOREIGN
+            yield Placed(stat, kept, sink.name)
+        else:
+            checkpoint_id, token = CheckpointId(owner[0]), FencingToken(owner[1])
+            fate = reach.fates.get(checkpoint_id)
+            found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate)
+            why = staged_proof(checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
+            yield Placed(stat, found, sink.name, why)
+
+
+def _proof(reach: JobReach, key: str) -> str:
+    checkpoint_id = checkpoint_of_key(key)
+    return proof(key, None if checkpoint_id is None else reach.fates.get(checkpoint_id))

@@ -1,0 +1,168 @@
+"""Collection of garbage by hand: what `milepost gc` plans and does (I8).
+
+Two phases, both safe beside a running epoch and at any crash. One: what a complete walk of every root did not reach is
+listed as garbage, by a transition that lands only on the very version that was walked. Two: entries that have been
+listed for the whole grace period are deleted, each after a fresh look at the head. It takes no leadership and fences
+nobody. At a sink only what the sink's own `abort` may take is taken: what an aborted or a losing token staged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.cleanup import MAX_FAILED_DROPS, delete_entries, discard
+from pipeline.fsck import Placed, describe, place_objects
+from pipeline.job_context import JobContext
+from pipeline.protocol.collection import (
+    MAX_LISTED,
+    CollectedRequest,
+    ListGarbageRequest,
+    forget_collected,
+    list_garbage,
+)
+from pipeline.protocol.errors import CommitConflict, StateCorrupt
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.reach import Standing
+from pipeline.protocol.records import Garbage
+from pipeline.protocol.retention import collectable, minimum_grace_ms, unreferenced
+from pipeline.reachability import JobReach, walk_job
+from pipeline.sinks.chain_walk import staged_by
+
+_LOG = logging.getLogger(__name__)
+
+_WALKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one walk allows.
+
+    Attributes:
+        unreachable: objects of the job's own store that nothing reaches; `entries` stands for them in the list.
+        staged: (checkpoint, token) whose leftovers at the sinks may go now: proven dead for the whole grace period.
+        due: entries of the garbage list that may be deleted now.
+    """
+
+    unreachable: tuple[Placed, ...]
+    entries: tuple[str, ...]
+    staged: tuple[tuple[CheckpointId, FencingToken], ...]
+    due: tuple[Garbage, ...]
+
+
+def collect_garbage(
+    context: JobContext, session_id: SessionId, timeout_ms: int, *, dry_run: bool = False
+) -> dict[str, Any]:
+    """List what is provably unreachable, and delete what has been listed long enough.
+
+    Args:
+        session_id: for the history; it need not, and does not, lead.
+        timeout_ms: `checkpointing.timeout` of the job: the grace period is longer than any of its timeouts.
+        dry_run: change nothing, only return the plan.
+    Returns: {manifest_version, grace_ms, listed, left, due, waiting, staged, deleted_objects, dry_run}.
+    Raises:
+        StateCorrupt: not every root can be walked: nothing is provably unreachable, nothing was changed.
+        CommitConflict: the head moved during each of a few walks; nothing was deleted.
+    """
+    grace_ms = minimum_grace_ms(timeout_ms)
+    for _ in range(_WALKS):
+        reach = _walk(context)
+        plan = _plan(reach, grace_ms)
+        report = _report(reach, plan, grace_ms, dry_run)
+        if dry_run:
+            return report
+        try:
+            _list(context, session_id, reach.state.version, plan.entries)
+        except CommitConflict:
+            continue
+        return report | {"deleted_objects": _delete(context, session_id, plan, grace_ms)}
+    raise CommitConflict(
+        f"job {context.spec.name}: the head moved during each of {_WALKS} walks. Nothing was listed or deleted.",
+        hint="run it again when fewer sessions are busy with the job",
+    )
+
+
+def _walk(context: JobContext) -> JobReach:
+    reach = walk_job(context)
+    if not reach.complete:
+        raise StateCorrupt(
+            f"job {reach.state.job}: not every root can be walked, so nothing is provably unreachable. Nothing was"
+            " changed.",
+            hint=f"milepost fsck {reach.state.job} names what is damaged",
+            problems=[*reach.faults, *reach.conflicts, *(line for sink in reach.sinks for line in sink.table.problems)],
+        )
+    return reach
+
+
+def _plan(reach: JobReach, grace_ms: int) -> _Plan:
+    placed = list(place_objects(reach))
+    own = [item for item in placed if item.sink is None]
+    unreachable = tuple(item for item in own if item.standing is Standing.UNREACHABLE)
+    kept = [item.stat.key for item in own if item.standing is not Standing.UNREACHABLE]
+    entries = unreferenced([kept, reach.references], [[item.stat.key for item in unreachable]])
+    return _Plan(
+        unreachable,
+        entries[:MAX_LISTED],
+        _dead_staging(placed, reach.now_ms, grace_ms),
+        collectable(reach.state, reach.now_ms, grace_ms),
+    )
+
+
+def _dead_staging(
+    placed: Iterable[Placed], now_ms: int, grace_ms: int
+) -> tuple[tuple[CheckpointId, FencingToken], ...]:
+    """Tokens that left files at a sink which nothing can publish any more, all of them written before the grace."""
+    newest: dict[tuple[int, int], int] = {}
+    for item in placed:
+        owner = None if item.sink is None else staged_by(item.stat.key)
+        if owner is not None and item.standing is Standing.UNREACHABLE:
+            newest[owner] = max(newest.get(owner, 0), item.stat.last_modified_ms)
+    dead = sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms)
+    return tuple((CheckpointId(checkpoint_id), FencingToken(token)) for checkpoint_id, token in dead)
+
+
+def _list(context: JobContext, session_id: SessionId, version: int, entries: tuple[str, ...]) -> None:
+    if entries:
+        request = ListGarbageRequest(session_id, version, entries)
+        context.transact(lambda state, now: list_garbage(state, request, now))
+
+
+def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: int) -> int:
+    """Delete what is due, each entry after a fresh look at the head: whatever it no longer allows stays."""
+    deleted = failed = 0
+    done: list[str] = []
+    for entry in plan.due:
+        state = context.head().state
+        if entry not in collectable(state, context.store.clock_ms(), grace_ms):
+            continue
+        gone, count = delete_entries(context, state, (entry,))
+        done += gone
+        deleted += count
+        failed += not gone
+        if failed == MAX_FAILED_DROPS:
+            break
+    if done:
+        request = CollectedRequest(session_id, tuple(done), grace_ms)
+        context.transact(lambda state, now: forget_collected(state, request, now))
+    for owner in plan.staged:
+        discard(context, *owner)
+    return deleted
+
+
+def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[str, Any]:
+    due = {entry.prefix for entry in plan.due}
+    waiting = [entry for entry in reach.state.garbage if entry.prefix not in due]
+    return {
+        "job": reach.state.job,
+        "manifest_version": reach.state.version,
+        "grace_ms": grace_ms,
+        "dry_run": dry_run,
+        "unreachable": [describe(reach, item) for item in plan.unreachable],
+        "listed": list(plan.entries),
+        "due": sorted(due),
+        "waiting": len(waiting),
+        "staged": [f"checkpoint {checkpoint_id}, token {token}" for checkpoint_id, token in plan.staged],
+        "deleted_objects": 0,
+    }

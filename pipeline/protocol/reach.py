@@ -1,0 +1,149 @@
+"""Where each stored object of a job stands: needed, in use, waiting to be deleted, or reached by nothing (I8).
+
+The facts are one manifest value and the keys that a complete walk of every root found. They only prove something when
+the objects were listed *before* the manifest was read: then whatever was listed is by now referenced, in use, listed as
+garbage, or will never be any of these again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.layout import (
+    MANIFEST_PREFIX,
+    METRICS_NAME,
+    checkpoint_of_key,
+    heartbeat_key,
+    manifest_version,
+    token_of_prefix,
+    token_prefix_of_key,
+)
+from pipeline.protocol.records import ManifestState
+from pipeline.protocol.retention import lowest_pending
+
+_INPUT_KEY = re.compile(r"inputs/[0-9a-f]{64}\.json")
+
+
+class Standing(Enum):
+    """Why an object stays, or that nothing keeps it."""
+
+    LOG = "entry of the manifest log: a key of it is never freed"
+    REFERENCED = "referenced by a root"
+    IN_USE = "below a checkpoint that is pending, or newer than a pending one"
+    OWNED = "measurements of a retained checkpoint: they go with it"
+    LISTED = "listed as garbage: deleted once it is due"
+    UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
+    UNREACHABLE = "nothing refers to it, and nothing can any more"
+    FOREIGN = "not a key that a session of this job can have written: not ours to delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How one checkpoint ended, as the manifest log tells.
+
+    Attributes:
+        version: of the entry that says so.
+        winner: the token that completed it; None when it was aborted.
+        confirmed: the sinks that have confirmed its commit.
+    """
+
+    version: int
+    winner: FencingToken | None
+    confirmed: frozenset[str] = frozenset()
+
+
+def standing(state: ManifestState, key: str, references: Collection[str]) -> Standing:
+    """Return where an object of the job's own store stands.
+
+    Args:
+        state: read after the object was listed.
+        references: every key that some root of `state`, or an entry of its log, refers to.
+    """
+    if key.startswith(MANIFEST_PREFIX):
+        return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN
+    if key in references:
+        return Standing.REFERENCED
+    if _INPUT_KEY.fullmatch(key):
+        return Standing.UNCLAIMED
+    prefix = token_prefix_of_key(key)
+    owner = None if prefix is None else token_of_prefix(prefix)
+    if prefix is None or owner is None or not 0 < owner[0] < state.next_checkpoint_id or owner[1] > state.version:
+        return Standing.FOREIGN
+    checkpoint_id, token = owner
+    if in_use(state, checkpoint_id):
+        return Standing.IN_USE
+    if any(_covers(entry.prefix, key) for entry in state.garbage):
+        return Standing.LISTED
+    retained = state.checkpoint(checkpoint_id)
+    if retained is not None and retained.token == token and _is_measurement(checkpoint_id, token, key):
+        return Standing.OWNED
+    return Standing.UNREACHABLE
+
+
+def staged_standing(
+    state: ManifestState, sink: str, checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None
+) -> Standing:
+    """Return where a file stands that a token staged at a sink, and that neither a head nor a checkpoint names.
+
+    Args:
+        fate: of that checkpoint; None when the log does not tell (yet): then it is kept.
+    """
+    if not 0 < checkpoint_id < state.next_checkpoint_id or token > state.version:
+        return Standing.FOREIGN
+    if in_use(state, checkpoint_id) or fate is None:
+        return Standing.IN_USE
+    if any(token_of_prefix(entry.prefix) == (checkpoint_id, token) for entry in state.garbage):
+        return Standing.LISTED
+    if fate.winner == token and sink not in fate.confirmed:
+        return Standing.IN_USE
+    return Standing.UNREACHABLE
+
+
+def proof(key: str, fate: Fate | None) -> str:
+    """Say in one clause why nothing can need an unreachable object any more."""
+    checkpoint_id = checkpoint_of_key(key)
+    prefix = token_prefix_of_key(key)
+    owner = None if prefix is None else token_of_prefix(prefix)
+    return _proof(checkpoint_id, None if owner is None else owner[1], fate)
+
+
+def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
+    """Say in one clause why nothing can need a file that this token staged at a sink any more."""
+    return _proof(checkpoint_id, token, fate)
+
+
+def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:
+    """Say whether everything below ``chk-<id>/`` is live: the id is that of a pending checkpoint, or above one."""
+    lowest = lowest_pending(state)
+    return lowest is not None and checkpoint_id >= lowest
+
+
+def _proof(checkpoint_id: CheckpointId | None, token: FencingToken | None, fate: Fate | None) -> str:
+    if fate is None:
+        return f"checkpoint {checkpoint_id} is not pending, and no retained checkpoint refers to it"
+    if fate.winner is None:
+        return f"checkpoint {checkpoint_id} was aborted in version {fate.version}"
+    if fate.winner != token:
+        return f"token {fate.winner} completed checkpoint {checkpoint_id} in version {fate.version}, not token {token}"
+    return f"checkpoint {checkpoint_id} completed in version {fate.version} without it"
+
+
+def _is_log_entry(key: str) -> bool:
+    try:
+        return manifest_version(key) > 0
+    except InvalidRequest:
+        return False
+
+
+def _is_measurement(checkpoint_id: CheckpointId, token: FencingToken, key: str) -> bool:
+    prefix = token_prefix_of_key(key) or ""
+    return key.startswith(prefix + METRICS_NAME) or key == heartbeat_key(checkpoint_id, token)
+
+
+def _covers(entry: str, key: str) -> bool:
+    return key.startswith(entry) if entry.endswith("/") else key == entry

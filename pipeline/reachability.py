@@ -1,0 +1,254 @@
+"""The walk over every root of a job: what is stored, what needs it and by which chain of references (I8).
+
+Order: list the objects, then read the manifest's head, then follow every reference. So whatever was listed and is not
+reached by then never will be. Roots: the manifest log with the input record of every completed epoch, the retained and
+the pending checkpoints, the garbage list, and each sink's chain of heads. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata
+from pipeline.protocol.errors import NotFound, StateCorrupt
+from pipeline.protocol.events import CheckpointCompleted, Event, SinkConfirmed, aborts_of
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.object_store import ObjectStat, ObjectStore
+from pipeline.protocol.reach import Fate
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
+from pipeline.protocol.retention import handle_conflicts
+from pipeline.sinks.chain_walk import TableWalk
+from pipeline.sinks.contract import StagedFile
+
+_WALKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One object that a root needs.
+
+    Attributes:
+        size: bytes; None when the reference does not say.
+        chain: how it is reached, from the manifest on.
+    """
+
+    key: str
+    size: int | None
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReach:
+    """One sink's table, and what completed checkpoints have yet to publish to it.
+
+    Attributes:
+        waiting: staged files of completed checkpoints that the sink has not confirmed, by key.
+    """
+
+    name: str
+    table: TableWalk
+    waiting: Mapping[str, Reference]
+
+    def references(self) -> dict[str, Reference]:
+        """Everything that must lie below the sink's path, by key."""
+        needed = {item.key: Reference(item.key, item.size, item.chain) for item in self.table.references}
+        return {**self.waiting, **needed}
+
+
+@dataclass(frozen=True, slots=True)
+class JobReach:
+    """What one complete walk found.
+
+    Attributes:
+        state: the manifest value that it is about.
+        now_ms: the store's clock when the objects were listed.
+        objects: of the job's own store, by key. references: what the roots need of them, by key.
+        fates: of each checkpoint that ended, as the log tells.
+        roots: what was walked, for people.
+        faults: roots that could not be walked, one line each; with one of them nothing is proven unreachable.
+        conflicts: keys that two checkpoints describe differently.
+    """
+
+    state: ManifestState
+    now_ms: int
+    objects: Mapping[str, ObjectStat]
+    references: Mapping[str, Reference]
+    fates: Mapping[CheckpointId, Fate]
+    sinks: tuple[SinkReach, ...]
+    roots: tuple[str, ...]
+    faults: tuple[str, ...]
+    conflicts: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every root was walked: only then is what was not reached unreachable."""
+        return not self.faults and not self.conflicts and not any(sink.table.problems for sink in self.sinks)
+
+
+def walk_job(context: JobContext) -> JobReach:
+    """Walk every root. A walk that met a fault while the manifest moved on is repeated: it may have seen both sides.
+
+    Raises: NotFound (the job has never run), StoreUnavailable, EnvironmentUnusable.
+    """
+    reach = _walk(context)
+    for _ in range(_WALKS - 1):
+        if reach.complete or context.head().version == reach.state.version:
+            break
+        reach = _walk(context)
+    return reach
+
+
+def metadata_handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
+    """Every object of the job's own store that a checkpoint needs and describes, `_metadata` itself left out."""
+    handles = [metadata.plan]
+    for source in metadata.sources.values():
+        handles += source.consumed
+    for operator in metadata.operators.values():
+        handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
+        handles += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
+    return list(dict.fromkeys(handles))  # operators of one task share a file of rows in flight
+
+
+def _walk(context: JobContext) -> JobReach:
+    now_ms = context.store.clock_ms()
+    tables = {spec.name: context.sink(spec.name).walk() for spec in context.spec.sinks}
+    objects = {stat.key: stat for stat in context.store.list("")}
+    state = context.head().state
+    found = _Roots(context, state)
+    found.walk_log()
+    for checkpoint in state.checkpoints:
+        found.walk_checkpoint(checkpoint)
+    for timeline in state.timelines:
+        if timeline.pending is not None:
+            chain = (f"manifest version {state.version}", f"pending checkpoint {timeline.pending.checkpoint_id}")
+            found.add(timeline.pending.plan, chain)
+    sinks = tuple(SinkReach(name, table, found.waiting.get(name, {})) for name, table in tables.items())
+    for sink in sinks:
+        found.roots.append(f"sink {sink.name} ({sink.table.heads} heads)")
+    return JobReach(
+        state=state,
+        now_ms=now_ms,
+        objects=objects,
+        references=found.references,
+        fates=found.fates,
+        sinks=sinks,
+        roots=tuple(found.roots),
+        faults=tuple(found.faults),
+        conflicts=handle_conflicts(found.described),
+    )
+
+
+class _Roots:
+    """Collects what each root of one manifest value refers to."""
+
+    def __init__(self, context: JobContext, state: ManifestState) -> None:
+        self._context = context
+        self._state = state
+        self.references: dict[str, Reference] = {}
+        self.described: list[tuple[str, ObjectHandle]] = []
+        self.fates: dict[CheckpointId, Fate] = {}
+        self.waiting: dict[str, dict[str, Reference]] = {}
+        self.roots: list[str] = []
+        self.faults: list[str] = []
+
+    def add(self, handle: ObjectHandle, chain: tuple[str, ...]) -> None:
+        self.references.setdefault(handle.key, Reference(handle.key, handle.size, chain))
+
+    def walk_log(self) -> None:
+        """Read every entry, tombstones included: the history, and the input record of each completed epoch."""
+        confirmed: dict[CheckpointId, set[str]] = {}
+        ended: list[tuple[int, Event]] = []
+        count = 0
+        try:
+            for entry in self._context.log.entries():
+                count += 1
+                ended.append((entry.version, entry.event))
+        except StateCorrupt as error:
+            self.faults.append(error.message)
+        for version, event in ended:
+            for aborted in aborts_of(event):
+                self.fates[aborted.pending.checkpoint_id] = Fate(version, None)
+            if isinstance(event, SinkConfirmed):
+                confirmed.setdefault(event.checkpoint_id, set()).add(event.sink)
+            elif isinstance(event, CheckpointCompleted):
+                done = event.checkpoint
+                self.fates[done.checkpoint_id] = Fate(
+                    version, done.token, frozenset(confirmed.get(done.checkpoint_id, ()))
+                )
+                self.add(done.plan, (f"manifest version {version}", f"input record of checkpoint {done.checkpoint_id}"))
+        self.roots.append(f"manifest log ({count} entries)")
+
+    def walk_checkpoint(self, checkpoint: CompletedCheckpoint) -> None:
+        """Read a retained checkpoint's metadata and follow each reference in it."""
+        name = f"checkpoint {checkpoint.checkpoint_id}"
+        top = (f"manifest version {self._state.version}", f"retained {name}")
+        self.add(checkpoint.metadata, top)
+        try:
+            metadata = self._context.metadata(checkpoint)
+        except StateCorrupt as error:
+            self.faults.append(f"{name}: {error.message}")
+            return
+        chain = (*top, checkpoint.metadata.key)
+        for handle in metadata_handles(metadata):
+            self.add(handle, chain)
+            self.described.append((name, handle))
+        for key in metadata.references():
+            self.references.setdefault(key, Reference(key, None, chain))
+        for sink, snapshot in metadata.sinks.items():
+            if sink in checkpoint.unconfirmed and snapshot.location == self._location(sink):
+                compaction = snapshot.committable.compaction
+                files = (*snapshot.committable.files, *((compaction.file,) if compaction else ()))
+                self._wait(sink, files, (*chain, f"commit to sink {sink}, not confirmed yet"))
+        self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(self.described)} references)")
+
+    def _location(self, sink: str) -> str | None:
+        known = any(spec.name == sink for spec in self._context.spec.sinks)
+        return self._context.sink_location(sink) if known else None
+
+    def _wait(self, sink: str, files: tuple[StagedFile, ...], chain: tuple[str, ...]) -> None:
+        waiting = self.waiting.setdefault(sink, {})
+        for file in files:
+            waiting.setdefault(file.key, Reference(file.key, file.size, chain))
+
+
+def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str, Reference, str]]:
+    """Yield (store, reference, problem) of each needed object that is absent or has another size, asked once more.
+
+    An object that was written after the listing is there on the second look.
+    """
+    listed = {key: stat.size for key, stat in reach.objects.items()}
+    doubtful = [item for item in reach.references.values() if _problem(listed, item)]
+    yield from _still(f"job {reach.state.job}", doubtful, _sizes(context.store, doubtful))
+    for sink in reach.sinks:
+        listed = {stat.key: stat.size for stat in sink.table.objects}
+        doubtful = [item for item in sink.references().values() if _problem(listed, item)]
+        if doubtful:
+            sizes = context.sink(sink.name).stored_sizes([item.key for item in doubtful])
+            yield from _still(f"sink {sink.name}", doubtful, sizes)
+
+
+def _problem(sizes: Mapping[str, int], reference: Reference) -> str | None:
+    found = sizes.get(reference.key)
+    if found is None:
+        return "missing"
+    return None if reference.size in (None, found) else f"{found} bytes, recorded {reference.size}"
+
+
+def _sizes(store: ObjectStore, references: Iterable[Reference]) -> dict[str, int]:
+    sizes = {}
+    for reference in references:
+        with suppress(NotFound):
+            sizes[reference.key] = store.stat(reference.key).size
+    return sizes
+
+
+def _still(
+    where: str, references: Iterable[Reference], sizes: Mapping[str, int]
+) -> Iterator[tuple[str, Reference, str]]:
+    for reference in references:
+        problem = _problem(sizes, reference)
+        if problem is not None:
+            yield where, reference, problem

@@ -1,0 +1,436 @@
+"""Grants and revokes of leadership, before, during and after an epoch (I3, I4).
+
+Flink's runner builds a JobMaster process at each grant and closes it at each revoke. Here a grant is the trigger's
+transition, the process is whatever runs the epoch under the granted token, and a revoke is the transition that takes
+the checkpoint away: a sweep, an abort, a cancel. The manifest log puts them in one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from pipeline import epoch_run
+from pipeline.heartbeat import Heartbeat
+from pipeline.jobmaster import Session, Triggered
+from pipeline.planning import EpochPlan
+from pipeline.protocol.coordinator import AlreadyDone, Transition
+from pipeline.protocol.errors import (
+    Busy,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    Fenced,
+    InvalidRequest,
+    JobNotRunnable,
+    StateCorrupt,
+    StoreUnavailable,
+    SubtaskDeclined,
+)
+from pipeline.protocol.incarnation import JobPhase, job_phase
+from pipeline.protocol.lease import revocation
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import CleanUp, JobStatus
+from tests.harness.hooked_store import HookedStore
+from tests.harness.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+LONG_S = 20.0
+SWEPT = CheckpointFailureReason.LEADER_TAKEN_OVER
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    return job
+
+
+def triggered(job: SparklessJob, session: Session, *, take_over: bool = False) -> int:
+    answer = job.master.trigger(session, take_over=take_over)
+    assert isinstance(answer, Triggered)
+    return int(answer.checkpoint_id)
+
+
+# -- status, before, during and after --------------------------------------------------------------------------------
+
+
+def test_a_job_that_nobody_has_led_is_initializing(job: SparklessJob) -> None:
+    """Created or not, and again after a start: until a session has claimed the timeline in this incarnation.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testInitialJobStatusIsInitializing
+    """
+    assert job_phase(None) is JobPhase.INITIALIZING
+    log = JobLog()
+    assert job_phase(log.state) is JobPhase.INITIALIZING
+    log.trigger(A)
+    assert job_phase(log.state) is JobPhase.RUNNING
+    log.complete(A)
+    assert job_phase(log.state) is JobPhase.RUNNING
+    log.confirm(A, 1)
+    log.cancel(B)
+    log.clean(B)
+    log.start(B)
+    assert job_phase(log.state) is JobPhase.INITIALIZING
+    assert job.master.status()["job_status"] == "initializing"
+
+
+def test_a_job_tells_of_itself_before_anything_of_it_exists(job: SparklessJob) -> None:
+    """Status, details and history answer, and change nothing.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobInformationOperationsDuringInitialization
+    """
+    status = job.master.status()
+    assert (status["job"], status["job_status"], status["head"], status["leader"]) == (
+        "small",
+        "initializing",
+        None,
+        None,
+    )
+    assert (status["unread_objects"], status["exit_code"]) == (1, 0)
+    assert job.master.list_checkpoints() == [] and job.master.history() == []
+    assert not (job.folder / "store").exists()
+
+
+def test_a_canceled_job_is_cancelling_until_it_is_clean() -> None:
+    """Also when it is canceled before anybody led it.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testCancellationChangesJobStatusToCancelling
+    """
+    log = JobLog()
+    log.cancel(A)
+    assert job_phase(log.state) is JobPhase.CANCELLING
+    log.clean(A)
+    assert job_phase(log.state) is JobPhase.CANCELED
+
+
+def test_a_finished_job_is_finished_at_once_and_a_failed_one_is_failed() -> None:
+    """A final checkpoint is published before the end: nothing of a finished job is still on its way."""
+    log = JobLog()
+    log.epoch(A)
+    log.finish(A)
+    assert job_phase(log.state) is JobPhase.FINISHED
+    log.clean(B)
+    assert job_phase(log.state) is JobPhase.FINISHED
+    failed = JobLog()
+    failed.trigger(A)
+    failed.abort(A, reason=CheckpointFailureReason.BAD_RECORD)
+    assert job_phase(failed.state) is JobPhase.FAILED
+
+
+# -- cancel ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cancel_reaches_the_process_that_runs_the_epoch(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it runs: it finds itself fenced, stops its work, and ends as fenced.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testCancellationIsForwardedToJobMasterService
+    """
+    monkeypatch.setattr(epoch_run, "Heartbeat", partial(Heartbeat, interval_s=0.01))
+    runner = SparklessRunner()
+
+    def until_stopped(plan: EpochPlan) -> None:
+        assert job.master.cancel()["aborted_checkpoint"] == 1
+        assert runner.told_to_stop.wait(LONG_S)
+        raise SubtaskDeclined("its Spark job was cancelled")
+
+    runner.before = until_stopped
+    with pytest.raises(Fenced, match="CHECKPOINT_COORDINATOR_SHUTDOWN: canceled by a person"):
+        job.master.run(Session.cli(), runner)
+    (result,) = job.context.head().state.results
+    assert (result.status, result.clean_up) == (JobStatus.CANCELED, CleanUp.CLEAN)
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_a_cancel_that_cannot_end_says_why(job: SparklessJob, again: int) -> None:
+    """The error of what it waits for is its own; the job is canceled nevertheless.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testCancellationFailsWhenExceptionOccurs
+    """
+    session = Session.cli()
+    job.complete(session, job.trigger(session))
+    spec = job.folder / "config" / "small.yaml"
+    spec.write_text(spec.read_text().replace("name: table,", "name: other,"))
+    for _ in range(again):
+        with pytest.raises(InvalidRequest, match="small is CANCELED; its clean-up waits: checkpoint 1 is completed"):
+            job.master.cancel()
+    assert job.master.status()["job_status"] == "cancelling"
+
+
+# -- grant: the result first -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["cancel", "finish"])
+def test_a_grant_asks_for_the_result_first(job: SparklessJob, end: str) -> None:
+    """An incarnation that has ended is never run again: nothing is planned, claimed or run.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobAlreadyDone
+    """
+    runner = SparklessRunner()
+    session = Session.cli()
+    job.master.run(session, runner)
+    job.land("b.csv")
+    if end == "cancel":
+        job.master.cancel()
+    else:
+        job.master.finish(session)
+    version = job.context.head().version
+    with pytest.raises(JobNotRunnable, match="has ended and is never run again") as refusal:
+        job.master.run(Session.cli(), runner, take_over=True)
+    assert refusal.value.hint.startswith("milepost start small")
+    assert len(runner.plans) == 1 and job.context.head().version == version
+
+
+# -- revoke ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_an_outdated_leader_holds_opens_nothing_any_more() -> None:
+    """Its token is refused wherever it is shown; the new one's holds.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobMasterGatewayIsInvalidatedOnLeadershipChanges
+    """
+    log = JobLog()
+    log.trigger(AIR_1, RUN_1)
+    log.rebind(AIR_1)
+    outdated = log.pending
+    log.abort(AIR_2, reason=SWEPT, token=outdated.token, swept=True)
+    log.trigger(AIR_2, RUN_2)
+    refused(log, Fenced, lambda: log.rebind(AIR_1, 1), "not pending any more")
+    refused(log, Fenced, lambda: log.complete(AIR_1, outdated), "not pending any more")
+    refused(log, Fenced, lambda: log.trigger(AIR_1, RUN_1), "checkpoint 1 of this run was aborted")
+    assert revocation(log.state, outdated) == "it was aborted: LEADER_TAKEN_OVER: it failed"
+    assert revocation(log.state, log.pending) is None
+    assert isinstance(log.rebind(AIR_2), Transition)
+
+
+def test_an_outdated_leader_does_not_make_itself_known_as_the_leader() -> None:
+    """Who leads is what the newest grant says, whatever an older one still announces.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testLeaderAddressOfOutdatedLeaderIsIgnored
+    """
+    log = JobLog()
+    log.trigger(A)
+    first = log.pending
+    log.abort(B, reason=SWEPT, token=first.token, swept=True)
+    log.trigger(B)
+    leader = log.state.timeline().leader
+    assert leader is not None and leader.session_id == B
+    refused(log, Fenced, lambda: log.rebind(A, int(log.pending.checkpoint_id)), "it belongs to session cli:b")
+    assert log.state.timeline().leader == leader
+    log.rebind(B)
+    leader = log.state.timeline().leader
+    assert leader is not None and (leader.session_id, leader.token) == (B, log.pending.token)
+
+
+def test_the_result_of_an_outdated_leader_is_ignored() -> None:
+    """Neither what it completes nor that it has finished counts; the job goes on under its new leader.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testResultFutureCompletionOfOutdatedLeaderIsIgnored
+    """
+    log = JobLog()
+    log.trigger(A)
+    outdated = log.pending
+    log.abort(B, reason=SWEPT, token=outdated.token, swept=True)
+    log.epoch(B)
+    refused(log, Fenced, lambda: log.complete(A, outdated), "not pending any more")
+    refused(log, Fenced, lambda: log.finish(A, 1), "checkpoint 1 was its last, the head is 2")
+    log.trigger(B)
+    refused(log, Busy, lambda: log.finish(A, 2), "checkpoint 3 is pending")
+    assert (log.state.status, log.state.results) == (JobStatus.RUNNING, ())
+
+
+def test_the_running_process_is_shut_down_when_its_leadership_is_lost(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the job has not ended: its next leader runs the same input.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceProcessShutdownOnLeadershipLoss
+    """
+    monkeypatch.setattr(epoch_run, "Heartbeat", partial(Heartbeat, interval_s=0.01))
+    runner = SparklessRunner()
+    newer = Session.cli()
+
+    def until_stopped(plan: EpochPlan) -> None:
+        assert triggered(job, newer, take_over=True) == 2
+        assert runner.told_to_stop.wait(LONG_S)
+        raise SubtaskDeclined("its Spark job was cancelled")
+
+    runner.before = until_stopped
+    with pytest.raises(Fenced, match="LEADER_TAKEN_OVER"):
+        job.master.run(Session.cli(), runner)
+    assert job.context.head().state.results == ()
+    assert job.master.run(newer, SparklessRunner())["checkpoint_id"] == 2
+
+
+REVOKES: dict[str, Callable[[SparklessJob], object]] = {
+    "abort": lambda job: job.master.abort_running(),
+    "cancel": lambda job: job.master.cancel(),
+    "take over": lambda job: triggered(job, Session.cli(), take_over=True),
+}
+
+
+@pytest.mark.parametrize("how", sorted(REVOKES))
+def test_a_revoke_during_start_up_closes_the_half_built_run(job: SparklessJob, how: str) -> None:
+    """Between the grant and the first token of `run_epoch`: nothing is started, nothing is staged."""
+    session, runner = Session.cli(), SparklessRunner()
+    checkpoint_id = triggered(job, session)
+    REVOKES[how](job)
+    with pytest.raises(Fenced, match="not pending any more"):
+        job.master.run_epoch(session, checkpoint_id, runner)
+    assert runner.plans == [] and job.staged_files(checkpoint_id) == []
+
+
+def test_of_ten_changes_of_leadership_only_the_last_one_runs(job: SparklessJob) -> None:
+    """What was granted and revoked before anybody came to run it is skipped.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testSkippingOfEnqueuedLeadershipOperations
+    """
+    sessions = [Session.cli() for _ in range(10)]
+    granted = [(session, triggered(job, session, take_over=True)) for session in sessions]
+    runner = SparklessRunner()
+    for session, checkpoint_id in granted[:-1]:
+        with pytest.raises(Fenced):
+            job.master.run_epoch(session, checkpoint_id, runner)
+    session, checkpoint_id = granted[-1]
+    job.master.run_epoch(session, checkpoint_id, runner)
+    assert [int(plan.checkpoint_id) for plan in runner.plans] == [10]
+
+
+def test_a_grant_waits_until_the_older_one_is_revoked() -> None:
+    """One at a time: while a checkpoint of another session is pending nobody is granted the timeline.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testConcurrentLeadershipOperationsBlockingClose
+    """
+    log = JobLog()
+    log.trigger(A)
+    refused(log, Busy, lambda: log.trigger(B), "checkpoint 1 of another session is pending")
+    log.abort(B, reason=SWEPT, token=log.pending.token, swept=True)
+    assert isinstance(log.trigger(B), Transition)
+
+
+# -- the end of a process is not the end of the job -------------------------------------------------------------------
+
+
+def test_a_process_that_is_closed_gives_its_epoch_up_and_leaves_the_job_unfinished(job: SparklessJob) -> None:
+    """Ctrl-C: no result is stored, and the next run takes the same input.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceProcessIsTerminatedOnClose
+    Case: JobMasterServiceLeadershipRunnerTest.testShutDownSignalsJobAsNotFinished
+    """
+
+    def interrupted(plan: EpochPlan) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.master.run(Session.cli(), SparklessRunner(before=interrupted))
+    state = job.context.head().state
+    assert (state.status, state.results, state.timeline().pending) == (JobStatus.RUNNING, (), None)
+    assert job.master.show(1)["failure_reason"] == "INTERRUPTED"
+    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 2
+
+
+def no_java(plan: EpochPlan) -> None:
+    raise EnvironmentUnusable("there is no Java")
+
+
+def bad_row(plan: EpochPlan) -> None:
+    raise SubtaskDeclined("line 3 is no number", reason="BAD_RECORD")
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "reason", "status"),
+    [
+        (no_java, EnvironmentUnusable, "ENVIRONMENT_UNUSABLE", "running"),
+        (bad_row, SubtaskDeclined, "BAD_RECORD", "failed"),
+    ],
+)
+def test_what_a_run_fails_with_reaches_who_asked_for_it(
+    job: SparklessJob, failure: Callable[[EpochPlan], None], error: type[Exception], reason: str, status: str
+) -> None:
+    """When it could not even begin, and when it failed on the way.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceProcessCreationFailureIsForwardedToResultFuture
+    Case: JobMasterServiceLeadershipRunnerTest.testExceptionallyCompletedResultFutureFromJobMasterServiceProcessIsForwarded
+    """  # noqa: E501
+    with pytest.raises(error, match=r"Java|number"):
+        job.master.run(Session.cli(), SparklessRunner(before=failure))
+    told = job.master.status()
+    assert (told["job_status"], told["last_failure"]) == (status, reason)
+
+
+def test_a_job_that_cannot_be_initialized_fails_with_the_cause(job: SparklessJob) -> None:
+    """The state it would start from is damaged: FAILED, with the reason, and not an epoch that hangs.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobMasterCreationFailureCompletesJobManagerRunnerWithInitializationError
+    """  # noqa: E501
+    runner = SparklessRunner()
+    job.master.run(Session.cli(), runner)
+    job.land("b.csv")
+    session = Session.cli()
+    checkpoint_id = triggered(job, session)
+    head = job.context.head().state.head()
+    assert head is not None
+    (job.folder / "store" / "small" / head.metadata.key).write_bytes(b"{}")
+    with pytest.raises(StateCorrupt) as damage:
+        job.master.run_epoch(session, checkpoint_id, runner)
+    answer = job.master.abort(session, checkpoint_id, "STATE_CORRUPT", damage.value.message)
+    assert answer["job_status"] == "failed" and len(runner.plans) == 1
+    with pytest.raises(JobNotRunnable, match="is FAILED since checkpoint 2: STATE_CORRUPT"):
+        job.master.trigger(Session.cli())
+
+
+def test_what_the_closing_of_a_job_fails_with_reaches_who_asked_for_it(job: SparklessJob) -> None:
+    """The end itself is durable; the next command closes what is left.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceProcessClosingExceptionIsForwardedToResultFuture
+    """
+    session = Session.cli()
+    job.master.run(session, SparklessRunner())
+    master = job.master
+    closing = master._context.store
+    writes: list[str] = []
+
+    def before(operation: str, key: str) -> None:
+        if operation == "create" and key.startswith("manifest/"):
+            writes.append(key)
+            if len(writes) > 1:
+                raise StoreUnavailable("no answer")
+        if operation == "get" and len(writes) > 1:
+            raise StoreUnavailable("no answer")
+
+    master._context.__dict__["store"] = HookedStore(closing, before=before)
+    with pytest.raises(CommitOutcomeUnknown, match="no answer"):
+        master.finish(session)
+    assert job.master.status()["result"]["clean_up"] == "dirty"
+    assert job.master.cancel()["outcome"] == "already_finished"
+    assert job.master.status()["result"]["clean_up"] == "clean"
+
+
+def test_leading_is_judged_by_the_checkpoint_and_its_token() -> None:
+    """A newer try of the same session is another leader; a completed or forgotten checkpoint is told apart."""
+    log = JobLog()
+    log.trigger(A)
+    first = log.pending
+    log.rebind(A)
+    assert revocation(log.state, first) == "a newer try took it over: fencing token 2, current 3"
+    second = log.pending
+    log.complete(A)
+    assert revocation(log.state, second) is None
+    log.trigger(A)
+    third = log.pending
+    log.cancel(B)
+    log.confirm(B, 1)
+    log.clean(B)
+    log.start(B)
+    assert revocation(log.state, third) == "it is not pending any more"
+
+
+def test_asking_for_an_end_again_is_answered_as_done() -> None:
+    log = JobLog()
+    log.epoch(A)
+    log.finish(A)
+    assert isinstance(log.finish(B, 7), AlreadyDone)
+    assert isinstance(log.cancel(B), AlreadyDone)

@@ -1,0 +1,244 @@
+"""Grants, completions and revokes of several processes at once: the manifest log puts them in one order (I1, I3, I9).
+
+Real processes on real stores whose conditional create is atomic (a local directory, SeaweedFS): of rivals exactly one
+wins, and every other one gets an answer that says what to do.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from pipeline.protocol import coordinator
+from pipeline.protocol.answers import AlreadyDone, Answer
+from pipeline.protocol.codec import LogEntry
+from pipeline.protocol.errors import CheckpointError
+from pipeline.protocol.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    JobCanceled,
+    JobCleaned,
+    JobFinished,
+    aborts_of,
+)
+from pipeline.protocol.ids import SessionId
+from pipeline.protocol.invariants import faults
+from pipeline.protocol.locations import file_url
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import ManifestState
+from pipeline.protocol.requests import AbortRequest, CancelRequest, CleanRequest, ConfirmSinkRequest, FinishRequest
+from pipeline.storage.manifest_log import ManifestLog
+from pipeline.storage.open import open_store
+from tests.harness.job_log import JobLog
+from tests.harness.manifest_logs import create_job, new_log
+from tests.harness.s3_servers import Seaweed
+
+RACERS = 4
+WAIT_S = 60.0
+"""How long one process waits for the others before the test is given up."""
+
+Told = tuple[int, str, str]
+"""(round, what was asked, how it ended): `won`, what was already done, or the class of the error."""
+
+
+@dataclass
+class Racer:
+    """One process with its own session; each method is one request, made on a fresh head."""
+
+    config: StoreConfig
+    number: int
+
+    def __post_init__(self) -> None:
+        self.log = ManifestLog(open_store(self.config), lambda: uuid.uuid4().hex)
+        self.requests = JobLog()
+        self.session = SessionId(f"cli:racer-{self.number}")
+
+    def ask(self, decide: Callable[[ManifestState, int], Answer]) -> str:
+        def present(state: ManifestState | None, now_ms: int) -> Answer:
+            assert state is not None
+            self.requests.state = state
+            return decide(state, now_ms)
+
+        try:
+            outcome = self.log.transact(present).outcome
+        except CheckpointError as error:
+            return type(error).__name__
+        return outcome.outcome.value if isinstance(outcome, AlreadyDone) else "won"
+
+    def trigger(self) -> str:
+        return self.ask(lambda state, now: coordinator.trigger(state, self.requests.trigger_request(self.session), now))
+
+    def complete(self) -> str:
+        pending = self.head().timeline().pending
+        if pending is None:
+            return "nothing_pending"
+        request = self.requests.complete_request(self.session, pending)
+        return self.ask(lambda state, now: coordinator.complete(state, request, now))
+
+    def sweep(self) -> str:
+        pending = self.head().timeline().pending
+        if pending is None:
+            return "nothing_pending"
+        request = AbortRequest(
+            self.session,
+            pending.checkpoint_id,
+            CheckpointFailureReason.ABORTED_BY_USER,
+            "enough",
+            0,
+            pending.token,
+            swept=True,
+        )
+        return self.ask(lambda state, now: coordinator.abort(state, request, now))
+
+    def confirm(self) -> str:
+        waiting = self.head().unconfirmed()
+        if not waiting:
+            return "already_confirmed"
+        request = ConfirmSinkRequest(self.session, waiting[0].checkpoint_id, "lake")
+        return self.ask(lambda state, now: coordinator.confirm_sink(state, request, now))
+
+    def cancel(self) -> str:
+        return self.ask(lambda state, now: coordinator.cancel(state, CancelRequest(self.session, "enough"), now))
+
+    def finish(self) -> str:
+        request = FinishRequest(self.session, self.head().timeline().head, "all of it")
+        return self.ask(lambda state, now: coordinator.finish(state, request, now))
+
+    def clean(self) -> str:
+        return self.ask(lambda state, now: coordinator.clean(state, CleanRequest(self.session, 1), now))
+
+    def look(self) -> str:
+        return f"version {self.head().version}"
+
+    def head(self) -> ManifestState:
+        head = self.log.head()
+        assert head is not None
+        return head.state
+
+
+def race(config: StoreConfig, number: int, rounds: tuple[str, ...], start: Barrier, told: Queue[list[Told]]) -> None:
+    """Run in a process of its own: round by round, together with the others, do this racer's part."""
+    racer = Racer(config, number)
+    answers: list[Told] = []
+    for index, what in enumerate(rounds):
+        start.wait(WAIT_S)
+        answers.append((index, what, getattr(racer, what)()))
+    told.put(answers)
+
+
+def raced(config: StoreConfig, parts: list[tuple[str, ...]]) -> list[Counter[tuple[str, str]]]:
+    """Start one process per entry of `parts`; returns per round how often what was asked ended how."""
+    processes_of = multiprocessing.get_context("spawn")
+    start, told = processes_of.Barrier(len(parts)), processes_of.Queue()
+    racers = [
+        processes_of.Process(target=race, args=(config, number, rounds, start, told), daemon=True)
+        for number, rounds in enumerate(parts)
+    ]
+    for racer in racers:
+        racer.start()
+    try:
+        answers = [told.get(timeout=WAIT_S) for _ in racers]
+    finally:
+        for racer in racers:
+            racer.join(WAIT_S)
+            assert racer.exitcode == 0, f"a racer ended with {racer.exitcode}"
+    rounds = [Counter[tuple[str, str]]() for _ in parts[0]]
+    for answer in answers:
+        for index, what, how in answer:
+            rounds[index][(what, how)] += 1
+    return rounds
+
+
+@pytest.fixture(params=["local", "seaweed"])
+def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreConfig]:
+    """A job's store, with its manifest at version 1."""
+    if request.param == "local":
+        chosen = StoreConfig(file_url(tmp_path / "store"))
+    else:
+        server: Seaweed = request.getfixturevalue("seaweed")
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        url = f"s3://{server.shared_bucket}/races-{uuid.uuid4().hex}"
+        chosen = StoreConfig(url, endpoint_url=server.endpoint_url)
+    new_log(open_store(chosen)).transact(create_job("flights"))
+    yield chosen
+
+
+def entries(config: StoreConfig) -> list[LogEntry]:
+    """The whole log, oldest first; each state is sound, and each version follows the one before it."""
+    found = list(new_log(open_store(config)).entries())[::-1]
+    assert [entry.version for entry in found] == list(range(1, len(found) + 1))
+    whole = [entry for entry in found if isinstance(entry, LogEntry)]
+    assert len(whole) == len(found) and all(faults(entry.state) == [] for entry in whole)
+    return whole
+
+
+def events(config: StoreConfig) -> Counter[str]:
+    return Counter(type(entry.event).__name__ for entry in entries(config))
+
+
+def test_of_many_triggers_one_is_granted_and_the_others_are_busy(config: StoreConfig) -> None:
+    """I3: one leader at a time; three rounds, each ended by whoever is first to sweep.
+
+    Between the rounds every process sweeps: exactly one revokes, the others find nothing pending.
+    """
+    rounds = raced(config, [("trigger", "sweep") * 3] * RACERS)
+    for granted, revoked in zip(rounds[::2], rounds[1::2], strict=True):
+        assert granted == {("trigger", "won"): 1, ("trigger", "Busy"): RACERS - 1}
+        assert revoked == {("sweep", "won"): 1, ("sweep", "nothing_pending"): RACERS - 1}
+    log = entries(config)
+    granted_ids = [int(one.event.pending.checkpoint_id) for one in log if isinstance(one.event, CheckpointTriggered)]
+    tokens = [int(one.event.leader.token) for one in log if isinstance(one.event, CheckpointTriggered)]
+    assert granted_ids == [1, 2, 3] and tokens == sorted(set(tokens))
+
+
+def test_of_complete_and_abort_exactly_one_wins(config: StoreConfig) -> None:
+    """I9, with the completing process and three that sweep it, five times over."""
+    owner, other = ("trigger", "complete", "confirm") * 5, ("look", "sweep", "confirm") * 5
+    rounds = raced(config, [owner] + [other] * (RACERS - 1))
+    for index in range(5):
+        ended = rounds[3 * index + 1]
+        won = sum(count for (_, how), count in ended.items() if how == "won")
+        assert won == 1, ended
+        assert {how for _, how in ended} <= {"won", "nothing_pending", "already_completed", "Fenced"}
+    found = [entry.event for entry in entries(config)]
+    completed = {int(one.checkpoint.checkpoint_id) for one in found if isinstance(one, CheckpointCompleted)}
+    aborted = {int(one.pending.checkpoint_id) for one in found if isinstance(one, CheckpointAborted)}
+    assert completed | aborted == {1, 2, 3, 4, 5} and not completed & aborted
+
+
+def test_a_job_ends_once_whoever_ends_it_and_nothing_is_granted_after_it(config: StoreConfig) -> None:
+    """A cancel and a grant at once: both return, in one order or the other; no process waits for another.
+
+    Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceLeadershipRunnerCloseWhenElectionServiceGrantLeaderShip
+    """  # noqa: E501
+    parts = [
+        ("trigger", "complete", "confirm", "cancel", "clean", "trigger"),
+        ("look", "look", "look", "finish", "clean", "trigger"),
+        ("look", "look", "look", "trigger", "clean", "trigger"),
+        ("look", "look", "look", "cancel", "clean", "trigger"),
+    ]
+    rounds = raced(config, parts)
+    ends = rounds[3]
+    assert ends[("cancel", "won")] + ends[("finish", "won")] == 1, ends
+    assert {how for _, how in ends} <= {"won", "already_ended", "JobNotRunnable", "Busy"}
+    assert rounds[4] == {("clean", "won"): 1, ("clean", "already_clean"): RACERS - 1}
+    assert rounds[5] == {("trigger", "JobNotRunnable"): RACERS}
+    log = entries(config)
+    ended = [entry for entry in log if isinstance(entry.event, JobCanceled | JobFinished)]
+    assert len(ended) == 1 and events(config)["JobCleaned"] == 1
+    last = [type(entry.event) for entry in log[ended[0].version - 1 :]]
+    assert last == [type(ended[0].event), JobCleaned]
+    granted = {int(one.event.pending.checkpoint_id) for one in log if isinstance(one.event, CheckpointTriggered)}
+    given_up = {int(aborted.pending.checkpoint_id) for one in log for aborted in aborts_of(one.event)}
+    assert granted == {1} | given_up, "what was granted just before the cancel is aborted by it"

@@ -1,0 +1,76 @@
+"""Which request for a checkpoint is served: one at a time, by time and by what waits; there is no queue of our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import Session, Triggered
+from pipeline.protocol.coordinator import Transition
+from pipeline.protocol.errors import Busy, JobNotRunnable
+from pipeline.protocol.retention import MAX_UNCONFIRMED
+from tests.harness.job_log import AIR_1, AIR_2, MINUTE_MS, RUN_1, RUN_2, A, B, JobLog, refused
+from tests.harness.sparkless_job import SparklessJob
+
+
+@pytest.mark.parametrize("ends", ["complete", "abort"])
+def test_a_request_while_another_checkpoint_is_pending_waits_outside(ends: str) -> None:
+    """It is refused, not forgotten: Airflow and the person ask again, and are served when the pending one has ended.
+
+    Case: CheckpointRequestDeciderTest.testEnqueueOnTooManyPending
+    Case: CheckpointRequestDeciderTest.testNonForcedEnqueueOnTooManyPending
+    """
+    log = JobLog()
+    log.trigger(AIR_1, RUN_1)
+    for session, run in ((AIR_2, RUN_2), (A, None)):
+        error = refused(log, Busy, lambda s=session, r=run: log.trigger(s, r) if r else log.trigger(s))
+        assert error.details["reason"] == "TOO_MANY_CHECKPOINT_REQUESTS"
+    log.complete(AIR_1) if ends == "complete" else log.abort(AIR_1)
+    assert isinstance(log.trigger(AIR_2, RUN_2), Transition)
+    assert log.pending.checkpoint_id == 2
+
+
+def test_a_request_while_too_many_checkpoints_are_unfinished_behind_the_commit_point_waits() -> None:
+    """What still has to be published is what still has to be cleaned up: the job does not run ever further ahead.
+
+    Case: CheckpointRequestDeciderTest.testEnqueueOnTooManyCleaning
+    """
+    log = JobLog()
+    for _ in range(MAX_UNCONFIRMED + 1):
+        log.epoch(A, confirm=False)
+    error = refused(log, JobNotRunnable, lambda: log.trigger(B), "4 completed checkpoints wait for sinks")
+    assert error.details["reason"] == "TOO_MANY_CHECKPOINT_REQUESTS"
+    log.confirm(B, 1)
+    assert isinstance(log.trigger(B), Transition)
+
+
+@pytest.mark.parametrize("since_ms", [0, 1, MINUTE_MS // 2, MINUTE_MS - 1])
+def test_a_request_that_comes_too_early_is_told_how_long_to_wait(since_ms: int) -> None:
+    """Case: CheckpointRequestDeciderTest.testCheckpointTiming"""
+    log = JobLog()
+    log.epoch(A)
+    log.now_ms += since_ms
+    error = refused(log, Busy, lambda: log.trigger(B, min_pause_ms=MINUTE_MS))
+    assert (error.details["reason"], error.details["wait_ms"]) == (
+        "MINIMUM_TIME_BETWEEN_CHECKPOINTS",
+        MINUTE_MS - since_ms,
+    )
+    log.now_ms += MINUTE_MS - since_ms
+    assert isinstance(log.trigger(B, min_pause_ms=MINUTE_MS), Transition)
+
+
+def test_a_forced_request_is_served_although_another_checkpoint_is_pending(tmp_path: Path) -> None:
+    """A person insists with --take-over: the pending one is given up, uncounted, and the request served at once.
+
+    Case: CheckpointRequestDeciderTest.testForce
+    """
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.trigger(Session.cli())
+    with pytest.raises(Busy):
+        job.master.trigger(Session.cli())
+    forced = job.master.trigger(Session.cli(), take_over=True)
+    assert isinstance(forced, Triggered) and forced.checkpoint_id == 2
+    state = job.context.head().state
+    assert (state.failures.last_reason, state.failures.consecutive) == ("LEADER_TAKEN_OVER", 0)

@@ -1,0 +1,120 @@
+"""The next epoch restores the newest completed checkpoint: with another parallelism, and with a changed job graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import Session
+from pipeline.protocol.errors import InvalidRequest
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+NEW_OPERATOR = "  - {uid: values, kind: aggregate, inputs: [rows], key: [v], aggregates: {rows: count(*)}}\nsinks:\n"
+KEYS = range(40)
+
+
+def rows(keys: range, value: str) -> str:
+    return "k,v\n" + "".join(f"{key},{value}\n" for key in keys)
+
+
+def edit(job: SparklessJob, *changes: tuple[str, str]) -> None:
+    path = job.folder / "config" / "small.yaml"
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def run(job: SparklessJob) -> SparklessRunner:
+    runner = SparklessRunner()
+    job.master.run(Session.cli(), runner)
+    return runner
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """A job whose two subtasks have counted forty keys once; a second epoch's rows for half of them have landed."""
+    job = SparklessJob.create(tmp_path, {"checkpointing:": "spark: {parallelism: 2}\ncheckpointing:"})
+    job.land("a.csv", rows(KEYS, "x"))
+    run(job)
+    job.land("b.csv", rows(KEYS[:20], "y"))
+    return job
+
+
+def assert_counted(job: SparklessJob) -> None:
+    """Every key has its count of both epochs, in state and in the table: each was restored by exactly one subtask."""
+    expected = [(key, 2 if key < 20 else 1) for key in KEYS]
+    assert sorted((row["k"], row["count(*)"]) for row in job.master.state("latest").to_pylist()) == expected
+    assert sorted((row["k"], row["rows"]) for row in job.master.read("table").to_pylist()) == expected
+
+
+@pytest.mark.parametrize("parallelism", [2, 3, 1])
+def test_state_is_restored_whatever_the_parallelism(job: SparklessJob, parallelism: int) -> None:
+    """The same, more, or fewer subtasks than wrote it; only key groups move.
+
+    Case: CheckpointCoordinatorRestoringTest.testRestoreLatestCheckpointedState
+    Case: CheckpointCoordinatorRestoringTest.testRestoreLatestCheckpointedStateScaleOut
+    Case: CheckpointCoordinatorRestoringTest.testRestoreLatestCheckpointedStateScaleIn
+    """
+    edit(job, ("parallelism: 2", f"parallelism: {parallelism}"))
+    (plan,) = run(job).plans
+    assert (plan.base, len(plan.states["latest"])) == (1, 2)
+    assert len([one for one in job.master.show(2)["acknowledged"] if one["level"] == 1]) == parallelism
+    assert_counted(job)
+
+
+def test_another_max_parallelism_is_refused(job: SparklessJob) -> None:
+    """It decides the key group of every key that is in state.
+
+    Case: CheckpointCoordinatorRestoringTest.testRestoreLatestCheckpointFailureWhenMaxParallelismChanges
+    """
+    before = job.context.head()
+    edit(job, ("timeout: 10m", "timeout: 10m, max_parallelism: 64"))
+    with pytest.raises(InvalidRequest, match="max_parallelism"):
+        run(job)
+    assert job.context.head() == before
+
+
+@pytest.mark.parametrize("parallelism", [2, 3, 1])
+def test_state_is_restored_by_uid_when_operators_come_and_go(job: SparklessJob, parallelism: int) -> None:
+    """A new operator begins empty beside the restored one; one that is gone needs consent; others keep their state.
+
+    Case: CheckpointCoordinatorRestoringTest.testStateRecoveryWhenTopologyChange
+    Case: CheckpointCoordinatorRestoringTest.testStateRecoveryWhenTopologyChangeOut
+    Case: CheckpointCoordinatorRestoringTest.testStateRecoveryWhenTopologyChangeIn
+    """
+    edit(job, ("sinks:\n", NEW_OPERATOR), ("parallelism: 2", f"parallelism: {parallelism}"))
+    run(job)
+    assert_counted(job)
+    assert job.master.state("values").to_pylist() == [{"v": "y", "count(*)": 20}]
+    job.land("c.csv", rows(range(0), "z"))
+    edit(job, (NEW_OPERATOR, "sinks:\n"))
+    with pytest.raises(InvalidRequest, match="values: needs --allow-non-restored-state"):
+        run(job)
+    job.master.run(Session.cli(), SparklessRunner(), allow_non_restored_state=True)
+    assert_counted(job)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("key: [k], aggregates", "key: [v], aggregates"),
+        ("aggregates: {rows: count(*)}", "aggregates: {rows: count(*), most: max(k)}"),
+    ],
+)
+def test_a_changed_operator_is_refused_before_anything_is_planned(job: SparklessJob, old: str, new: str) -> None:
+    """The first epoch of the changed job restores what the old one left: it must fit, operator by operator.
+
+    Case: CheckpointCoordinatorRestoringTest.testJobGraphModificationsAreCheckedForInitialCheckpoint
+    """
+    before = job.context.head()
+    edit(job, (old, new))
+    with pytest.raises(InvalidRequest, match="the spec does not fit checkpoint 1: latest: needs a new uid"):
+        run(job)
+    assert job.context.head() == before
+    edit(job, (new, old))
+    run(job)
+    assert_counted(job)

@@ -1,0 +1,115 @@
+"""What becomes of a job's checkpoints when the job, or the process that runs it, ends or fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import Session, Triggered
+from pipeline.planning import EpochPlan
+from pipeline.protocol.errors import Busy, JobNotRunnable, SubtaskDeclined
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """One published epoch, and input for another."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    job.land("b.csv")
+    return job
+
+
+def assert_nothing_runs_and_nothing_is_lost(job: SparklessJob, status: str) -> None:
+    assert job.master.status()["job_status"] == status
+    runner = SparklessRunner()
+    with pytest.raises(JobNotRunnable):
+        job.master.run(Session.cli(), runner)
+    assert runner.plans == []
+    assert job.context.head().state.timeline().pending is None
+    assert job.master.verify(1, deep=True)["checkpoints"] == [1]
+
+
+def test_a_failed_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) -> None:
+    """It is told why, and a person can go on from them.
+
+    Case: DefaultSchedulerCheckpointCoordinatorTest.
+        testClosingSchedulerShutsDownCheckpointCoordinatorOnFailedExecutionGraph
+    """
+
+    def decline(plan: EpochPlan) -> None:
+        raise SubtaskDeclined("no", reason="BAD_RECORD")
+
+    with pytest.raises(SubtaskDeclined):
+        job.master.run(Session.cli(), SparklessRunner(before=decline))
+    assert_nothing_runs_and_nothing_is_lost(job, "failed")
+
+
+def test_a_finished_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) -> None:
+    """It is told why, and a person can go on from them.
+
+    Case: DefaultSchedulerCheckpointCoordinatorTest.
+        testClosingSchedulerShutsDownCheckpointCoordinatorOnFinishedExecutionGraph
+    """
+    session = Session.cli()
+    job.master.run(session, SparklessRunner())
+    job.master.finish(session)
+    assert job.master.status()["job_status"] == "finished"
+    job.land("c.csv")
+    with pytest.raises(JobNotRunnable):
+        job.master.trigger(Session.cli())
+    assert job.master.verify(2, deep=True)["checkpoints"] == [2]
+
+
+def test_a_process_that_ends_between_epochs_leaves_a_job_that_goes_on(job: SparklessJob) -> None:
+    """Nothing is told to anybody: whoever comes next reads the head.
+
+    Case: DefaultSchedulerCheckpointCoordinatorTest.
+        testClosingSchedulerShutsDownCheckpointCoordinatorOnSuspendedExecutionGraph
+    """
+    before = job.context.head()
+    assert (before.state.status.value, before.state.timeline().pending) == ("running", None)
+    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 2
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+def test_a_process_that_is_told_to_end_gives_its_epoch_up_and_the_job_goes_on(
+    job: SparklessJob, signal: type[BaseException]
+) -> None:
+    """It is told why, and a person can go on from them.
+
+    Case: DefaultSchedulerCheckpointCoordinatorTest.
+        testClosingSchedulerSuspendsExecutionGraphAndShutsDownCheckpointCoordinator
+    """
+
+    def stop(plan: EpochPlan) -> None:
+        raise signal
+
+    with pytest.raises(signal):
+        job.master.run(Session.cli(), SparklessRunner(after=stop))
+    state = job.context.head().state
+    assert (state.status.value, state.timeline().pending, state.timeline().head) == ("running", None, 1)
+    assert (state.failures.last_reason, state.failures.consecutive) == ("INTERRUPTED", 0)
+    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 3
+
+
+def test_after_a_failover_the_pending_checkpoint_is_aborted_before_another_is_triggered(job: SparklessJob) -> None:
+    """The tasks are lost while it is pending: no request is valid until it has ended; then the next one is.
+
+    Case: FailoverStrategyCheckpointCoordinatorTest.testAbortPendingCheckpointsWithTriggerValidation
+    """
+    newcomer = Session.cli()
+
+    def tasks_are_lost(plan: EpochPlan) -> None:
+        with pytest.raises(Busy):
+            job.master.trigger(newcomer)
+        raise SubtaskDeclined("the Spark job failed: executor lost", reason="TASK_FAILURE")
+
+    with pytest.raises(SubtaskDeclined):
+        job.master.run(Session.cli(), SparklessRunner(before=tasks_are_lost))
+    assert job.master.show(2)["failure_reason"] == "TASK_FAILURE"
+    triggered = job.master.trigger(newcomer)
+    assert isinstance(triggered, Triggered) and triggered.checkpoint_id == 3

@@ -1,0 +1,258 @@
+"""Runs that checkpoints share: counted by reachability, never by a counter that could be wrong (I8).
+
+Flink's shared state registry counts who uses a file. Here a file is needed while a kept checkpoint refers to it, which
+is asked anew each time; these tests do so with the runs that real keyed state writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.jobmaster import Session
+from pipeline.metadata import CheckpointMetadata
+from pipeline.protocol.answers import AlreadyDone, Outcome
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.protocol.records import CheckpointKind, ObjectHandle
+from pipeline.protocol.retention import RetentionPolicy, handle_conflicts, plan_retention, unreferenced
+from pipeline.state.compaction import BASE_SHARE, MAX_DELTAS
+from pipeline.state.handles import RunKind, StateHandle
+from pipeline.state.key_groups import key_group_range
+from pipeline.state.keyed_state import SubtaskState, restore_state
+from pipeline.storage.layout import state_prefix
+from pipeline.storage.local import LocalStore
+from tests.harness.job_log import A, JobLog
+from tests.harness.sparkless_job import SparklessJob
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+GROUPS = 8
+PLAN = "inputs/" + "a" * 64 + ".json"
+
+
+def table(keys: Sequence[int], value: int) -> pa.Table:
+    return pa.table({"k": list(keys), "v": [value] * len(keys)}, schema=SCHEMA)
+
+
+@dataclass
+class Lineage:
+    """One operator's state over checkpoints, on a real store.
+
+    Attributes:
+        handles: of the newest checkpoint, one per subtask. checkpoints: the keys each one refers to, by id.
+    """
+
+    store: LocalStore
+    handles: tuple[StateHandle, ...] = ()
+    checkpoints: dict[int, set[str]] = field(default_factory=dict)
+
+    @classmethod
+    def on(cls, folder: Path) -> Lineage:
+        return cls(LocalStore(StoreConfig(f"file://{folder}")))
+
+    def restore(self, subtask: int = 0, parallelism: int = 1, max_parallelism: int = GROUPS) -> SubtaskState:
+        return restore_state(
+            "latest",
+            ("k",),
+            SCHEMA,
+            routing_key=("k",),
+            handles=self.handles,
+            key_groups=key_group_range(max_parallelism, parallelism, subtask),
+            max_parallelism=max_parallelism,
+            watermark_us=None,
+            store=self.store,
+            checkpoint_id=7,
+            job="flights",
+        )
+
+    def checkpoint(self, states: Sequence[SubtaskState]) -> tuple[StateHandle, ...]:
+        """Snapshot every subtask as the next checkpoint."""
+        checkpoint_id = len(self.checkpoints) + 1
+        handles = []
+        for state in states:
+            directory = state_prefix(CheckpointId(checkpoint_id), FencingToken(checkpoint_id), OperatorUid("latest"))
+            snapshot = state.freeze(None).encode(directory)
+            for upload in snapshot.uploads:
+                self.store.put(upload.key, upload.body)
+            handles.append(snapshot.handle)
+        self.handles = tuple(handles)
+        self.checkpoints[checkpoint_id] = {run.key for handle in handles for run in handle.runs}
+        return self.handles
+
+    def epoch(self, keys: Sequence[int]) -> tuple[StateHandle, ...]:
+        """One subtask changes these keys."""
+        state = self.restore()
+        state.upsert(table(keys, len(self.checkpoints)))
+        return self.checkpoint([state])
+
+    def garbage(self, *kept: int) -> set[str]:
+        """The runs that go when only these checkpoints stay; single keys, because something of each directory stays."""
+        dropped = [self.checkpoints[one] | {PLAN} for one in self.checkpoints if one not in kept]
+        listed = unreferenced([self.checkpoints[one] | {PLAN} for one in kept], dropped)
+        every = {run for runs in self.checkpoints.values() for run in runs}
+        return {run for run in every for prefix in listed if run.startswith(prefix)}
+
+
+def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_last(tmp_path: Path) -> None:
+    """Two runs, each needed by who refers to it.
+
+    Case: SharedStateRegistryTest.testRegistryNormal
+    Case: SharedStateRegistryTest.testUnregisterNonInitialCheckpoint
+    """
+    lineage = Lineage.on(tmp_path)
+    lineage.epoch(range(100))
+    lineage.epoch([1])
+    base, delta = lineage.checkpoints[1], lineage.checkpoints[2] - lineage.checkpoints[1]
+    assert base < lineage.checkpoints[2], "the base is carried by reference"
+    assert lineage.garbage(2) == set(), "the first checkpoint goes, and nothing it shares goes with it"
+    assert lineage.garbage(1) == delta
+    assert lineage.garbage() == base | delta
+
+
+def test_forgetting_what_nobody_knows_changes_nothing() -> None:
+    """Neither an unknown checkpoint nor an unknown key is an error.
+
+    Case: SharedStateRegistryTest.testUnregisterWithUnexistedKey
+    """
+    log = JobLog()
+    log.epoch(A)
+    for answer in (log.subsume(A, (99,)), log.forget(A, ("chk-00000000000000000099/t00000000000000000001/x",), 0)):
+        assert isinstance(answer, AlreadyDone)
+        assert answer.outcome in (Outcome.NOTHING_TO_SUBSUME, Outcome.NOTHING_TO_FORGET)
+    assert unreferenced([], []) == ()
+
+
+def test_changes_on_one_base_keep_it_and_a_new_base_lets_it_go(tmp_path: Path) -> None:
+    """A base and its deltas are what a materialised state and its change log are: each outlives who first wrote it.
+
+    Case: SharedStateRegistryTest.testRegisterChangelogStateBackendHandles
+    """
+    lineage = Lineage.on(tmp_path)
+    (first,) = lineage.epoch(range(10))
+    (second,) = lineage.epoch([1, 2])
+    assert [run.kind for run in second.runs] == [RunKind.BASE, RunKind.DELTA]
+    base, delta = first.runs[0].key, second.runs[1].key
+    assert lineage.garbage(2) == set(), "the second checkpoint still uses the base of the first"
+    (third,) = lineage.epoch(range(10))
+    assert [run.kind for run in third.runs] == [RunKind.BASE]
+    assert lineage.garbage(2, 3) == set(), "as long as the second stays, so does all that it refers to"
+    assert lineage.garbage(3) == {base, delta}, "the newer base replaces both"
+
+
+def test_what_a_savepoint_refers_to_stays_although_no_checkpoint_uses_it_any_more() -> None:
+    """The savepoint's runs are the user's: they are garbage only when the savepoint itself is gone.
+
+    Case: SharedStateRegistryTest.testUnregisterUnusedSavepointState
+    """
+    log = JobLog()
+    for _ in range(3):
+        log.epoch(A)
+    first, *others = log.state.checkpoints
+    checkpoints = (replace(first, kind=CheckpointKind.SAVEPOINT), *others)
+    gone = plan_retention(checkpoints, RetentionPolicy(1), ())
+    assert gone == (2,)
+    refers = {number: [_run(number)] for number in (1, 2, 3)}
+    kept = [refers[int(one.checkpoint_id)] for one in checkpoints if one.checkpoint_id not in gone]
+    assert not any(_run(1).startswith(prefix) for prefix in unreferenced(kept, [refers[2]]))
+    disposed = unreferenced([refers[3]], [refers[1], refers[2]])
+    assert any(_run(1).startswith(prefix) for prefix in disposed)
+
+
+def test_a_file_that_two_subtasks_share_goes_with_the_last_part_of_it(tmp_path: Path) -> None:
+    """After a rescale one file serves several subtasks, each for its own key groups: it is one object all the same.
+
+    Case: SharedStateRegistryTest.testFireMergingOperatorStateRegister
+    """
+    lineage = Lineage.on(tmp_path)
+    ((shared,),) = (handle.runs for handle in lineage.epoch(range(100)))
+    left, right = (lineage.restore(subtask, 2) for subtask in (0, 1))
+    left_handle, right_handle = lineage.checkpoint([left, right])
+    assert left_handle.runs[0].key == right_handle.runs[0].key == shared.key
+    assert (len(left_handle.runs[0].valid), len(right_handle.runs[0].valid)) == (GROUPS // 2, GROUPS // 2)
+    rewritten = lineage.restore(0, 2)
+    rewritten.upsert(rewritten.rows())
+    lineage.checkpoint([rewritten, lineage.restore(1, 2)])
+    assert shared.key not in {run.key for run in lineage.handles[0].runs}
+    assert lineage.garbage(3) == set(), "the other subtask still needs its part"
+    both = [lineage.restore(0, 2), lineage.restore(1, 2)]
+    both[1].upsert(both[1].rows())
+    lineage.checkpoint(both)
+    assert lineage.garbage(4) == {shared.key}
+
+
+def test_small_runs_are_merged_and_the_merged_ones_go(tmp_path: Path) -> None:
+    """More deltas than a restore should open become one; the base stays."""
+    lineage = Lineage.on(tmp_path)
+    (first,) = lineage.epoch(range(1000))
+    assert MAX_DELTAS + 1 < 1000 * BASE_SHARE
+    for number in range(MAX_DELTAS):
+        (handle,) = lineage.epoch([number])
+    assert len(handle.runs) == MAX_DELTAS + 1
+    merged_away = {run.key for run in handle.runs[1:]}
+    (merged,) = lineage.epoch([MAX_DELTAS])
+    assert [run.kind for run in merged.runs] == [RunKind.BASE, RunKind.DELTA]
+    assert merged.runs[0].key == first.runs[0].key
+    newest = max(lineage.checkpoints)
+    assert lineage.garbage(newest) == merged_away
+    assert lineage.restore().rows().num_rows == 1000
+
+
+def test_a_reference_that_comes_late_finds_its_run(tmp_path: Path) -> None:
+    """A checkpoint may share a run that its predecessors did not use since: what keeps it is only who refers to it now.
+
+    With runs kept by reachability nobody has to announce a use: the reference in a completed checkpoint is the use.
+    """
+    lineage = Lineage.on(tmp_path)
+    (first,) = lineage.epoch(range(10))
+    lineage.epoch([1])
+    before = lineage.handles
+    lineage.epoch(range(10))
+    lineage.handles = before
+    lineage.epoch([2])
+    assert first.runs[0].key in lineage.checkpoints[4]
+    assert lineage.garbage(3, 4) == set()
+
+
+def test_a_different_object_under_a_known_key_is_illegal() -> None:
+    """One key is one content; equal descriptions are one registration."""
+    handle = ObjectHandle(_run(1), 10, "a" * 64)
+    same = [("checkpoint 1", handle), ("checkpoint 2", handle)]
+    assert handle_conflicts(same) == ()
+    for other in (replace(handle, size=11), replace(handle, sha256="b" * 64)):
+        (line,) = handle_conflicts([*same, ("checkpoint 3", other), ("checkpoint 4", other)])
+        assert "checkpoint 1 says 10 bytes" in line
+        assert "checkpoint 3 says" in line
+
+
+def test_checkpoints_that_describe_a_shared_run_differently_are_not_subsumed(tmp_path: Path) -> None:
+    """The leader refuses before anything is listed, and verify names the run."""
+    job = SparklessJob.create(tmp_path)
+    for number in range(2):
+        job.land(f"{number}.csv")
+        job.epoch()
+    shared = job.context.metadata(job.context.head().state.checkpoints[0]).sources["rows"].consumed[0]
+
+    def describe_otherwise(metadata: CheckpointMetadata) -> CheckpointMetadata:
+        rows = metadata.sources["rows"]
+        runs = tuple(replace(run, sha256="0" * 64) if run.key == shared.key else run for run in rows.consumed)
+        return replace(metadata, sources={"rows": replace(rows, consumed=runs)})
+
+    job.land("last.csv")
+    session = Session.cli()
+    completed = job.complete(session, job.trigger(session), describe_otherwise)
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    before = job.context.head().state
+    with pytest.raises(StateCorrupt, match="describe one object differently"):
+        job.master.subsume(session)
+    assert job.context.head().state == before
+    with pytest.raises(StateCorrupt, match=shared.key):
+        job.master.verify()
+
+
+def _run(checkpoint_id: int) -> str:
+    return f"chk-{checkpoint_id:020d}/t{checkpoint_id:020d}/state/latest/run.parquet"

@@ -1,0 +1,120 @@
+"""`milepost run` follows the restart strategy of the spec: a new checkpoint id, from the last completed checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.planning import EpochPlan
+from pipeline.protocol.errors import StoreUnavailable, SubtaskDeclined
+from pipeline.spark import runner as spark_runner
+from tests.harness.milepost_cli import Outcome, milepost
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+DOWN = "the store did not answer"
+
+
+class Down(StoreUnavailable):
+    def __init__(self) -> None:
+        super().__init__(DOWN)
+
+
+class Raised(SubtaskDeclined):
+    def __init__(self) -> None:
+        super().__init__("operator latest: it raised", reason="OPERATOR_ERROR")
+
+
+def job_with(tmp_path: Path, restart: str) -> SparklessJob:
+    job = SparklessJob.create(tmp_path, {"timeout: 10m": f"timeout: 10m, restart: {restart}"})
+    job.land("a.csv")
+    job.land("b.csv", "k,v\n1,a\n2,b\n")
+    return job
+
+
+def run(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch, failures: int, error: type[Down | Raised], *words: str
+) -> Outcome:
+    """The command, on a data plane in this process whose first so many epochs fail."""
+    epochs: list[EpochPlan] = []
+
+    def fails(plan: EpochPlan) -> None:
+        epochs.append(plan)
+        if len(epochs) <= failures:
+            raise error()
+
+    monkeypatch.setattr(spark_runner, "SparkEpochRunner", lambda: SparklessRunner(before=fails))
+    return milepost("run", job.folder / "config" / "small.yaml", *words)
+
+
+def statuses(job: SparklessJob) -> list[str]:
+    return [document["status"] for document in reversed(job.master.list_checkpoints())]
+
+
+def test_an_epoch_that_failed_is_run_again_from_the_last_completed_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_with(tmp_path, "{strategy: fixed_delay, attempts: 2, delay: 0s}")
+    outcome = run(job, monkeypatch, 2, Down, "--until-caught-up")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert "restart 1 of 2" in outcome.stderr and "restart 2 of 2" in outcome.stderr
+    assert statuses(job) == ["aborted", "aborted", "subsumed", "completed"]
+    assert job.master.status()["job_status"] == "running"
+    assert sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"]) == [
+        {"k": 1, "rows": 2},
+        {"k": 2, "rows": 1},
+    ]
+
+
+def test_when_the_restarts_are_used_up_the_run_ends_with_the_failure_and_the_job_is_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_with(tmp_path, "{strategy: fixed_delay, attempts: 1, delay: 0s}")
+    outcome = run(job, monkeypatch, 2, Down)
+    assert outcome.exit_code == Down.exit_code
+    assert DOWN in outcome.stderr and "milepost resume" in outcome.stderr
+    assert statuses(job) == ["aborted", "aborted"]
+    assert job.master.status()["job_status"] == "failed"
+
+
+def test_a_completed_epoch_gives_a_fixed_delay_all_its_restarts_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_with(tmp_path, "{strategy: fixed_delay, attempts: 1, delay: 0s}")
+    seen: list[int] = []
+
+    def each_epoch_fails_once(plan: EpochPlan) -> None:
+        seen.append(int(plan.epoch))
+        if seen.count(int(plan.epoch)) == 1:
+            raise StoreUnavailable(DOWN)
+
+    monkeypatch.setattr(spark_runner, "SparkEpochRunner", lambda: SparklessRunner(before=each_epoch_fails_once))
+    outcome = milepost("run", job.folder / "config" / "small.yaml", "--until-caught-up")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert seen == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "restart", ["{strategy: none}", "{strategy: failure_rate, max_failures_per_interval: 5, delay: 0s}"]
+)
+def test_what_would_fail_again_is_not_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart: str) -> None:
+    job = job_with(tmp_path, restart)
+    outcome = run(job, monkeypatch, 1, Raised)
+    assert outcome.exit_code == 1 and "restart" not in outcome.stderr
+    assert statuses(job) == ["aborted"]
+
+
+@pytest.mark.parametrize(
+    "restart",
+    [
+        "{strategy: exponential, initial_backoff: 1ms, max_backoff: 2ms, attempts: 3}",
+        "{strategy: failure_rate, max_failures_per_interval: 3, interval: 1h, delay: 0s}",
+    ],
+)
+def test_every_strategy_restarts_and_gives_up_by_its_own_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart: str
+) -> None:
+    job = job_with(tmp_path, restart)
+    assert run(job, monkeypatch, 4, Down).exit_code != 0
+    assert statuses(job) == ["aborted"] * 4

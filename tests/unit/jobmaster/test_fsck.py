@@ -1,0 +1,207 @@
+"""`milepost fsck`: what is missing, with the chain that needs it, and what nothing needs, with proof (I6, I8)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from pipeline.cli.main import app
+from pipeline.jobmaster import Session
+from pipeline.metadata import CheckpointMetadata
+from pipeline.protocol.layout import metadata_key, token_prefix
+from tests.harness.sparkless_job import SparklessJob
+
+
+def job_with_epochs(folder: Path, count: int, last: int = 3) -> SparklessJob:
+    job = SparklessJob.create(folder, {"retained: {last: 1}": f"retained: {{last: {last}}}"})
+    for number in range(count):
+        job.land(f"{number}.csv")
+        job.epoch()
+    return job
+
+
+def with_other_checksum(metadata: CheckpointMetadata, key: str) -> CheckpointMetadata:
+    """The same metadata, which describes one shared run differently."""
+    rows = metadata.sources["rows"]
+    runs = tuple(replace(run, sha256="0" * 64) if run.key == key else run for run in rows.consumed)
+    return replace(metadata, sources={"rows": replace(rows, consumed=runs)})
+
+
+def spec(job: SparklessJob) -> str:
+    return str(job.folder / "config" / "small.yaml")
+
+
+def test_a_sound_job_has_nothing_missing_and_nothing_unreachable(tmp_path: Path) -> None:
+    job = job_with_epochs(tmp_path, 3)
+    report = job.master.fsck()
+    assert report["exit_code"] == 0
+    assert report["complete"]
+    assert (report["damaged"], report["missing"], report["unreachable"], report["foreign"]) == ([], [], [], [])
+    assert report["manifest_version"] == job.context.head().version
+    assert report["roots"][0] == f"manifest log ({job.context.head().version} entries)"
+    assert "sink table (3 heads)" in report["roots"]
+    stored = sum(1 for _ in job.context.store.list("")) + sum(1 for p in (tmp_path / "lake").rglob("*") if p.is_file())
+    assert sum(report["objects"].values()) == stored, "every stored object is placed, each once"
+
+
+def test_a_missing_run_is_reported_with_the_chain_that_needs_it(tmp_path: Path) -> None:
+    """I8: damage, exit 7; the chain leads from the manifest's head to the object."""
+    job = job_with_epochs(tmp_path, 2)
+    newest = job.context.head().state.checkpoints[-1]
+    run = job.context.metadata(newest).sources["rows"].consumed[0]
+    job.context.store.delete([run.key])
+    report = job.master.fsck()
+    assert report["exit_code"] == 7
+    (missing,) = report["missing"]
+    assert (missing["key"], missing["problem"], missing["where"]) == (run.key, "missing", "job small")
+    first = job.context.head().state.checkpoints[0]
+    version = job.context.head().version
+    assert missing["chain"] == [f"manifest version {version}", "retained checkpoint 1", first.metadata.key]
+
+
+def test_an_object_of_another_size_is_damage(tmp_path: Path) -> None:
+    job = job_with_epochs(tmp_path, 1)
+    plan = job.context.head().state.checkpoints[0].plan
+    job.context.store.put(plan.key, b"short")
+    (missing,) = job.master.fsck()["missing"]
+    assert (missing["key"], missing["problem"]) == (plan.key, f"5 bytes, recorded {plan.size}")
+
+
+def test_the_input_record_of_a_subsumed_epoch_is_still_needed(tmp_path: Path) -> None:
+    """DESIGN 6: a replay reads it; the log entry that completed the epoch is what refers to it."""
+    job = job_with_epochs(tmp_path, 2, last=1)
+    session = Session.cli()
+    job.land("last.csv")
+    completed = job.complete(session, job.trigger(session))
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    first = job.context.head().state.checkpoints[0]
+    job.master.subsume(session)
+    assert job.context.head().state.checkpoint(first.checkpoint_id) is None
+    job.context.store.delete([first.plan.key])
+    (missing,) = job.master.fsck()["missing"]
+    assert missing["key"] == first.plan.key
+    assert missing["chain"][-1] == "input record of checkpoint 1"
+
+
+def test_a_damaged_metadata_object_is_damage_and_nothing_is_called_unreachable(tmp_path: Path) -> None:
+    """I8: while a root cannot be walked, nothing is proven unreachable."""
+    job = job_with_epochs(tmp_path, 2)
+    newest = job.context.head().state.checkpoints[-1]
+    job.context.store.put(newest.metadata.key, b"x" * newest.metadata.size)
+    report = job.master.fsck()
+    assert report["exit_code"] == 7
+    assert not report["complete"]
+    assert report["unreachable"] == []
+    assert any("checkpoint 2" in line and newest.metadata.key in line for line in report["damaged"])
+
+
+def test_a_gap_in_the_manifest_log_is_damage(tmp_path: Path) -> None:
+    """I6: a key of the log is never freed."""
+    job = job_with_epochs(tmp_path, 1)
+    second = next(stat.key for index, stat in enumerate(job.context.store.list("manifest/")) if index == 2)
+    job.context.store.delete([second])
+    report = job.master.fsck()
+    assert report["exit_code"] == 7
+    assert any("is missing although newer ones exist" in line for line in report["damaged"])
+
+
+def test_a_missing_published_file_is_reported_with_the_head_that_names_it(tmp_path: Path) -> None:
+    job = job_with_epochs(tmp_path, 2)
+    file = next(path for path in (tmp_path / "lake").rglob("*.parquet"))
+    key = str(file.relative_to(tmp_path / "lake" / "table"))
+    file.unlink()
+    (missing,) = job.master.fsck()["missing"]
+    assert (missing["where"], missing["key"]) == ("sink table", key)
+    assert missing["chain"][0].startswith("head ")
+
+
+def test_a_staged_file_that_waits_for_its_commit_is_needed(tmp_path: Path) -> None:
+    """I8, I14: a completed checkpoint's staged files are published later; without them its rows were lost."""
+    job = job_with_epochs(tmp_path, 1)
+    job.land("last.csv")
+    session = Session.cli()
+    job.complete(session, job.trigger(session))
+    assert job.master.fsck()["unreachable"] == []
+    (file,) = (tmp_path / "lake" / "table" / "data" / f"chk-{2:020d}").rglob("*.parquet")
+    file.unlink()
+    (missing,) = job.master.fsck()["missing"]
+    assert missing["chain"][-1] == "commit to sink table, not confirmed yet"
+
+
+def test_what_a_fenced_writer_leaves_is_unreachable_with_proof(tmp_path: Path) -> None:
+    """I3, I8: a zombie writes below its own token; the proof names the version that decided against it."""
+    job = job_with_epochs(tmp_path, 2)
+    first, second = job.context.head().state.checkpoints
+    stray = token_prefix(second.checkpoint_id, first.token) + "state/latest/stray.parquet"
+    beside = token_prefix(second.checkpoint_id, second.token) + "state/latest/beside.parquet"
+    for key in (stray, beside):
+        job.context.store.put(key, b"late")
+    report = job.master.fsck()
+    assert report["exit_code"] == 0, "it costs space, and is no damage"
+    proofs = {item["key"]: item["proof"] for item in report["unreachable"]}
+    assert set(proofs) == {stray, beside}
+    assert f"token {second.token} completed checkpoint 2" in proofs[stray]
+    assert "without it" in proofs[beside]
+
+
+def test_what_an_aborted_epoch_stages_late_is_unreachable_once_its_garbage_is_forgotten(tmp_path: Path) -> None:
+    job = job_with_epochs(tmp_path, 1)
+    job.land("more.csv")
+    session = Session.cli()
+    pending = job.trigger(session)
+    job.stage(pending)
+    report = job.master.fsck()
+    assert report["unreachable"] == [], "everything below a pending checkpoint is in use"
+    assert report["objects"]["in_use"] == 1
+    job.master.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
+    job.stage(pending)
+    report = job.master.fsck()
+    assert report["unreachable"] == []
+    assert report["garbage"]["objects"] == 1, "it goes with the garbage entry of its token"
+
+
+def test_objects_that_no_session_can_have_written_are_foreign(tmp_path: Path) -> None:
+    """DESIGN 9: no delete ever takes what is not the job's own."""
+    job = job_with_epochs(tmp_path, 1)
+    keys = ["notes.txt", "chk-1/x", "manifest/readme", token_prefix(99, 1) + "x", metadata_key(1, 999)]  # type: ignore[arg-type]
+    for key in keys:
+        job.context.store.put(key, b"?")
+    report = job.master.fsck()
+    assert sorted(item["key"] for item in report["foreign"]) == sorted(keys)
+    assert report["unreachable"] == []
+
+
+def test_two_checkpoints_that_describe_one_key_differently_are_damage(tmp_path: Path) -> None:
+    """Flink's registry: a different handle under an existing key is illegal."""
+    job = job_with_epochs(tmp_path, 2)
+    shared = job.context.metadata(job.context.head().state.checkpoints[0]).sources["rows"].consumed[0]
+    job.land("other.csv")
+    session = Session.cli()
+    job.complete(session, job.trigger(session), lambda metadata: with_other_checksum(metadata, shared.key))
+    report = job.master.fsck()
+    assert report["exit_code"] == 7
+    assert any(shared.key in line and "checkpoint 1 says" in line for line in report["damaged"])
+
+
+def test_the_command_prints_the_report_and_exits_as_it_says(tmp_path: Path) -> None:
+    job = job_with_epochs(tmp_path, 1)
+    clean = CliRunner().invoke(app, ["fsck", spec(job)])
+    assert clean.exit_code == 0, clean.output
+    assert "missing: 0" in clean.output
+    run = job.context.metadata(job.context.head().state.checkpoints[0]).sources["rows"].consumed[0]
+    job.context.store.delete([run.key])
+    broken = CliRunner().invoke(app, ["fsck", spec(job), "--json"])
+    assert broken.exit_code == 7
+    document = json.loads(broken.stdout)
+    assert not document["ok"]
+    assert document["data"]["missing"][0]["key"] == run.key
+    shown = CliRunner().invoke(app, ["fsck", spec(job)])
+    assert "needed by manifest version" in shown.output
+
+
+def test_a_job_that_has_never_run_is_not_found(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path)
+    assert CliRunner().invoke(app, ["fsck", spec(job)]).exit_code == 3

@@ -1,0 +1,96 @@
+"""Ends and starts that the coordinator refuses, and what it does to several timelines at once (I4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipeline.protocol.coordinator import AlreadyDone, Transition
+from pipeline.protocol.errors import Busy, Fenced, JobNotRunnable
+from pipeline.protocol.events import JobCanceled
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
+from pipeline.protocol.layout import token_prefix
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import JobStatus, Leader, Timeline
+from tests.harness.job_log import A, B, JobLog, holder, refused
+
+
+def failed() -> JobLog:
+    log = JobLog()
+    log.epoch(A)
+    log.trigger(A)
+    log.abort(A, reason=CheckpointFailureReason.BAD_RECORD)
+    assert log.state.status is JobStatus.FAILED
+    return log
+
+
+def test_a_failed_job_is_resumed_or_canceled_and_neither_started_nor_finished() -> None:
+    log = failed()
+    refused(log, JobNotRunnable, lambda: log.start(B), r"start refused: it is FAILED \(BAD_RECORD\)")
+    refused(log, JobNotRunnable, lambda: log.finish(B), "finish refused: it is FAILED")
+    assert isinstance(log.cancel(B), Transition)
+    refused(log, JobNotRunnable, lambda: log.resume(B), "is CANCELED: incarnation 1 has ended")
+
+
+def test_a_job_that_runs_cannot_be_started() -> None:
+    assert isinstance(JobLog().start(A), AlreadyDone)
+
+
+def test_a_job_finishes_only_after_a_final_checkpoint_that_every_sink_has_confirmed() -> None:
+    log = JobLog()
+    refused(log, Fenced, lambda: log.finish(A), "checkpoint 0 was its last, the head is 0")
+    log.epoch(A, confirm=False)
+    refused(log, JobNotRunnable, lambda: log.finish(A), r"checkpoints \[1\] wait for a sink")
+    log.confirm(A, 1)
+    log.trigger(A)
+    refused(log, Busy, lambda: log.finish(A, 1), "checkpoint 2 is pending")
+    log.abort(A)
+    assert isinstance(log.finish(A, 1), Transition), "anybody may say so: the head is the final checkpoint"
+
+
+def test_a_cancel_gives_up_what_is_pending_on_every_timeline() -> None:
+    """One transition; each of them leaves its prefixes as garbage and is remembered as aborted."""
+    log = JobLog()
+    log.epoch(A)
+    log.trigger(A)
+    log.rebind(A)
+    main = log.pending
+    token = FencingToken(log.state.version)
+    other = replace(main, checkpoint_id=CheckpointId(3), token=token, base=CheckpointId(1), prefixes=(token,))
+    fork = Timeline(
+        TimelineId("fork"),
+        (log.state.live, CheckpointId(1)),
+        Leader(SessionId(B), token, holder(B)),
+        other,
+        CheckpointId(1),
+    )
+    log.state = replace(log.state, timelines=(*log.state.timelines, fork), next_checkpoint_id=CheckpointId(4))
+    answer = log.cancel("cli:person", "enough")
+    assert isinstance(answer, Transition) and isinstance(answer.event, JobCanceled)
+    assert [(one.timeline, one.pending.checkpoint_id, one.leader.session_id) for one in answer.event.aborted] == [
+        ("main", 2, A),
+        ("fork", 3, B),
+    ]
+    assert {one.reason for one in answer.event.aborted} == {CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN}
+    assert [(one.pending, one.leader) for one in log.state.timelines] == [(None, None)] * 2
+    assert log.state.aborted_sessions == ((A, 2), (B, 3))
+    listed = {entry.prefix for entry in log.state.garbage}
+    assert {token_prefix(main.checkpoint_id, one) for one in main.prefixes} <= listed
+    assert token_prefix(other.checkpoint_id, token) in listed
+    assert log.state.failures.consecutive == 0
+
+
+def test_a_canceled_session_neither_subsumes_nor_deletes_any_more() -> None:
+    """An ended job has no leader: what it keeps, it keeps for its next incarnation."""
+    log = JobLog()
+    log.epoch(A)
+    log.epoch(A)
+    log.cancel(B)
+    assert isinstance(log.subsume(A, (1,)), AlreadyDone)
+    assert isinstance(log.forget(A, (log.state.garbage[0].prefix,), 0), AlreadyDone)
+
+
+def test_a_detail_of_any_length_is_cut_and_never_in_the_way() -> None:
+    log = JobLog()
+    log.cancel(A, "\udcff" + "x" * 5_000)
+    assert len(log.state.results[0].detail) == 2_000
+    assert log.state.results[0].detail.startswith("\\udcff")

@@ -1,0 +1,92 @@
+"""Readers of a checkpoint hold it while they read (I8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
+from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.pins import MAX_PINS, live_pins
+from pipeline.protocol.records import Pin
+from pipeline.protocol.retention import RetentionPolicy, retention_roots, subsumable
+from tests.harness.job_log import MINUTE_MS, A, B, JobLog, refused
+
+
+def epochs(count: int) -> JobLog:
+    log = JobLog()
+    for _ in range(count):
+        log.epoch(A)
+    return log
+
+
+def test_a_pinned_checkpoint_is_a_root_until_it_is_let_go() -> None:
+    """I8: whatever the policy says."""
+    log = epochs(3)
+    assert isinstance(log.pin(B, 1), Transition)
+    assert retention_roots(log.state) == {1, 3}
+    assert subsumable(log.state, RetentionPolicy(1)) == (2,)
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)), "the policy or I8 keeps them")
+    assert isinstance(log.unpin(A), Transition)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2)
+
+
+def test_two_readers_hold_a_checkpoint_independently() -> None:
+    log = epochs(2)
+    log.pin(A, 1, "z")
+    log.pin(B, 1, "a")
+    assert [pin.name for pin in log.state.pins] == ["a", "z"]
+    log.unpin(B, "a")
+    assert subsumable(log.state, RetentionPolicy(1)) == ()
+
+
+def test_the_same_reader_holds_longer_or_another_one() -> None:
+    log = epochs(2)
+    log.pin(A, 1)
+    log.now_ms += 10
+    log.pin(A, 1, hold_ms=2 * MINUTE_MS)
+    assert log.state.pins == (Pin("reader", CheckpointId(1), log.now_ms + 2 * MINUTE_MS),)
+    log.pin(A, 2)
+    assert [pin.checkpoint_id for pin in log.state.pins] == [2]
+
+
+def test_a_reader_that_died_holds_nothing_for_ever() -> None:
+    """Its time is over by the store's clock: the next trigger takes the pin off the list, and not earlier."""
+    log = epochs(2)
+    log.pin(B, 1)
+    log.now_ms += MINUTE_MS - 1
+    assert live_pins(log.state, log.now_ms) == log.state.pins
+    log.epoch(A)
+    assert [pin.checkpoint_id for pin in log.state.pins] == [1]
+    log.now_ms += 1
+    assert subsumable(log.state, RetentionPolicy(1)) == (2,), "still listed, so still kept"
+    log.trigger(A)
+    assert log.state.pins == ()
+    gone = log.unpin(B)
+    assert isinstance(gone, AlreadyDone) and gone.outcome is Outcome.NOT_PINNED
+
+
+def test_what_is_not_retained_cannot_be_held() -> None:
+    log = epochs(2)
+    log.subsume(A, (1,))
+    refused(log, NotFound, lambda: log.pin(B, 1), r"retains no completed checkpoint 1; retained: \[2\]")
+    refused(log, NotFound, lambda: log.pin(B, 9), "Nothing was pinned")
+
+
+@pytest.mark.parametrize(("name", "hold_ms"), [("", MINUTE_MS), ("reader", 0), ("reader", -1)])
+def test_a_pin_has_a_name_and_an_end(name: str, hold_ms: int) -> None:
+    log = epochs(1)
+    refused(log, InvalidRequest, lambda: log.pin(A, 1, name, hold_ms), "expected a name and more than 0 ms")
+
+
+def test_the_number_of_readers_is_bounded() -> None:
+    """I2: the manifest stays small. A reader that holds one already may hold it longer."""
+    log = epochs(1)
+    pins = tuple(Pin(f"r-{number:03d}", CheckpointId(1), log.now_ms + 5) for number in range(MAX_PINS))
+    log.state = replace(log.state, pins=pins)
+    refused(log, InvalidRequest, lambda: log.pin(A, 1, "one more"), "256 readers hold checkpoints")
+    assert isinstance(log.pin(A, 1, "r-007"), Transition)
+    log.now_ms += 5
+    assert isinstance(log.pin(A, 1, "one more"), Transition), "those whose time is over hold nothing"
