@@ -18,8 +18,11 @@ from tests.harness.sparkless_job import SparklessJob
 def test_a_request_while_another_checkpoint_is_pending_waits_outside(ends: str) -> None:
     """It is refused, not forgotten: Airflow and the person ask again, and are served when the pending one has ended.
 
+    No request is queued, so the first one beyond the pending checkpoint is told that there are too many.
+
     Case: CheckpointRequestDeciderTest.testEnqueueOnTooManyPending
     Case: CheckpointRequestDeciderTest.testNonForcedEnqueueOnTooManyPending
+    Case: CheckpointRequestDeciderTest.testQueueSizeLimit
     """
     log = JobLog()
     log.trigger(AIR_1, RUN_1)
