@@ -36,6 +36,7 @@ from pipeline.protocol.requests import AbortRequest, CompleteRequest, ConfirmSin
 from pipeline.sessions import Session, provably_dead
 from pipeline.sinks.contract import SinkMark
 from pipeline.storage.layout import metadata_key
+from pipeline.storage.notices import AbortNotice
 from pipeline.summary import summary_of
 
 _LOG = logging.getLogger(__name__)
@@ -284,7 +285,8 @@ class Leadership:
             }
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
-        discard_staged(self.context, event.pending)
+        notice = AbortNotice(event.reason, result.state.timeline(event.timeline).head)
+        discard_staged(self.context, event.pending, notice)
         return {
             "outcome": "aborted",
             "checkpoint_id": int(event.pending.checkpoint_id),
