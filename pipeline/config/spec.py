@@ -290,6 +290,11 @@ class CheckpointingSpec(SpecModel):
     min_pause: least time between the end of one checkpoint and the next trigger.
     max_parallelism: number of key groups, fixed for the job's life.
     restart: what `milepost run` does after a failed epoch; under Airflow the next run is the retry.
+    aligned_timeout: how long a subtask aligns and processes, from its start, before it leaves the rest of its input in
+        flight, as part of the checkpoint; None = it processes all of it.
+    epoch_budget: how long an epoch may take from the start of its run to its commit point; its subtasks leave rows in
+        flight, and its plan is scaled by the measured rate, so that it fits; None = as long as it takes.
+    max_in_flight: bytes in flight above which no new input is planned; None = any number.
     """
 
     retained: Annotated[Retained, BeforeValidator(_retained)] = Retained()
@@ -298,6 +303,14 @@ class CheckpointingSpec(SpecModel):
     min_pause: Duration = timedelta(0)
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 128
     restart: Restart = NoneRestart()
+    aligned_timeout: PositiveDuration | None = None
+    epoch_budget: PositiveDuration | None = None
+    max_in_flight: Size | None = None
+
+    @property
+    def cuts_epochs(self) -> bool:
+        """Whether an epoch may end with rows in flight."""
+        return self.aligned_timeout is not None or self.epoch_budget is not None
 
 
 def _conf_text(value: object) -> object:

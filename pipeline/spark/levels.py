@@ -14,12 +14,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pipeline.config.graph import Node
-from pipeline.config.spec import AggregateOperator, SqlOperator, WindowOperator
+from pipeline.config.in_flight import consumed_columns
+from pipeline.config.spec import SqlOperator
 from pipeline.operators.build import build_operator
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.protocol.ids import OperatorUid
+from pipeline.protocol.watermarks import operator_watermark
 from pipeline.sources.build import build_reader
 from pipeline.sources.contract import SourceReader
 from pipeline.spark.exchange import Edge
@@ -105,7 +107,14 @@ def _schemas(
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
             timed = bool(_clocks(plan, node))
-            operator = build_operator(spec, consumed, event_time, plan.functions.get(node.uid), timed=timed)
+            operator = build_operator(
+                spec,
+                consumed,
+                event_time,
+                plan.functions.get(node.uid),
+                timed=timed,
+                in_pieces=plan.spec.checkpointing.cuts_epochs,
+            )
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
             schemas[f"{node.uid}.late"] = consumed
@@ -121,13 +130,8 @@ def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, schema: pa.S
 
 def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
     """The columns of its input that an operator needs; all of them when its late rows are published."""
-    spec = plan.spec.operator(node.uid)
-    if node.late_sinks or not isinstance(spec, AggregateOperator | WindowOperator):
-        return schema
-    needed = {*spec.key, *(call.column for call in spec.aggregates.values() if call.column is not None)}
-    if isinstance(spec, WindowOperator) and (event_time := plan.graph.nodes[node.inputs[0]].event_time) is not None:
-        needed.add(event_time)
-    return pa.schema([field for field in schema if field.name in needed])
+    needed = consumed_columns(plan.spec, plan.graph, node.uid)
+    return schema if needed is None else pa.schema([field for field in schema if field.name in needed])
 
 
 def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[SourceSplit, ...]:
@@ -218,7 +222,7 @@ def _stateful(
             handles=plan.states.get(node.uid, ()),
             directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
             clocks=_clocks(plan, node),
-            previous_firing_us=plan.firing_us.get(node.uid),
+            previous_firing_us=operator_watermark(plan.firing.get(node.uid, ())),
         )
         for node in plan.graph.at_level(level)
     )

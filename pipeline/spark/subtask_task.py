@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.operators.contract import OperatorFailed, StatefulOperator, Watermarks
+from pipeline.operators.contract import OperatorFailed, StatefulOperator
 from pipeline.protocol.acknowledgements import Decline, decode_answer
 from pipeline.protocol.barrier import Barrier, BarrierAligner, BarrierEvent, EventKind, SubtaskIdentity, carry
 from pipeline.protocol.errors import CheckpointError, StateCorrupt
@@ -120,6 +120,15 @@ def run_subtask(
                 "rows_out": emitted.num_rows,
                 "late_rows": late.num_rows,
                 "firing_us": firing_us,
+                "channel": None,
+                "unaligned": False,
+                "processed_bytes": sum(
+                    payload.size
+                    for (operator, _), channels in buffers.items()
+                    if operator == uid
+                    for payloads in channels.values()
+                    for payload in payloads
+                ),
             }
             metrics.rows_in += rows.num_rows
             yield Rows(uid, emitted)
@@ -221,11 +230,14 @@ def _process(
         cache=StateCache(plan.cache_directory),
     )
     metrics.mark("restore_ms")
-    output = operator.process(rows, state, Watermarks(lateness_us, firing_us, item.previous_firing_us))
+    run = operator.begin(state, item.previous_firing_us)
+    fired = run.advance(lateness_us)
+    output = run.rows(rows, lateness_us)
+    emitted = pa.concat_tables([fired, output.rows, run.finish(firing_us)])
     metrics.mark("process_ms")
     frozen = state.freeze(firing_us)
     metrics.mark("sync_ms")
-    return frozen, output.rows, output.late, firing_us
+    return frozen, emitted, output.late, firing_us
 
 
 def _snapshot(frozen: FrozenState, directory: str, store: ObjectStore) -> StateHandle:

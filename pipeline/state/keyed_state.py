@@ -223,8 +223,12 @@ def read_state(
     checkpoint_id: int,
     job: str,
     prefix: str = "",
+    key_groups: range | None = None,
 ) -> pa.Table:
-    """Return an operator's whole live state at a checkpoint as one table. Raises as `restore_state`."""
+    """Return an operator's live state at a checkpoint as one table; of all key groups unless told. As `restore_state`.
+
+    Raises: what `restore_state` raises.
+    """
     if not handles:
         return schema.empty_table()
     max_parallelism = handles[0].max_parallelism
@@ -234,7 +238,7 @@ def read_state(
         schema,
         routing_key=routing_key,
         handles=handles,
-        key_groups=range(max_parallelism),
+        key_groups=range(max_parallelism) if key_groups is None else key_groups,
         max_parallelism=max_parallelism,
         watermark_us=watermark_us,
         store=store,

@@ -77,7 +77,6 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
         "idle_timeout",
         "forget_after",
         "dead_letter",
-        "aligned_timeout",
         "delta",
         "remote",
     ):

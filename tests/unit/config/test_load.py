@@ -211,9 +211,10 @@ def test_a_problem_is_reported_with_its_place_reason_and_nearest_name(old: str, 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("checkpointing: {aligned_timeout: 30s}", "`aligned_timeout` is not available in this version"),
-        ("checkpointing: {epoch_budget: 1m}", "`epoch_budget` is not available in this version"),
-        ("checkpointing: {max_in_flight: 1GB}", "`max_in_flight` is not available in this version"),
+        ("checkpointing: {aligned_timeout: 10m}", "expected less than checkpointing.timeout, 10m, got 10m"),
+        ("checkpointing: {epoch_budget: 2h}", "expected less than checkpointing.timeout, 10m, got 2h"),
+        ("checkpointing: {epoch_budget: 0s}", "above 0s"),
+        ("checkpointing: {max_in_flight: 1GB}", "max_in_flight: needs aligned_timeout or epoch_budget"),
         ("checkpointing: {retained: {last: 3, hourly: 24}}", "`hourly` is not available in this version"),
         ("checkpointing: {retained: {daily: 24}}", "`daily` is not available in this version"),
         ("checkpointing: {retained: 0}", "expected at least 1, got 0"),
