@@ -213,7 +213,7 @@ class Leadership:
                 f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: {', '.join(failed)}. "
                 f"{first.message} The next run publishes them first.",
                 hint=first.hint,
-                **first.details,
+                **first.details | {"completed": int(completed.checkpoint_id)},
             ) from first
 
     def commit_up_to(self, session: Session, target: CompletedCheckpoint, sink: str) -> bool:
