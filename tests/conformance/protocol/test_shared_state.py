@@ -11,17 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config.in_flight import input_signatures
 from pipeline.jobmaster import Session
-from pipeline.metadata import CheckpointMetadata
+from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.records import CheckpointKind, ObjectHandle
-from pipeline.protocol.retention import RetentionPolicy, handle_conflicts, plan_retention, unreferenced
+from pipeline.protocol.retention import RetentionPolicy, handle_conflicts, plan_retention, subsumable, unreferenced
+from pipeline.state.buffers import Buffer, encode_rows
+from pipeline.state.channel_state import ChannelFile, encode_channel_state
 from pipeline.state.compaction import BASE_SHARE, MAX_DELTAS
-from pipeline.state.handles import RunKind
+from pipeline.state.handles import RunKind, StateHandle
+from pipeline.state.key_groups import KEY_HASH_VERSION
+from pipeline.storage.layout import channel_prefix
 from tests.harness.job_log import A, JobLog
 from tests.harness.sparkless_job import SparklessJob
-from tests.harness.state_lineage import GROUPS, StateLineage
+from tests.harness.state_lineage import GROUPS, SCHEMA, StateLineage, table
 
 
 def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_last(tmp_path: Path) -> None:
@@ -142,6 +147,44 @@ def test_a_reference_that_comes_late_finds_its_run(tmp_path: Path) -> None:
     lineage.epoch([2])
     assert first.runs[0].key in lineage.checkpoints[4]
     assert lineage.garbage(3, 4) == set()
+
+
+def test_rows_in_flight_belong_to_one_checkpoint_and_go_with_it(tmp_path: Path) -> None:
+    """Channel files are never carried by reference: the next epoch processes what is in them."""
+    job = SparklessJob.create(tmp_path, {"{last: 1}": "{last: 9}"})
+    keys = []
+    for number in range(2):
+        job.land(f"{number}.csv")
+        session = Session.cli()
+        pending = job.trigger(session)
+        file = encode_channel_state(
+            {"latest": [Buffer("latest", "rows", None, None, encode_rows(table([number], 0)))]},
+            directory=channel_prefix(pending.checkpoint_id, pending.token),
+            key_groups=range(128),
+            signatures=input_signatures(job.context.spec, job.context.graph),
+        )
+        assert file is not None
+        job.context.store.put(file.key, file.body)
+        keys.append(file.key)
+        completed = job.complete(session, pending, lambda metadata, file=file: _with_channel(metadata, file))
+        job.master.notify_complete(session, completed.checkpoint_id, "table")
+    assert job.master.fsck()["unreachable"] == []
+    job.context.store.delete([keys[1]])
+    assert [item["key"] for item in job.master.fsck()["missing"]] == [keys[1]]
+    job.context.store.put(keys[1], file.body)
+    policy = RetentionPolicy(1)
+    state = job.context.head().state
+    assert subsumable(state, policy) == (1,)
+    first, second = ([one.metadata.key, *job.context.metadata(one).references()] for one in state.checkpoints)
+    assert keys[0] in unreferenced([second], [first])
+    assert keys[1] not in unreferenced([second], [first])
+
+
+def _with_channel(metadata: CheckpointMetadata, file: ChannelFile) -> CheckpointMetadata:
+    """The same checkpoint, one of whose subtasks left rows in flight."""
+    state = StateHandle("latest", range(128), 128, KEY_HASH_VERSION)
+    operator = OperatorSnapshot(("k",), ("k",), SCHEMA, (state,), (None,), (file.handles["latest"],), (0,), 0, 0, 0)
+    return replace(metadata, operators={"latest": operator})
 
 
 def test_a_different_object_under_a_known_key_is_illegal() -> None:
