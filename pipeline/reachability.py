@@ -192,7 +192,8 @@ class _Roots:
             self.faults.append(f"{name}: {error.message}")
             return
         chain = (*top, checkpoint.metadata.key)
-        for handle in metadata_handles(metadata):
+        handles = metadata_handles(metadata)
+        for handle in handles:
             self.add(handle, chain)
             self.described.append((name, handle))
         for key in metadata.references():
@@ -202,7 +203,7 @@ class _Roots:
                 compaction = snapshot.committable.compaction
                 files = (*snapshot.committable.files, *((compaction.file,) if compaction else ()))
                 self._wait(sink, files, (*chain, f"commit to sink {sink}, not confirmed yet"))
-        self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(self.described)} references)")
+        self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
 
     def _location(self, sink: str) -> str | None:
         known = any(spec.name == sink for spec in self._context.spec.sinks)
