@@ -20,8 +20,7 @@ from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.protocol.reach import Fate
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
 from pipeline.protocol.retention import handle_conflicts
-from pipeline.sinks.chain_walk import TableWalk
-from pipeline.sinks.contract import StagedFile
+from pipeline.sinks.contract import StagedFile, TableWalk
 
 _WALKS = 3
 
@@ -224,7 +223,7 @@ def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str,
     doubtful = [item for item in reach.references.values() if _problem(listed, item)]
     yield from _still(f"job {reach.state.job}", doubtful, _sizes(context.store, doubtful))
     for sink in reach.sinks:
-        listed = {stat.key: stat.size for stat in sink.table.objects}
+        listed = {item.stat.key: item.stat.size for item in sink.table.objects}
         doubtful = [item for item in sink.references().values() if _problem(listed, item)]
         if doubtful:
             sizes = context.sink(sink.name).stored_sizes([item.key for item in doubtful])
