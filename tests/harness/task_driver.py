@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tests.conformance.protocol.subtask_driver import SubtaskDriver, data
-
 from pipeline.protocol.barrier_events import AbortCheckpoint, InitInputs, TriggerCheckpoint
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.subtask_commands import AcknowledgeCheckpoint, Notification, NotifyOperators
 from pipeline.protocol.task_lifecycle import TaskLifecycle
 from tests.harness.input_gate import InputGate
+from tests.harness.subtask_driver import SubtaskDriver, data
 
 
 class TaskDriver(SubtaskDriver):
