@@ -5,47 +5,35 @@ All of it lies below the token's own prefix, so a fenced try that still runs wri
 
 from __future__ import annotations
 
-import json
-import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
 
 import pyarrow as pa
 
-from pipeline.config.compatibility import state_signatures
+from pipeline.config.in_flight import input_signatures
+from pipeline.epoch_metadata import build_metadata, predecessor_of
 from pipeline.heartbeat import Heartbeat
+from pipeline.in_flight import restored_firing
 from pipeline.job_code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
 from pipeline.job_context import JobContext
-from pipeline.metadata import (
-    AcknowledgedSubtask,
-    CheckpointMetadata,
-    OperatorSnapshot,
-    SinkPosition,
-    SinkSnapshot,
-    SourceSnapshot,
-)
+from pipeline.metadata import CheckpointMetadata
 from pipeline.operators.contract import StatefulOperator
-from pipeline.planning import EpochPlan, SourceInput, decode_input_record
+from pipeline.planning import EpochAlignment, EpochPlan, InputRecord, decode_input_record
 from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.acknowledgements import SubtaskAnswer, Verified, verify
-from pipeline.protocol.errors import InvalidRequest, StateCorrupt
+from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ManifestState, PendingCheckpoint
-from pipeline.protocol.watermarks import source_watermark
 from pipeline.quality.gate import evaluate_all
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, SinkMark, StagedFile
 from pipeline.sinks.parquet import ParquetSink
-from pipeline.sources.consumed import append
-from pipeline.state.handles import StateHandle
 from pipeline.storage.checked import read_handle
-from pipeline.storage.layout import consumed_prefix, metadata_key, metrics_prefix
-
-_LOG = logging.getLogger(__name__)
-_MICROSECONDS = 1_000_000
+from pipeline.storage.layout import metadata_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +85,13 @@ def run_planned_epoch(
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
-    started = time.monotonic()
+    started, started_ms = time.monotonic(), time.time_ns() // 1_000_000
     base = context.base_metadata(state, pending.base)
-    inputs = decode_input_record(read_handle(context.store, pending.plan))
+    record = decode_input_record(read_handle(context.store, pending.plan))
     check_recorded_spec(context, pending)
     check_locations(context, base)
     code = read_recorded_code(context, pending)
-    plan = _plan(context, state, pending, base, inputs, code, code.load(context))
+    plan = _plan(context, state, pending, base, record, code, code.load(context), started_ms)
     with Heartbeat(context, pending, runner.stop):
         answers = runner.run(plan)
         _check_state_schemas(base, answers)
@@ -123,7 +111,9 @@ def run_planned_epoch(
             "gate_ms": round((judged - ran) * 1000),
             "prepare_ms": round((prepared - judged) * 1000),
         }
-        metadata = _metadata(context, plan, pending, base, inputs, answers, verified, committables, verdict, timings)
+        metadata = build_metadata(
+            context, plan, pending, base, answers.operators, verified, committables, verdict, timings
+        )
         with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             context.store.put(metadata_key(pending.checkpoint_id, pending.token), metadata.encode())
     rows_in = sum(source.rows for source in metadata.sources.values())
@@ -136,12 +126,14 @@ def _plan(
     state: ManifestState,
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
-    inputs: tuple[SourceInput, ...],
+    record: InputRecord,
     code: JobCode,
     loaded: LoadedCode,
+    started_ms: int,
 ) -> EpochPlan:
     stateful = [node.uid for node in loaded.graph.stateful]
     known = base.operators if base is not None else {}
+    latest_completed = state.timeline().head or None
     return EpochPlan(
         job=context.job,
         spec=context.spec,
@@ -151,10 +143,22 @@ def _plan(
         timeline=state.live,
         epoch=pending.epoch,
         base=pending.base,
-        inputs=inputs,
+        inputs=record.sources,
+        held_back=record.held_back,
         watermarks_us={name: item.watermark_us for name, item in base.sources.items()} if base is not None else {},
-        firing_us={uid: known[uid].firing_us for uid in stateful if uid in known},
         states={uid: known[uid].handles for uid in stateful if uid in known},
+        firing={uid: restored_firing(base, uid) for uid in stateful if uid in known},
+        channels={uid: known[uid].channels for uid in stateful if uid in known},
+        input_signatures=input_signatures(context.job.spec, loaded.graph),
+        alignment=EpochAlignment(
+            aligned_timeout_ms=_milliseconds(context.spec.checkpointing.aligned_timeout),
+            epoch_budget_ms=_milliseconds(context.spec.checkpointing.epoch_budget),
+            started_ms=started_ms,
+            final=record.final,
+        ),
+        latest_completed=latest_completed,
+        lowest_retained=min((item.checkpoint_id for item in state.checkpoints), default=None),
+        aborted_since=tuple(sorted({item for _, item in state.aborted_sessions if item > (latest_completed or 0)})),
         job_store=context.store_config,
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
@@ -163,6 +167,10 @@ def _plan(
         cache_directory=context.cache_directory,
         timeout_ms=max(1, pending.deadline_ms - context.store.clock_ms()),
     )
+
+
+def _milliseconds(duration: timedelta | None) -> int | None:
+    return None if duration is None else duration // timedelta(milliseconds=1)
 
 
 def _check_state_schemas(base: CheckpointMetadata | None, answers: EpochAnswers) -> None:
@@ -216,7 +224,7 @@ def _prepare(
     prepared = {}
     for name, committable in committables.items():
         sink = context.sink(name)
-        predecessor = _predecessor(base, name)
+        predecessor = predecessor_of(base, name)
         _check_position(state, name, sink, predecessor)
         sink.prepare(committable, mark=SinkMark(state.live, pending.checkpoint_id, predecessor))
         prepared[name] = sink.compact(
@@ -238,136 +246,3 @@ def _check_position(state: ManifestState, name: str, sink: ParquetSink, predeces
             hint="it was moved, deleted, or written by an earlier life of the job: put it back, or use a new path",
             sink=name,
         )
-
-
-def _predecessor(base: CheckpointMetadata | None, sink: str) -> int | None:
-    position = base.marks.get(sink) if base is not None else None
-    return None if position is None else position.checkpoint_id
-
-
-def _metadata(
-    context: JobContext,
-    plan: EpochPlan,
-    pending: PendingCheckpoint,
-    base: CheckpointMetadata | None,
-    inputs: tuple[SourceInput, ...],
-    answers: EpochAnswers,
-    verified: Verified,
-    committables: Mapping[str, Committable],
-    verdict: GateVerdict,
-    timings: Mapping[str, int],
-) -> CheckpointMetadata:
-    marks = dict(base.marks) if base is not None else {}
-    return CheckpointMetadata(
-        job=context.spec.name,
-        checkpoint_id=pending.checkpoint_id,
-        epoch=pending.epoch,
-        timeline=plan.timeline,
-        token=pending.token,
-        base=pending.base,
-        code_hash=pending.code_hash,
-        spec_hash=pending.spec_hash,
-        spec_text=context.job.text,
-        signatures=state_signatures(context.job.spec, plan.graph),
-        max_parallelism=context.spec.checkpointing.max_parallelism,
-        plan=pending.plan,
-        sources=_sources(context, pending, base, inputs, verified),
-        operators=_operators(answers, verified),
-        sinks={
-            name: SinkSnapshot(committable, _predecessor(base, name), context.sink_location(name))
-            for name, committable in committables.items()
-        },
-        marks=marks
-        | {name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in committables},
-        acknowledged=tuple(
-            AcknowledgedSubtask(
-                ack.level,
-                ack.subtask,
-                ack.attempt_digest,
-                {str(item.subtask): item.attempt_digest for item in ack.consumed},
-            )
-            for ack in verified.acknowledgements
-        ),
-        verdict=verdict,
-        timings=timings,
-        tasks=_task_metrics(context, pending),
-    )
-
-
-def _sources(
-    context: JobContext,
-    pending: PendingCheckpoint,
-    base: CheckpointMetadata | None,
-    inputs: tuple[SourceInput, ...],
-    verified: Verified,
-) -> dict[str, SourceSnapshot]:
-    directory = consumed_prefix(pending.checkpoint_id, pending.token)
-    # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
-    snapshots = {
-        name: replace(item, rows=0, objects=0, missing=())
-        for name, item in (base.sources.items() if base is not None else ())
-        if name not in context.spec.sources
-    }
-    for item in inputs:
-        spec = context.spec.sources[item.name]
-        before = base.sources.get(item.name) if base is not None else None
-        acks = _source_acks(verified, item.name)
-        newest = max((ack["newest_event_us"] for ack in acks if ack["newest_event_us"] is not None), default=None)
-        missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
-        watermark_us = None
-        if spec.event_time is not None:
-            delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
-            watermark_us = source_watermark(before.watermark_us if before else None, newest, delay_us)
-        snapshots[item.name] = SourceSnapshot(
-            watermark_us=watermark_us,
-            consumed=append(
-                context.store,
-                directory,
-                item.name,
-                before.consumed if before else (),
-                [obj for obj in item.consumed if obj.key not in missing],
-                pending.checkpoint_id,
-            ),
-            rows=sum(ack["rows"] for ack in acks),
-            objects=len(item.objects) - len(missing),
-            missing=missing,
-        )
-    return snapshots
-
-
-def _source_acks(verified: Verified, source: str) -> list[dict[str, Any]]:
-    found = []
-    for ack in verified.acknowledgements:
-        sources = ack.payload.get("sources")
-        if isinstance(sources, dict) and source in sources:
-            found.append(sources[source])
-    return found
-
-
-def _operators(answers: EpochAnswers, verified: Verified) -> dict[str, OperatorSnapshot]:
-    snapshots = {}
-    for uid, operator in answers.operators.items():
-        acks: list[dict[str, Any]] = []
-        for ack in verified.acknowledgements:
-            operators = ack.payload.get("operators")
-            if isinstance(operators, dict) and uid in operators:
-                acks.append(operators[uid])
-        firing = {ack["firing_us"] for ack in acks}
-        if len(firing) != 1:
-            raise StateCorrupt(f"operator {uid}: its subtasks acknowledged different firing watermarks: {firing}")
-        snapshots[uid] = OperatorSnapshot(
-            key=tuple(operator.key),
-            routing_key=tuple(operator.routing_key),
-            state_schema=operator.state_schema,
-            firing_us=firing.pop(),
-            handles=tuple(StateHandle.from_json(ack["state"]) for ack in acks),
-            rows_in=sum(ack["rows_in"] for ack in acks),
-            rows_out=sum(ack["rows_out"] for ack in acks),
-            late_rows=sum(ack["late_rows"] for ack in acks),
-        )
-    return snapshots
-
-
-def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[Mapping[str, Any], ...]:
-    directory = metrics_prefix(pending.checkpoint_id, pending.token)
-    return tuple(json.loads(context.store.get(stat.key)) for stat in context.store.list(directory))

@@ -30,6 +30,7 @@ from pipeline.protocol.records import (
     Run,
 )
 from pipeline.sessions import provably_dead
+from pipeline.summary import details_of
 from pipeline.times import iso_ms
 
 
@@ -55,7 +56,7 @@ class History:
         for document in self._documents():
             if document["checkpoint_id"] == checkpoint_id:
                 checkpoint = state.checkpoint(document["checkpoint_id"])
-                return document if checkpoint is None else document | _details(self._context.metadata(checkpoint))
+                return document if checkpoint is None else document | details_of(self._context.metadata(checkpoint))
         raise NotFound(
             f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
             checkpoint_id=checkpoint_id,
@@ -86,6 +87,7 @@ class History:
             "pending": _pending_id(state),
             "lease_over": self._lease_over(state, now_ms),
             **self._backlog(base, now_ms),
+            "in_flight_bytes": base.in_flight_bytes if base is not None else 0,
             "last_failure": state.failures.last_reason if state is not None else None,
             "last_failure_detail": state.failures.last_detail if state is not None else None,
             "unconfirmed": sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed}) if state else [],
@@ -165,6 +167,8 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
         return 0, f"checkpoint {document['pending']} is running: wait for it (milepost abort {job} gives it up)"
     if document["unread_objects"]:
         return 0, f"{document['unread_objects']} unread objects: milepost run {job}"
+    if document["in_flight_bytes"]:
+        return 0, f"{document['in_flight_bytes']} bytes in flight: milepost run {job}"
     return 0, "nothing to do"
 
 
@@ -222,8 +226,8 @@ def _common(
         "objects": figures.get("objects"),
         "checkpointed_bytes": figures.get("checkpointed_bytes"),
         "full_bytes": figures.get("full_bytes"),
-        "in_flight_bytes": 0 if figures else None,
-        "unaligned": False if figures else None,
+        "in_flight_bytes": figures.get("in_flight_bytes", 0 if figures else None),
+        "unaligned": figures.get("unaligned", False if figures else None),
         "watermark": figures.get("watermark"),
         "quality": figures.get("quality"),
         "failure_reason": failure_reason,
@@ -340,40 +344,3 @@ def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:
     fields = to_json(event)
     assert isinstance(fields, dict)
     return document | {name: value for name, value in fields.items() if name != "at_ms"}
-
-
-def _details(metadata: CheckpointMetadata) -> dict[str, Any]:
-    """What `show` adds from the checkpoint's metadata."""
-    return {
-        "base": metadata.base,
-        "sources": {
-            name: {
-                "rows": source.rows,
-                "objects": source.objects,
-                "missing": list(source.missing),
-                "watermark_us": source.watermark_us,
-            }
-            for name, source in metadata.sources.items()
-        },
-        "operators": {
-            uid: {
-                "rows_in": item.rows_in,
-                "rows_out": item.rows_out,
-                "late_rows": item.late_rows,
-                "state_rows": sum(handle.live_rows for handle in item.handles),
-                "full_bytes": sum(handle.full_bytes for handle in item.handles),
-                "runs": sum(len(handle.runs) for handle in item.handles),
-                "firing_watermark_us": item.firing_us,
-            }
-            for uid, item in metadata.operators.items()
-        },
-        "sink_rows": {name: item.committable.rows for name, item in metadata.sinks.items()},
-        "verdict": metadata.verdict.to_json(),
-        "acknowledged": [
-            {"level": item.level, "subtask": item.subtask, "attempt_digest": item.attempt_digest}
-            for item in metadata.acknowledged
-        ],
-        "tasks": [dict(task) for task in metadata.tasks],
-        "phases": dict(metadata.timings),
-        "spec": metadata.spec_text,
-    }

@@ -19,7 +19,7 @@ from pipeline.protocol.answers import Answer
 from pipeline.protocol.errors import NotFound, ProtocolViolation
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.protocol.records import CompletedCheckpoint, ManifestState, PendingCheckpoint
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, PendingCheckpoint
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.parquet import ParquetSink
 from pipeline.sources.objects import split_path
@@ -30,6 +30,10 @@ from pipeline.storage.open import open_store
 
 NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
 """Environment variable that names another folder for the node-local state cache."""
+
+
+_CACHED_METADATA = 4
+"""How many checkpoints' metadata one opened job keeps in memory: the head, its base, what is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +134,22 @@ class JobContext:
             return None
 
     def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
-        """The checked metadata of a retained checkpoint. Raises StateCorrupt."""
-        return decode_metadata(read_handle(self.store, checkpoint.metadata), checkpoint.metadata.key)
+        """The checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
+        return self._decoded(checkpoint.metadata)
+
+    def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
+        """The metadata as the store has it now. Raises StateCorrupt."""
+        return _read_metadata(self.store, checkpoint.metadata)
+
+    @functools.cached_property
+    def _decoded(self) -> Callable[[ObjectHandle], CheckpointMetadata]:
+        """Reads metadata once per handle: it names the content by its hash, so what was read stays true."""
+
+        @functools.lru_cache(maxsize=_CACHED_METADATA)
+        def read(handle: ObjectHandle) -> CheckpointMetadata:
+            return _read_metadata(self.store, handle)
+
+        return read
 
     def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
         """The metadata of the checkpoint that an epoch continues; None for checkpoint 0, the empty state."""
@@ -141,6 +159,10 @@ class JobContext:
         if checkpoint is None:
             raise NotFound(f"checkpoint {base} of job {self.spec.name} is not retained any more", checkpoint_id=base)
         return self.metadata(checkpoint)
+
+
+def _read_metadata(store: ObjectStore, handle: ObjectHandle) -> CheckpointMetadata:
+    return decode_metadata(read_handle(store, handle), handle.key)
 
 
 def _present(state: ManifestState | None) -> ManifestState:

@@ -18,14 +18,15 @@ from typing import Any
 
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
-from pipeline.epoch_inputs import has_unrecorded_start, plan_inputs
+from pipeline.epoch_inputs import plan_epoch
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from pipeline.gc import collect_garbage
+from pipeline.in_flight import check_continuable, is_drained
 from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
 from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata
-from pipeline.planning import SourceInput, encode_input_record, expected_subtasks, split_inputs
+from pipeline.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.answers import AlreadyDone, Outcome
@@ -68,7 +69,7 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class NothingToDo:
-    """No epoch: ``empty`` (no new input) or ``covered`` (this run's work is already in a checkpoint)."""
+    """No epoch: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end)."""
 
     reason: str
     message: str
@@ -85,13 +86,19 @@ class JobMaster(JobControl):
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
     def trigger(
-        self, session: Session, *, take_over: bool = False, allow_non_restored_state: bool = False
+        self,
+        session: Session,
+        *,
+        take_over: bool = False,
+        allow_non_restored_state: bool = False,
+        drain: bool = False,
     ) -> Triggered | NothingToDo:
         """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
 
         Args:
             take_over: abort another session's epoch although its lease is alive.
             allow_non_restored_state: leave the state of operators behind that are gone from the spec.
+            drain: when there is nothing to do any more, open the job's last epoch; after that, finish the job.
         Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
         Raises:
             Busy: another session's lease is alive, or `min_pause` is not over.
@@ -115,6 +122,9 @@ class JobMaster(JobControl):
                 return self._triggered(state, own, {})
             check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
             base = context.base_metadata(state, state.timeline().head)
+            if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
+                finished_job = self.finish(session, state.timeline().head)
+                return NothingToDo("drained", f"job {context.spec.name} is {finished_job['status']}: it was drained")
             code = read_code(context)
             if base is None or base.spec_hash != context.job.spec_hash:
                 for (
@@ -123,11 +133,12 @@ class JobMaster(JobControl):
                     resolve_suite(suite)
             loaded = code.load(context)
             check_compatible(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
-            inputs = plan_inputs(context, base)
-            if not any(item.consumed for item in inputs) and not has_unrecorded_start(context, base):
+            check_continuable(context, base, loaded)
+            record = plan_epoch(context, base, loaded.graph, drain=drain)
+            if record is None:
                 finished = f"; published {', '.join(published)}, which had waited" if published else ""
                 return NothingToDo("empty", f"job {context.spec.name}: no new input; no epoch was triggered{finished}")
-            answer = self._trigger(session, state, inputs, code.hash)
+            answer = self._trigger(session, state, record, code.hash)
             if answer is not None:
                 return answer
         raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
@@ -234,19 +245,22 @@ class JobMaster(JobControl):
         *,
         take_over: bool = False,
         allow_non_restored_state: bool = False,
+        drain: bool = False,
         progress: Progress | None = None,
         restarts: Callable[[BaseException], bool] | None = None,
     ) -> dict[str, Any]:
-        """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"}.
+        """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"|…}.
 
         A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
-        next start publishes what is left.
+        next start publishes what is left. With `drain` the last epoch finishes the job.
 
         Args:
             restarts: whether the caller runs the epoch again after this error, which then leaves the job RUNNING.
         """
         _say(progress, "trigger")
-        triggered = self.trigger(session, take_over=take_over, allow_non_restored_state=allow_non_restored_state)
+        triggered = self.trigger(
+            session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain
+        )
         if isinstance(triggered, NothingToDo):
             return {"status": triggered.reason, "message": triggered.message}
         checkpoint_id = triggered.checkpoint_id
@@ -266,6 +280,9 @@ class JobMaster(JobControl):
             self.subsume(session)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
+        if self._context.metadata(completed).final:
+            _say(progress, "finish")
+            self.finish(session, completed.checkpoint_id)
         return self.show(checkpoint_id)
 
     def collect_garbage(self, *, dry_run: bool = False) -> dict[str, Any]:
@@ -282,13 +299,13 @@ class JobMaster(JobControl):
         return round(self._context.spec.checkpointing.timeout.total_seconds() * 1000)
 
     def _trigger(
-        self, session: Session, state: ManifestState, inputs: tuple[SourceInput, ...], code_hash: str
+        self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str
     ) -> Triggered | NothingToDo | None:
         """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
         context = self._context
         spec = context.spec
-        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(inputs))
-        splits = split_inputs(inputs, spec.spark.parallelism)
+        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
+        splits = split_inputs(plan.sources, spec.spark.parallelism)
         request = TriggerRequest(
             session_id=session.session_id,
             holder=session.holder,
@@ -314,7 +331,7 @@ class JobMaster(JobControl):
                 "bytes": sum(obj.size for obj in item.objects),
                 "left_for_later": item.pending_objects,
             }
-            for item in inputs
+            for item in plan.sources
         }
         return self._triggered(head, self._leadership.require_own_pending(head, session), summary)
 

@@ -37,6 +37,7 @@ from pipeline.protocol.requests import AbortRequest, CompleteRequest, ConfirmSin
 from pipeline.sessions import Session, provably_dead
 from pipeline.sinks.contract import SinkMark
 from pipeline.storage.layout import metadata_key
+from pipeline.storage.notices import AbortNotice
 from pipeline.summary import summary_of
 
 _LOG = logging.getLogger(__name__)
@@ -212,7 +213,7 @@ class Leadership:
                 f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: {', '.join(failed)}. "
                 f"{first.message} The next run publishes them first.",
                 hint=first.hint,
-                **first.details,
+                **first.details | {"completed": int(completed.checkpoint_id)},
             ) from first
 
     def commit_up_to(self, session: Session, target: CompletedCheckpoint, sink: str) -> bool:
@@ -300,7 +301,8 @@ class Leadership:
             }
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
-        discard_staged(self.context, event.pending)
+        notice = AbortNotice(event.reason, result.state.timeline(event.timeline).head)
+        discard_staged(self.context, event.pending, notice)
         return {
             "outcome": "aborted",
             "checkpoint_id": int(event.pending.checkpoint_id),

@@ -13,15 +13,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipeline.metadata_formats import from_format_1
+from pipeline.pace import Pace
 from pipeline.protocol.codec import from_json, to_json
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.records import ObjectHandle
+from pipeline.protocol.watermarks import operator_watermark
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, decode_schema, encode_schema
+from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.storage.layout import require_own_key
 
-METADATA_FORMAT = 1
+METADATA_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,8 @@ class SourceSnapshot:
 
     Attributes:
         watermark_us: after the epoch; None is minus infinity.
+        finished: the epoch was the job's last one: operators took the source for ended, and their watermark for
+            END_OF_TIME_US.
         consumed: runs of the set of consumed object versions, oldest first.
         rows, objects: read in this epoch. missing: planned objects that were gone and skipped.
     """
@@ -39,25 +45,39 @@ class SourceSnapshot:
     rows: int
     objects: int
     missing: tuple[str, ...]
+    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
-    """One stateful operator at the end of the epoch.
+    """One stateful operator at the end of the epoch. Tuples have one entry per subtask, in order.
 
     Attributes:
-        key: key of its state. state_schema: Arrow. handles: one per subtask.
-        firing_us: its firing watermark.
+        key: key of its state. state_schema: Arrow.
+        handles: state. firing: firing watermarks. channels: rows in flight; None for a subtask that left none.
+        processed_bytes: of the buffers that a subtask processed.
     """
 
     key: tuple[str, ...]
     routing_key: tuple[str, ...]
     state_schema: pa.Schema
-    firing_us: int | None
     handles: tuple[StateHandle, ...]
+    firing: tuple[int | None, ...]
+    channels: tuple[ChannelStateHandle | None, ...]
+    processed_bytes: tuple[int, ...]
     rows_in: int
     rows_out: int
     late_rows: int
+
+    @property
+    def firing_us(self) -> int | None:
+        """The least firing watermark of its subtasks: what all of them have fired."""
+        return operator_watermark(self.firing)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of the buffers that its subtasks left in flight."""
+        return sum(channel.bytes for channel in self.channels if channel is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,9 @@ class CheckpointMetadata:
     Attributes:
         marks: position of every sink of this lineage, also of those that the spec has dropped: what a sink that comes
             back must follow.
+        unaligned: a subtask stopped before the end of its input.
+        held_back: why the epoch read less than its sources' limits allow; None when it did not.
+        pace: how much input its subtasks can take.
         timings: milliseconds the driver spent, by phase. tasks: what each Spark attempt measured.
     """
 
@@ -120,6 +143,9 @@ class CheckpointMetadata:
     marks: Mapping[str, SinkPosition]
     acknowledged: tuple[AcknowledgedSubtask, ...]
     verdict: GateVerdict
+    unaligned: bool = False
+    held_back: str | None = None
+    pace: Pace = field(default_factory=Pace)
     timings: Mapping[str, int] = field(default_factory=dict)
     tasks: tuple[Mapping[str, Any], ...] = ()
 
@@ -153,6 +179,9 @@ class CheckpointMetadata:
                 [item.level, item.subtask, item.attempt_digest, dict(item.consumed)] for item in self.acknowledged
             ],
             "verdict": self.verdict.to_json(),
+            "unaligned": self.unaligned,
+            "held_back": self.held_back,
+            "pace": self.pace.to_json(),
             "timings": dict(self.timings),
             "tasks": [dict(task) for task in self.tasks],
         }
@@ -166,15 +195,28 @@ class CheckpointMetadata:
         for operator in self.operators.values():
             for handle in operator.handles:
                 yield from (run.key for run in handle.runs)
+            yield from (channel.key for channel in operator.channels if channel is not None)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of all buffers in flight: what the next epoch processes before anything new."""
+        return sum(operator.in_flight_bytes for operator in self.operators.values())
+
+    @property
+    def final(self) -> bool:
+        """Whether its epoch ended the job's input: every timer and window has fired."""
+        return any(source.finished for source in self.sources.values())
 
 
 def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
     """Read a `_metadata` object. Raises StateCorrupt: unreadable, another format, or a reference outside the job."""
     try:
         document = json.loads(body)
+        if document["format"] == 1:
+            document = from_format_1(document)
         if document["format"] != METADATA_FORMAT:
             raise StateCorrupt(
-                f"{key}: format {document['format']}, expected {METADATA_FORMAT}",
+                f"{key}: format {document['format']}, expected 1 to {METADATA_FORMAT}",
                 hint="it was written by another version of Milepost",
             )
         metadata = _decode(document)
@@ -208,6 +250,9 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         marks={name: SinkPosition(*item) for name, item in document["marks"].items()},
         acknowledged=tuple(AcknowledgedSubtask(*item) for item in document["acknowledged"]),
         verdict=GateVerdict.from_json(document["verdict"]),
+        unaligned=document["unaligned"],
+        held_back=document["held_back"],
+        pace=Pace.from_json(document["pace"]),
         timings=document["timings"],
         tasks=tuple(document["tasks"]),
     )
@@ -218,8 +263,10 @@ def _operator_json(item: OperatorSnapshot) -> dict[str, Any]:
         "key": list(item.key),
         "routing_key": list(item.routing_key),
         "state_schema": encode_schema(item.state_schema),
-        "firing_us": item.firing_us,
         "handles": [handle.to_json() for handle in item.handles],
+        "firing": list(item.firing),
+        "channels": [None if channel is None else channel.to_json() for channel in item.channels],
+        "processed_bytes": list(item.processed_bytes),
         "rows_in": item.rows_in,
         "rows_out": item.rows_out,
         "late_rows": item.late_rows,
@@ -227,12 +274,19 @@ def _operator_json(item: OperatorSnapshot) -> dict[str, Any]:
 
 
 def _operator(item: Mapping[str, Any]) -> OperatorSnapshot:
+    handles = tuple(StateHandle.from_json(handle) for handle in item["handles"])
+    per_subtask = {name: tuple(item[name]) for name in ("firing", "channels", "processed_bytes")}
+    for name, values in per_subtask.items():
+        if len(values) != len(handles):
+            raise StateCorrupt(f"checkpoint metadata: {name} has {len(values)} entries for {len(handles)} subtasks")
     return OperatorSnapshot(
         key=tuple(item["key"]),
         routing_key=tuple(item["routing_key"]),
         state_schema=decode_schema(item["state_schema"]),
-        firing_us=item["firing_us"],
-        handles=tuple(StateHandle.from_json(handle) for handle in item["handles"]),
+        handles=handles,
+        firing=per_subtask["firing"],
+        channels=tuple(None if one is None else ChannelStateHandle.from_json(one) for one in per_subtask["channels"]),
+        processed_bytes=per_subtask["processed_bytes"],
         rows_in=item["rows_in"],
         rows_out=item["rows_out"],
         late_rows=item["late_rows"],

@@ -21,9 +21,10 @@ from pipeline.protocol.object_store import StoreConfig
 from pipeline.protocol.records import SubtaskKey
 from pipeline.sources.contract import SourceObject
 from pipeline.sources.plan import SourcePlan, assign_splits
+from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 
-INPUT_RECORD_FORMAT = 1
+INPUT_RECORD_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,21 @@ def source_input(name: str, plan: SourcePlan) -> SourceInput:
     )
 
 
-def encode_input_record(inputs: Sequence[SourceInput]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """All that an epoch is to read.
+
+    Attributes:
+        sources: in name order. final: the epoch is the job's last one.
+        held_back: why less new input was planned than the sources' limits allow; None when it was not.
+    """
+
+    sources: tuple[SourceInput, ...]
+    final: bool = False
+    held_back: str | None = None
+
+
+def encode_input_record(record: InputRecord) -> bytes:
     """Canonical JSON of the input record."""
 
     def rows(objects: Sequence[SourceObject]) -> list[list[object]]:
@@ -80,19 +95,22 @@ def encode_input_record(inputs: Sequence[SourceInput]) -> bytes:
             "pending_bytes": item.pending_bytes,
             "oldest_new_ms": item.oldest_new_ms,
         }
-        for item in inputs
+        for item in record.sources
     }
-    document = {"format": INPUT_RECORD_FORMAT, "sources": sources}
+    document = {"format": INPUT_RECORD_FORMAT, "sources": sources, "final": record.final, "held_back": record.held_back}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def decode_input_record(body: bytes) -> tuple[SourceInput, ...]:
-    """The inverse. Raises StateCorrupt for anything else than what `encode_input_record` wrote."""
+def decode_input_record(body: bytes) -> InputRecord:
+    """The inverse, also of format 1, which had no last epoch. Raises StateCorrupt for anything else."""
     try:
         document = json.loads(body)
-        if document["format"] != INPUT_RECORD_FORMAT:
-            raise StateCorrupt(f"input record has format {document['format']}, expected {INPUT_RECORD_FORMAT}")
-        return tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
+        if document["format"] not in (1, INPUT_RECORD_FORMAT):
+            raise StateCorrupt(f"input record has format {document['format']}, expected 1 to {INPUT_RECORD_FORMAT}")
+        sources = tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
+        if document["format"] == 1:
+            return InputRecord(sources)
+        return InputRecord(sources, document["final"], document["held_back"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateCorrupt(f"input record is unreadable: {error}") from error
 
@@ -131,6 +149,28 @@ def expected_subtasks(source_subtasks: int, levels: int, parallelism: int) -> tu
 
 
 @dataclass(frozen=True, slots=True)
+class EpochAlignment:
+    """How long the subtasks of an epoch may align and process before they leave rows in flight (DESIGN 4.3).
+
+    Attributes:
+        aligned_timeout_ms: from a subtask's start; None = it processes all of its input, however long that takes.
+        epoch_budget_ms: from `started_ms` to the commit point, divided over the levels still to run; None = no limit.
+        started_ms: the driver's wall clock when `run_epoch` began, ms since the epoch, UTC.
+        final: the epoch ends the job: nothing stays in flight, and the firing watermark becomes END_OF_TIME_US.
+    """
+
+    aligned_timeout_ms: int | None
+    epoch_budget_ms: int | None
+    started_ms: int
+    final: bool
+
+    @property
+    def may_leave_rows(self) -> bool:
+        """Whether rows may stay in flight at the end of this epoch."""
+        return not self.final and (self.aligned_timeout_ms is not None or self.epoch_budget_ms is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class EpochPlan:
     """One epoch, as the data plane runs it. Lives between driver and workers of one Spark job; never stored.
 
@@ -138,9 +178,14 @@ class EpochPlan:
         spec: with `${env:…}` resolved. graph: of the spec and what its process functions declare.
         functions: per process operator. code_hash: of this package and those functions.
         base: checkpoint it continues; 0 is the empty state.
-        inputs: per source, in name order.
-        watermarks_us: per source, at the start of the epoch. firing_us: per stateful operator, in the base checkpoint.
-        states: per stateful operator, the handles of all its subtasks in the base checkpoint.
+        inputs: per source, in name order. held_back: as in `InputRecord`.
+        watermarks_us: per source, at the start of the epoch.
+        states, firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever
+            its parallelism: the handle of its state, its firing watermark, its rows in flight.
+        input_signatures: per stateful operator, of what makes its input: recorded with its channel state.
+        alignment: when subtasks stop and leave rows in flight.
+        latest_completed, lowest_retained: checkpoint ids, None while there is none. aborted_since: of checkpoints
+            aborted after the latest completed one, ascending. What a subtask is told at its start.
         timeout_ms: how long the Spark job may take, from its start.
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
     """
@@ -154,9 +199,16 @@ class EpochPlan:
     epoch: Epoch
     base: CheckpointId
     inputs: tuple[SourceInput, ...]
+    held_back: str | None
     watermarks_us: Mapping[str, int | None]
-    firing_us: Mapping[str, int | None]
     states: Mapping[str, tuple[StateHandle, ...]]
+    firing: Mapping[str, tuple[int | None, ...]]
+    channels: Mapping[str, tuple[ChannelStateHandle | None, ...]]
+    input_signatures: Mapping[str, str]
+    alignment: EpochAlignment
+    latest_completed: CheckpointId | None
+    lowest_retained: CheckpointId | None
+    aborted_since: tuple[CheckpointId, ...]
     job_store: StoreConfig
     sources: Mapping[str, StoreConfig]
     sinks: Mapping[str, StoreConfig]

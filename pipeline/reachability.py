@@ -108,7 +108,8 @@ def metadata_handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
         handles += source.consumed
     for operator in metadata.operators.values():
         handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
-    return handles
+        handles += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
+    return list(dict.fromkeys(handles))  # operators of one task share a file of rows in flight
 
 
 def _walk(context: JobContext) -> JobReach:

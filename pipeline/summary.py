@@ -1,18 +1,18 @@
-"""What `list` shows of a checkpoint without opening its metadata: figures that go into the manifest event."""
+"""What people read of one checkpoint's metadata: figures that go into the manifest event, and all that `show` adds."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pipeline.metadata import CheckpointMetadata
-from pipeline.times import iso_us
+from pipeline.times import watermark_text
 
 
 def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
     """JSON-compatible figures of one checkpoint.
 
     `checkpointed_bytes` is what this checkpoint wrote for state, `full_bytes` what its state refers to in all.
-    `watermark` is the minimum over sources with event time, ISO 8601, or None.
+    `watermark` is the minimum over sources with event time, ISO 8601, or None; "end" after a job's last epoch.
     """
     runs = [run for operator in metadata.operators.values() for handle in operator.handles for run in handle.runs]
     own = f"t{metadata.token:020d}/"
@@ -28,7 +28,9 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "sync_ms": max((int(task.get("sync_ms", 0)) for task in tasks), default=0),
         "async_ms": max((int(task.get("async_ms", 0)) for task in tasks), default=0),
         "alignment_ms": max((int(task.get("alignment_ms", 0)) for task in tasks), default=0),
-        "watermark": iso_us(_watermark(metadata)),
+        "in_flight_bytes": metadata.in_flight_bytes,
+        "unaligned": metadata.unaligned,
+        "watermark": "end" if metadata.final else watermark_text(_watermark(metadata)),
         "quality": metadata.verdict.status.value,
     }
 
@@ -36,3 +38,45 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
 def _watermark(metadata: CheckpointMetadata) -> int | None:
     known = [source.watermark_us for source in metadata.sources.values() if source.watermark_us is not None]
     return min(known, default=None)
+
+
+def details_of(metadata: CheckpointMetadata) -> dict[str, Any]:
+    """What `show` adds from the checkpoint's metadata."""
+    return {
+        "base": metadata.base,
+        "final": metadata.final,
+        "held_back": metadata.held_back,
+        "sources": {
+            name: {
+                "rows": source.rows,
+                "objects": source.objects,
+                "missing": list(source.missing),
+                "watermark_us": source.watermark_us,
+                "finished": source.finished,
+            }
+            for name, source in metadata.sources.items()
+        },
+        "operators": {
+            uid: {
+                "rows_in": item.rows_in,
+                "rows_out": item.rows_out,
+                "late_rows": item.late_rows,
+                "state_rows": sum(handle.live_rows for handle in item.handles),
+                "full_bytes": sum(handle.full_bytes for handle in item.handles),
+                "runs": sum(len(handle.runs) for handle in item.handles),
+                "firing_watermark_us": item.firing_us,
+                "firing_watermark": watermark_text(item.firing_us),
+                "in_flight_bytes": item.in_flight_bytes,
+            }
+            for uid, item in metadata.operators.items()
+        },
+        "sink_rows": {name: item.committable.rows for name, item in metadata.sinks.items()},
+        "verdict": metadata.verdict.to_json(),
+        "acknowledged": [
+            {"level": item.level, "subtask": item.subtask, "attempt_digest": item.attempt_digest}
+            for item in metadata.acknowledged
+        ],
+        "tasks": [dict(task) for task in metadata.tasks],
+        "phases": dict(metadata.timings),
+        "spec": metadata.spec_text,
+    }

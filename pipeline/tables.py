@@ -40,16 +40,21 @@ class Tables:
                 f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {uid}; stateful operators: {known}",
                 uid=uid,
             )
-        return read_state(
-            uid,
-            snapshot.key,
-            snapshot.state_schema,
-            routing_key=snapshot.routing_key,
-            handles=snapshot.handles,
-            watermark_us=snapshot.firing_us,
-            store=self._context.store,
-            checkpoint_id=checkpoint.checkpoint_id,
-            job=metadata.job,
+        # Each subtask's rows are dead by its own firing watermark.
+        return pa.concat_tables(
+            read_state(
+                uid,
+                snapshot.key,
+                snapshot.state_schema,
+                routing_key=snapshot.routing_key,
+                handles=[handle],
+                key_groups=handle.key_groups,
+                watermark_us=firing_us,
+                store=self._context.store,
+                checkpoint_id=checkpoint.checkpoint_id,
+                job=metadata.job,
+            )
+            for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True)
         )
 
     def verify(self, at: int | None, *, deep: bool) -> dict[str, Any]:
@@ -82,7 +87,7 @@ class Tables:
     def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[list[ObjectHandle], list[str]]:
         """What the checkpoint refers to in the job's own store, and what is wrong with it."""
         try:
-            metadata = self._context.metadata(checkpoint)
+            metadata = self._context.stored_metadata(checkpoint)
         except CheckpointError as error:
             return [], [error.message]
         problems = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from pipeline.protocol.watermarks import END_OF_TIME_US
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -12,6 +14,8 @@ def iso_ms(milliseconds: int) -> str:
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 
-def iso_us(microseconds: int | None) -> str | None:
-    """A watermark in microseconds since the epoch; None (minus infinity) stays None."""
-    return None if microseconds is None else (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+def watermark_text(microseconds: int | None) -> str | None:
+    """A watermark in microseconds since the epoch; None (minus infinity) stays None, plus infinity is "end"."""
+    if microseconds is None or microseconds == END_OF_TIME_US:
+        return None if microseconds is None else "end"
+    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()

@@ -34,15 +34,16 @@ def run(
             "--allow-non-restored-state", help="Leave behind the state of operators that are gone from the spec."
         ),
     ] = False,
-    drain: Annotated[bool, typer.Option("--drain", hidden=True)] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Until there is nothing new; then fire everything and end the job.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Run epochs here and now, without Airflow. Those before a failure stay published."""
-    if drain:
-        raise InvalidRequest("`--drain` is not available in this version. Nothing was run.")
-    if epochs is not None and until_caught_up:
-        raise InvalidRequest("--epochs and --until-caught-up exclude each other. Nothing was run.")
+    if epochs is not None and (until_caught_up or drain):
+        other = "--drain" if drain else "--until-caught-up"
+        raise InvalidRequest(f"--epochs and {other} exclude each other. Nothing was run.")
 
     from pipeline.cli.progress import EpochProgress
     from pipeline.config.load import load_job
@@ -54,7 +55,7 @@ def run(
     loaded = load_job(job)
     master = JobMaster(loaded)
     runner = SparkEpochRunner()
-    left = None if until_caught_up else epochs or 1
+    left = None if until_caught_up or drain else epochs or 1
     several = left is None or left > 1
     recovery = Recovery(loaded.spec.checkpointing.restart)
     # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
@@ -67,6 +68,7 @@ def run(
                     runner,
                     take_over=take_over,
                     allow_non_restored_state=allow_non_restored_state,
+                    drain=drain,
                     progress=progress,
                     restarts=recovery.failed,
                 )
@@ -80,10 +82,9 @@ def run(
                     raise
                 _wait_for_restart(error, recovery, output, progress)
                 continue
-        recovery.succeeded()
         session = Session.cli()
         _show_epoch(result, output)
-        if "checkpoint_id" not in result:
+        if "checkpoint_id" not in result or result["final"]:
             break
         left = None if left is None else left - 1
 
@@ -120,4 +121,9 @@ def _show_epoch(result: dict[str, Any], output: Output) -> None:
     )
     seconds = f" in {result['duration_ms'] / 1000:.1f} s" if result.get("duration_ms") is not None else ""
     what = f"checkpoint {result['checkpoint_id']} {result.get('status', '')}: epoch {result.get('epoch')}"
-    return output.text(f"{what}, {counts}{seconds}")
+    if result.get("in_flight_bytes"):
+        counts += f", {show_count(result['in_flight_bytes'])} bytes left in flight"
+    if result.get("held_back"):
+        output.note(f"new input was held back by {result['held_back']}")
+    ended = "; it was the last one: the job is finished" if result.get("final") else ""
+    return output.text(f"{what}, {counts}{seconds}{ended}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipeline.config.durations import format_duration
 from pipeline.config.environment import reference_problems
 from pipeline.config.formats import option_problem
 from pipeline.config.names import did_you_mean
@@ -183,6 +184,15 @@ def _sizes(spec: JobSpec) -> Iterator[Problem]:
     if spec.spark.parallelism > groups:
         message = f"expected at most checkpointing.max_parallelism, {groups}, got {spec.spark.parallelism}"
         yield Problem(("spark", "parallelism"), message)
+    checkpointing = spec.checkpointing
+    if checkpointing.max_in_flight is not None and not checkpointing.cuts_epochs:
+        message = "needs aligned_timeout or epoch_budget: without them nothing is ever in flight"
+        yield Problem(("checkpointing", "max_in_flight"), message)
+    for key in ("aligned_timeout", "epoch_budget"):
+        limit = getattr(checkpointing, key)
+        if limit is not None and limit >= checkpointing.timeout:
+            message = f"expected less than checkpointing.timeout, {format_duration(checkpointing.timeout)}"
+            yield Problem(("checkpointing", key), f"{message}, got {format_duration(limit)}")
 
 
 def _spark(spec: JobSpec) -> Iterator[Problem]:

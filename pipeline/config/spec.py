@@ -238,7 +238,7 @@ class NoneRestart(SpecModel):
 
 class FixedDelayRestart(SpecModel):
     """Attributes:
-    attempts: restarts since the last completed checkpoint.
+    attempts: restarts of one run; a completed epoch gives none back.
     delay: before each.
     """
 
@@ -247,20 +247,20 @@ class FixedDelayRestart(SpecModel):
     delay: Duration = timedelta(seconds=1)
 
 
-class ExponentialRestart(SpecModel):
+class ExponentialDelayRestart(SpecModel):
     """Attributes:
     initial_backoff, max_backoff: the first delay, and the longest.
     backoff_multiplier: each delay is so many times the one before.
-    jitter_factor: fraction by which a delay may differ.
+    jitter: fraction by which a delay may differ.
     reset_backoff_threshold: no failure for so long starts over.
     attempts: restarts since it started over; None = any number.
     """
 
-    strategy: Literal["exponential"]
+    strategy: Literal["exponential_delay"]
     initial_backoff: PositiveDuration = timedelta(seconds=1)
     max_backoff: PositiveDuration = timedelta(minutes=1)
     backoff_multiplier: Annotated[float, BeforeValidator(_number), Field(gt=1)] = 1.5
-    jitter_factor: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] = 0.1
+    jitter: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] = 0.1
     reset_backoff_threshold: PositiveDuration = timedelta(hours=1)
     attempts: Annotated[int, Field(ge=1)] | None = None
 
@@ -278,7 +278,7 @@ class FailureRateRestart(SpecModel):
 
 
 Restart = Annotated[
-    NoneRestart | FixedDelayRestart | ExponentialRestart | FailureRateRestart, Field(discriminator="strategy")
+    NoneRestart | FixedDelayRestart | ExponentialDelayRestart | FailureRateRestart, Field(discriminator="strategy")
 ]
 
 
@@ -290,6 +290,11 @@ class CheckpointingSpec(SpecModel):
     min_pause: least time between the end of one checkpoint and the next trigger.
     max_parallelism: number of key groups, fixed for the job's life.
     restart: what `milepost run` does after a failed epoch; under Airflow the next run is the retry.
+    aligned_timeout: how long a subtask aligns and processes, from its start, before it leaves the rest of its input in
+        flight, as part of the checkpoint; None = it processes all of it.
+    epoch_budget: how long an epoch may take from the start of its run to its commit point; its subtasks leave rows in
+        flight, and its plan is scaled by the measured rate, so that it fits; None = as long as it takes.
+    max_in_flight: bytes in flight above which no new input is planned; None = any number.
     """
 
     retained: Annotated[Retained, BeforeValidator(_retained)] = Retained()
@@ -298,6 +303,14 @@ class CheckpointingSpec(SpecModel):
     min_pause: Duration = timedelta(0)
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 128
     restart: Restart = NoneRestart()
+    aligned_timeout: PositiveDuration | None = None
+    epoch_budget: PositiveDuration | None = None
+    max_in_flight: Size | None = None
+
+    @property
+    def cuts_epochs(self) -> bool:
+        """Whether an epoch may end with rows in flight."""
+        return self.aligned_timeout is not None or self.epoch_budget is not None
 
 
 def _conf_text(value: object) -> object:

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from pipeline.config.aggregates import AggregateCall
 from pipeline.operators.aggregates import Aggregates
+from pipeline.operators.changed import ChangedKeys
 from pipeline.operators.columns import check_key, distinct_columns, key_columns, plain_schema
-from pipeline.operators.contract import KeyedState, OperatorOutput, OutputKind, Watermarks
+from pipeline.operators.contract import KeyedState, OperatorOutput, OutputKind
 
 
 class AggregateByKey:
@@ -29,13 +30,46 @@ class AggregateByKey:
         self.state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
         self.output_schema = distinct_columns(uid, [*keys, *self._aggregates.output_fields])
 
-    def process(self, rows: pa.Table, state: KeyedState, watermarks: Watermarks) -> OperatorOutput:
-        """Emit the changed keys in the order of their first row in this epoch. Raises OperatorFailed on overflow."""
-        late = self._input_schema.empty_table()
-        if not rows.num_rows:
-            return OperatorOutput(self.output_schema.empty_table(), late)
+    def begin(self, state: KeyedState, previous_firing_us: int | None) -> AggregateRun:
+        """Start one subtask's epoch; nothing here fires."""
+        return AggregateRun(self, state)
+
+    def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
+        """Fold rows into the state; return the state rows that changed, in the order of their first row."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
         changed = self._aggregates.fold(key_columns(rows, self.key), rows, state)
         state.upsert(changed)
-        columns = [*changed.select(list(self.key)).columns, *self._aggregates.results(changed)]
-        return OperatorOutput(pa.table(columns, schema=self.output_schema), late)
+        return changed
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """What state rows give out. Raises OperatorFailed on overflow."""
+        columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
+        return pa.table(columns, schema=self.output_schema)
+
+    def no_rows(self) -> OperatorOutput:
+        """Neither output nor late rows."""
+        return OperatorOutput(self.output_schema.empty_table(), self._input_schema.empty_table())
+
+
+class AggregateRun:
+    """One subtask's epoch of an `AggregateByKey`: rows are folded as they come, changed keys come out at its end."""
+
+    def __init__(self, operator: AggregateByKey, state: KeyedState) -> None:
+        self._operator = operator
+        self._state = state
+        self._changed = ChangedKeys(operator.key)
+
+    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+        """Fold the rows; nothing is emitted yet, and nothing is ever late."""
+        if rows.num_rows:
+            self._changed.add(self._operator.take_up(rows, self._state))
+        return self._operator.no_rows()
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit each changed key once, in the order of their first rows. Raises OperatorFailed on overflow."""
+        changed = self._changed.current(self._state)
+        return self._operator.output_schema.empty_table() if changed is None else self._operator.results(changed)

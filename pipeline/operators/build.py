@@ -20,6 +20,7 @@ def build_operator(
     function: ProcessFunction | None = None,
     *,
     timed: bool = True,
+    in_pieces: bool = False,
 ) -> StatefulOperator:
     """Return the operator that a spec describes.
 
@@ -28,6 +29,7 @@ def build_operator(
         input_schema: of the rows it will get.
         event_time: the event-time column of its input, or None.
         function: of a process operator. timed: whether a source with event time reaches it.
+        in_pieces: whether an epoch of the job may be cut where its time is up.
     Raises:
         InvalidRequest: a column is missing or of a type that does not work, or event time is needed and absent.
     """
@@ -46,7 +48,7 @@ def build_operator(
     if isinstance(spec, DeduplicateOperator):
         return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_schema, event_time)
     if isinstance(spec, ProcessOperator) and function is not None:
-        return ProcessByKey(spec.uid, spec.key, function, input_schema, event_time, timed=timed)
+        return ProcessByKey(spec.uid, spec.key, function, input_schema, event_time, timed=timed, in_pieces=in_pieces)
     raise InvalidRequest(
         f"`kind: {getattr(spec, 'kind', spec)}` is not available in this version. Nothing was changed."
     )

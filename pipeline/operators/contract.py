@@ -1,8 +1,13 @@
-"""What a stateful operator is: a vectorised function of (rows, keyed state, watermarks).
+"""What a stateful operator is: vectorised functions of (rows, keyed state, watermarks).
 
 An operator never sees attempts, checkpoints or files. It runs inside one subtask, which owns a contiguous range of
-key groups, and sees an epoch's rows in plan order: its result must not depend on how rows were cut into buffers.
+key groups, and takes an epoch's rows in pieces, in plan order: its result must not depend on how they were cut.
 Times and watermarks are int64 microseconds since the epoch, UTC; a watermark of None is minus infinity.
+
+Two watermarks meet here (DESIGN 4.3). The *lateness watermark* is stamped on a row when it is read from its source and
+decides for ever whether the row is late. The *firing watermark* says which windows and timers are done. It never passes
+the lateness stamp of a row that is still to come, also in a later epoch: where a run without rows in flight takes a row
+of stamp s, it has fired up to s and no further, so state that is forgotten by event time is forgotten at the same row.
 """
 
 from __future__ import annotations
@@ -28,30 +33,15 @@ class OutputKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Watermarks:
-    """The two watermarks of one operator in one epoch (DESIGN 4.3).
-
-    Attributes:
-        lateness_us: at the start of the epoch: decides which of its rows are late.
-        firing_us: at the end of the epoch: decides which windows are emitted. Never below the previous one.
-        previous_firing_us: the firing watermark of the previous checkpoint.
-    """
-
-    lateness_us: int | None
-    firing_us: int | None
-    previous_firing_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class OperatorOutput:
-    """Rows this epoch emits (output schema) and rows it refused as late (input schema)."""
+    """Rows that one piece emits (output schema) and rows of it that were refused as late (input schema)."""
 
     rows: pa.Table
     late: pa.Table
 
 
 class OperatorFailed(Exception):
-    """The operator cannot process this epoch's rows: the subtask declines with `reason`; it is not a bug.
+    """The operator cannot process its rows: the subtask declines with `reason`; it is not a bug.
 
     Attributes:
         uid: the operator.
@@ -82,6 +72,38 @@ class KeyedState(Protocol):
         """Remove by key; unknown keys are fine."""
 
 
+class OperatorRun(Protocol):
+    """One epoch of one operator in one subtask: any number of `rows` and `advance`, then `finish` once.
+
+    The rows that come out and the state that is left do not depend on how the rows of one stamp were cut into pieces;
+    one piece that holds them all costs no more than the operator itself. All methods raise OperatorFailed; the epoch of
+    the subtask is lost then.
+    """
+
+    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+        """Take up the next rows in plan order; emit those that are final as they come.
+
+        Args:
+            rows: of the operator's input, none too many or too few columns but in any order; may be empty.
+            lateness_us: the stamp that these rows share. It may differ between calls, and be older than the firing
+                watermark: rows of channel state keep the stamp they were read with.
+        """
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Fire what is due at a firing watermark, before rows follow that must find it done; return what is emitted.
+
+        Args:
+            firing_us: the least stamp of the rows that are still to come. One that has been reached does nothing.
+        """
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Fire what is due at the epoch's firing watermark, and emit keys that changed, each once.
+
+        Args:
+            firing_us: never below one that `advance` or the previous checkpoint reached.
+        """
+
+
 class StatefulOperator(Protocol):
     """One operator of the spec, ready to run. Built from its spec and its input's Arrow schema.
 
@@ -100,8 +122,9 @@ class StatefulOperator(Protocol):
     output_schema: pa.Schema
     output_kind: OutputKind
 
-    def process(self, rows: pa.Table, state: KeyedState, watermarks: Watermarks) -> OperatorOutput:
-        """Apply one epoch's rows of this subtask to the state. `rows` may be empty: timers still fire.
+    def begin(self, state: KeyedState, previous_firing_us: int | None) -> OperatorRun:
+        """Start one subtask's epoch over its restored state. Raises OperatorFailed.
 
-        Called once per epoch. Raises OperatorFailed.
+        Args:
+            previous_firing_us: this subtask's firing watermark in the checkpoint that it continues.
         """

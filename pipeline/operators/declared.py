@@ -197,7 +197,7 @@ class KeyState(MutableMapping[str, Any]):
 
 
 class Output:
-    """Collects what a process function yields, in order, as rows of its declared output."""
+    """Collects what a process function yields, in order, as rows of its declared output; made for one epoch."""
 
     def __init__(self, declared: Mapping[str, ColumnType]) -> None:
         self.schema = schema_of(declared)
@@ -220,10 +220,11 @@ class Output:
         else:
             raise Misfit(f"expected a dict or a pyarrow Table as output, got {type(item).__name__}")
 
-    def table(self) -> pa.Table:
-        """All rows so far."""
+    def take(self) -> pa.Table:
+        """The rows since the last call."""
         self._close()
-        return pa.concat_tables(self._tables) if self._tables else self.schema.empty_table()
+        tables, self._tables = self._tables, []
+        return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def _names(self, item: Mapping[Any, Any]) -> None:
         if item.keys() != self._columns.keys():

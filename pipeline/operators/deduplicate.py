@@ -19,7 +19,7 @@ from pipeline.operators.columns import (
     key_columns,
     plain_schema,
 )
-from pipeline.operators.contract import EXPIRES_COLUMN, KeyedState, OperatorOutput, OutputKind, Watermarks
+from pipeline.operators.contract import EXPIRES_COLUMN, KeyedState, OperatorOutput, OutputKind
 
 
 class DeduplicateByKey:
@@ -48,8 +48,12 @@ class DeduplicateByKey:
         self.state_schema = pa.schema(fields)
         self.output_schema = self._input_schema
 
-    def process(self, rows: pa.Table, state: KeyedState, watermarks: Watermarks) -> OperatorOutput:
-        """Emit the first rows of unknown keys, in plan order."""
+    def begin(self, state: KeyedState, previous_firing_us: int | None) -> DeduplicateRun:
+        """Start one subtask's epoch; nothing here fires."""
+        return DeduplicateRun(self, state)
+
+    def first_rows(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> OperatorOutput:
+        """Emit the first rows of unknown keys, in plan order, and remember their keys."""
         late = self._input_schema.empty_table()
         if not rows.num_rows:
             return OperatorOutput(late, late)
@@ -57,16 +61,16 @@ class DeduplicateByKey:
         expires: np.ndarray | None = None
         if self._ttl_us is not None and self._event_time is not None:
             times = event_times_us(self.uid, rows, self._event_time)
-            if watermarks.lateness_us is not None:
-                on_time = times >= watermarks.lateness_us - self._ttl_us
+            if lateness_us is not None:
+                on_time = times >= lateness_us - self._ttl_us
                 late = rows.filter(pa.array(~on_time))
                 rows, times = rows.filter(pa.array(on_time)), times[on_time]
             # One past the last watermark at which this event time is on time: the key outlives every on-time repeat.
             expires = times + self._ttl_us + 1
-        return OperatorOutput(self._first_rows(rows, expires, state, watermarks), late)
+        return OperatorOutput(self._unknown(rows, expires, lateness_us, state), late)
 
-    def _first_rows(
-        self, rows: pa.Table, expires: np.ndarray | None, state: KeyedState, watermarks: Watermarks
+    def _unknown(
+        self, rows: pa.Table, expires: np.ndarray | None, lateness_us: int | None, state: KeyedState
     ) -> pa.Table:
         if not rows.num_rows:
             return rows
@@ -74,9 +78,9 @@ class DeduplicateByKey:
         codes, count = group_rows(keys)
         first = first_of_each(codes, count)
         known = state.lookup(keys.take(pa.array(first)))
-        if expires is not None and watermarks.lateness_us is not None:
+        if expires is not None and lateness_us is not None:
             # Firing may lag behind lateness while rows are in flight; what is forgotten follows lateness alone.
-            known = known.filter(pc.field(EXPIRES_COLUMN) > watermarks.lateness_us)
+            known = known.filter(pc.field(EXPIRES_COLUMN) > lateness_us)
         unknown = find_rows(keys.take(pa.array(first)), known).is_null().to_numpy(zero_copy_only=False)
         chosen = np.sort(first[unknown])
         remembered = keys.take(pa.array(chosen))
@@ -84,3 +88,23 @@ class DeduplicateByKey:
             remembered = remembered.append_column(EXPIRES_COLUMN, pa.array(expires[chosen]))
         state.upsert(remembered)
         return rows.take(pa.array(chosen))
+
+
+class DeduplicateRun:
+    """One subtask's epoch of a `DeduplicateByKey`: rows are final as they come, and nothing fires."""
+
+    def __init__(self, operator: DeduplicateByKey, state: KeyedState) -> None:
+        self._operator = operator
+        self._state = state
+
+    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+        """Emit the first rows of unknown keys, in plan order. Raises OperatorFailed."""
+        return self._operator.first_rows(rows, lateness_us, self._state)
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing: what is forgotten follows lateness."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()

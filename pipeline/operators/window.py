@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from pipeline.config.aggregates import AggregateCall
 from pipeline.operators.aggregates import Aggregates
+from pipeline.operators.changed import ChangedKeys
 from pipeline.operators.columns import (
     UTC_MICROSECONDS,
     check_event_time,
@@ -26,7 +27,6 @@ from pipeline.operators.contract import (
     KeyedState,
     OperatorOutput,
     OutputKind,
-    Watermarks,
 )
 from pipeline.protocol.errors import InvalidRequest
 
@@ -76,25 +76,25 @@ class TumblingWindowByKey:
         end = pa.field(WINDOW_END, UTC_MICROSECONDS)
         self.output_schema = distinct_columns(uid, [*keys, start, end, *self._aggregates.output_fields])
 
-    def process(self, rows: pa.Table, state: KeyedState, watermarks: Watermarks) -> OperatorOutput:
-        """Take up on-time rows, then emit what the firing watermark reached, by window and key."""
-        late = self._input_schema.empty_table()
-        again: pa.Table | None = None
-        if rows.num_rows:
-            rows = rows.select(self._input_schema.names).cast(self._input_schema)
-            times = event_times_us(self.uid, rows, self._event_time)
-            starts = times - np.mod(times, self._size_us)
-            if watermarks.lateness_us is not None:
-                on_time = starts + (self._size_us + self._lateness_us) > watermarks.lateness_us
-                late = rows.filter(pa.array(~on_time))
-                rows, starts = rows.filter(pa.array(on_time)), starts[on_time]
-        if rows.num_rows:
-            changed = self._take_up(rows, starts, state)
-            if watermarks.previous_firing_us is not None:
-                again = changed.filter(pc.field(TIMER_COLUMN) <= watermarks.previous_firing_us)
-        return OperatorOutput(self._emit(state, watermarks, again), late)
+    def begin(self, state: KeyedState, previous_firing_us: int | None) -> WindowRun:
+        """Start one subtask's epoch."""
+        return WindowRun(self, state, previous_firing_us)
 
-    def _take_up(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
+    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
+        """Fold on-time rows into their windows; return the state rows that changed, if any, and the late rows."""
+        late = self._input_schema.empty_table()
+        if not rows.num_rows:
+            return None, late
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        times = event_times_us(self.uid, rows, self._event_time)
+        starts = times - np.mod(times, self._size_us)
+        if lateness_us is not None:
+            on_time = starts + (self._size_us + self._lateness_us) > lateness_us
+            late = rows.filter(pa.array(~on_time))
+            rows, starts = rows.filter(pa.array(on_time)), starts[on_time]
+        return (self._fold(rows, starts, state) if rows.num_rows else None), late
+
+    def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
         keys = key_columns(rows, self.routing_key)
         keys = keys.append_column(self.state_schema.field(WINDOW_START), pa.array(starts, UTC_MICROSECONDS))
         changed = self._aggregates.fold(keys, rows, state)
@@ -104,18 +104,49 @@ class TumblingWindowByKey:
         state.upsert(changed)
         return changed
 
-    def _emit(self, state: KeyedState, watermarks: Watermarks, again: pa.Table | None) -> pa.Table:
-        """Windows that the firing watermark reached in this epoch, and those fired before that changed in it."""
-        if watermarks.firing_us is None:
+    def results(self, windows: pa.Table) -> pa.Table:
+        """What windows give out, by window and key. Raises OperatorFailed on overflow."""
+        if not windows.num_rows:
             return self.output_schema.empty_table()
-        fired = state.due(watermarks.firing_us).filter(pc.field(TIMER_COLUMN) <= watermarks.firing_us)
-        if watermarks.previous_firing_us is not None:
-            fired = fired.filter(pc.field(TIMER_COLUMN) > watermarks.previous_firing_us)
-        if again is not None and again.num_rows:
-            fired = pa.concat_tables([fired, again.select(fired.column_names)])
-        if not fired.num_rows:
-            return self.output_schema.empty_table()
-        fired = fired.sort_by([(WINDOW_START, "ascending"), *((name, "ascending") for name in self.routing_key)])
-        ends = fired.column(TIMER_COLUMN).cast(UTC_MICROSECONDS)
-        columns = [*fired.select(list(self.key)).columns, ends, *self._aggregates.results(fired)]
+        windows = windows.sort_by([(WINDOW_START, "ascending"), *((name, "ascending") for name in self.routing_key)])
+        ends = windows.column(TIMER_COLUMN).cast(UTC_MICROSECONDS)
+        columns = [*windows.select(list(self.key)).columns, ends, *self._aggregates.results(windows)]
         return pa.table(columns, schema=self.output_schema)
+
+
+class WindowRun:
+    """One subtask's epoch of a `TumblingWindowByKey`."""
+
+    def __init__(self, operator: TumblingWindowByKey, state: KeyedState, fired_us: int | None) -> None:
+        self._operator = operator
+        self._state = state
+        self._fired_us = fired_us
+        self._again = ChangedKeys(operator.key)
+
+    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+        """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
+        changed, late = self._operator.take_up(rows, lateness_us, self._state)
+        if changed is not None and self._fired_us is not None:
+            self._again.add(changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us))
+        return OperatorOutput(self._operator.output_schema.empty_table(), late)
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit the windows that end by then, by window and key."""
+        return self._operator.results(self._fire(firing_us))
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit the windows that end by then, and those that were emitted before and have changed since."""
+        fired = self._fire(firing_us)
+        again = self._again.current(self._state)
+        if again is not None:
+            fired = pa.concat_tables([fired, again.select(fired.column_names)])
+        return self._operator.results(fired)
+
+    def _fire(self, firing_us: int | None) -> pa.Table:
+        """State rows of the windows that `firing_us` reaches and no earlier firing did."""
+        before_us = self._fired_us
+        if firing_us is None or (before_us is not None and firing_us <= before_us):
+            return self._operator.state_schema.empty_table()
+        self._fired_us = firing_us
+        fired = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)
+        return fired if before_us is None else fired.filter(pc.field(TIMER_COLUMN) > before_us)

@@ -1,11 +1,12 @@
-"""Barriers, and their alignment over the channels of one subtask.
+"""What ends a channel: the barrier, and after it the sender's acknowledgement or its cancel marker.
 
-A channel is one sender's rows for one receiving subtask: numbered buffers, then the barrier. A barrier states count and
-digest of *all* channels of its sender, so its own digest identifies the sender's attempt (I12): two attempts are the
-same iff the digests are equal. Alignment is pure: events in, a verdict out; what a decline leads to is the driver's.
+A channel is one sender's rows for one receiving subtask: numbered buffers, then the barrier, then the acknowledgement.
+The barrier states count and digest of *all* channels of its sender and is broadcast before the sender's snapshot; the
+acknowledgement names that barrier, so its digest identifies the sender's attempt (I12): two attempts are the same iff
+the digests are equal. A sender that declines sends a cancel marker instead of what has not been sent yet.
 
-Source: Flink CheckpointBarrierHandler (aligned). Here all barriers exist before the receiving stage starts, so
-alignment never blocks a channel; what it must prove is that every channel is whole and of one attempt.
+Source: Flink CheckpointBarrier, CancelCheckpointMarker. There the acknowledgement goes straight to the master; here it
+travels with the data, so it can reach the driver only along the rows that were really consumed (DESIGN 4.2).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from enum import Enum
 from typing import Any
 
 from pipeline.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, Decline
-from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, ProtocolViolation
+from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 
@@ -28,6 +29,7 @@ class EventKind(Enum):
 
     BUFFER = "buffer"
     BARRIER = "barrier"
+    ACK = "ack"
     CANCEL = "cancel"
 
 
@@ -64,6 +66,24 @@ class ChannelSum:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class BufferHeader:
+    """What a buffer says besides its rows; part of the channel's digest.
+
+    Attributes:
+        operator, producer: the edge of the job graph it belongs to.
+        lateness_us: lateness watermark at which its rows were read. oldest_us: their least event time.
+    """
+
+    operator: str
+    producer: str
+    lateness_us: int | None
+    oldest_us: int | None
+
+    def values(self) -> tuple[str | int | None, ...]:
+        return self.operator, self.producer, self.lateness_us, self.oldest_us
+
+
 class ChannelDigest:
     """Accumulates the digest of one channel, buffer by buffer, in sequence order."""
 
@@ -75,10 +95,9 @@ class ChannelDigest:
     def count(self) -> int:
         return self._count
 
-    def add(self, operator: str, producer: str, payload: bytes) -> None:
-        """Add the next buffer; `operator` and `producer` say which edge of the job graph it belongs to."""
-        header = json.dumps([self._count, operator, producer, len(payload)], separators=(",", ":"))
-        self._hash.update(header.encode())
+    def add(self, header: BufferHeader, payload: bytes | memoryview) -> None:
+        """Add the next buffer."""
+        self._hash.update(_canonical([self._count, *header.values(), len(payload)]))
         self._hash.update(payload)
         self._count += 1
 
@@ -94,8 +113,6 @@ class Barrier:
         checkpoint_id, token: the epoch it belongs to.
         level, subtask: the sender.
         channels: receiving subtask -> sum of that channel; empty at the last level.
-        ack: the sender's acknowledgement payload (JSON): handles, counts, event times; a pure function of the plan.
-        consumed: channel -> digest of the barrier the sender consumed on it; empty for a source subtask.
     """
 
     checkpoint_id: int
@@ -103,6 +120,52 @@ class Barrier:
     level: int
     subtask: int
     channels: Mapping[int, ChannelSum]
+
+    def encode(self) -> bytes:
+        """Canonical bytes: equal barriers encode equally."""
+        return _canonical(
+            {
+                "checkpoint_id": self.checkpoint_id,
+                "token": self.token,
+                "level": self.level,
+                "subtask": self.subtask,
+                "channels": {str(k): [v.count, v.digest] for k, v in sorted(self.channels.items())},
+            }
+        )
+
+    @property
+    def digest(self) -> str:
+        """Identifies what the sender sent on all its channels."""
+        return _digest(self.encode())
+
+    @staticmethod
+    def decode(body: bytes) -> Barrier:
+        document = json.loads(body)
+        return Barrier(
+            checkpoint_id=document["checkpoint_id"],
+            token=document["token"],
+            level=document["level"],
+            subtask=document["subtask"],
+            channels={int(k): ChannelSum(v[0], v[1]) for k, v in document["channels"].items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskAck:
+    """One subtask's acknowledgement as it travels: it has snapshotted and staged everything up to its barrier.
+
+    Attributes:
+        checkpoint_id, token, level, subtask: whose it is.
+        barrier: digest of the sender's barrier.
+        ack: payload (JSON): handles, counts, event times; a pure function of the plan and of where it was cut.
+        consumed: channel -> digest of the acknowledgement it consumed there; empty for a source subtask.
+    """
+
+    checkpoint_id: int
+    token: int
+    level: int
+    subtask: int
+    barrier: str
     ack: Mapping[str, Any]
     consumed: Mapping[int, str] = field(default_factory=dict)
 
@@ -112,7 +175,7 @@ class Barrier:
             "token": self.token,
             "level": self.level,
             "subtask": self.subtask,
-            "channels": {str(k): [v.count, v.digest] for k, v in sorted(self.channels.items())},
+            "barrier": self.barrier,
             "ack": self.ack,
             "consumed": {str(k): v for k, v in sorted(self.consumed.items())},
         }
@@ -120,167 +183,67 @@ class Barrier:
     @property
     def digest(self) -> str:
         """Identifies the sender's attempt: its output on all channels, its acknowledgement, and what it consumed."""
-        return hashlib.blake2b(_canonical(self.to_json()), digest_size=16).hexdigest()
+        return _digest(_canonical(self.to_json()))
 
     @staticmethod
-    def from_json(document: Mapping[str, Any]) -> Barrier:
-        return Barrier(
+    def from_json(document: Mapping[str, Any]) -> SubtaskAck:
+        return SubtaskAck(
             checkpoint_id=document["checkpoint_id"],
             token=document["token"],
             level=document["level"],
             subtask=document["subtask"],
-            channels={int(k): ChannelSum(v[0], v[1]) for k, v in document["channels"].items()},
+            barrier=document["barrier"],
             ack=document["ack"],
             consumed={int(k): v for k, v in document["consumed"].items()},
         )
 
 
 @dataclass(frozen=True, slots=True)
-class BarrierEvent:
-    """What travels at the end of a channel: the sender's barrier, and those of all levels before it.
-
-    So an acknowledgement can reach the driver only along the data that was really consumed (DESIGN 4.2).
+class AckEvent:
+    """What follows the barrier: the sender's acknowledgement, and those of all levels before it.
 
     Attributes:
-        carried: distinct barriers of earlier levels, ordered by (level, subtask, digest): canonical.
+        carried: distinct acknowledgements of earlier levels, ordered by (level, subtask, digest): canonical.
     """
 
-    barrier: Barrier
-    carried: tuple[Barrier, ...] = ()
+    own: SubtaskAck
+    carried: tuple[SubtaskAck, ...] = ()
 
     def encode(self) -> bytes:
         """Canonical bytes: equal attempts encode equally."""
-        return _canonical({"barrier": self.barrier.to_json(), "carried": [item.to_json() for item in self.carried]})
+        return _canonical({"own": self.own.to_json(), "carried": [item.to_json() for item in self.carried]})
 
     @staticmethod
-    def decode(body: bytes) -> BarrierEvent:
+    def decode(body: bytes) -> AckEvent:
         document = json.loads(body)
-        return BarrierEvent(
-            Barrier.from_json(document["barrier"]), tuple(Barrier.from_json(item) for item in document["carried"])
-        )
+        carried = tuple(SubtaskAck.from_json(item) for item in document["carried"])
+        return AckEvent(SubtaskAck.from_json(document["own"]), carried)
 
 
-def carry(events: Iterable[BarrierEvent]) -> tuple[Barrier, ...]:
-    """All distinct barriers of the events, their own and the carried ones, in canonical order."""
-    distinct = {barrier.digest: barrier for event in events for barrier in (event.barrier, *event.carried)}
+def carry(events: Iterable[AckEvent]) -> tuple[SubtaskAck, ...]:
+    """All distinct acknowledgements of the events, their own and the carried ones, in canonical order."""
+    distinct = {ack.digest: ack for event in events for ack in (event.own, *event.carried)}
     return tuple(sorted(distinct.values(), key=lambda item: (item.level, item.subtask, item.digest)))
 
 
-def _canonical(document: Mapping[str, Any]) -> bytes:
+def acknowledgement(ack: SubtaskAck) -> Acknowledgement:
+    """A travelled acknowledgement as the driver verifies it, naming the attempts it consumed (I7)."""
+    return Acknowledgement(
+        checkpoint_id=CheckpointId(ack.checkpoint_id),
+        token=FencingToken(ack.token),
+        level=ack.level,
+        subtask=ack.subtask,
+        attempt_digest=ack.digest,
+        consumed=tuple(
+            ConsumedAttempt(ack.level - 1, channel, digest) for channel, digest in sorted(ack.consumed.items())
+        ),
+        payload=dict(ack.ack),
+    )
+
+
+def _canonical(document: object) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-@dataclass(slots=True)
-class _Channel:
-    digest: ChannelDigest = field(default_factory=ChannelDigest)
-    event: BarrierEvent | None = None
-
-
-class BarrierAligner:
-    """Checks that one subtask's channels are whole, and collects their barriers.
-
-    Feed `buffer`, `barrier` and `cancel` in the order rows arrive (whole channels in any order, each in sequence
-    order); `close` at the end of the input. The first problem becomes the decline and stays; later events are drained.
-    """
-
-    def __init__(self, identity: SubtaskIdentity, channels: int) -> None:
-        self._identity = identity
-        self._channels = [_Channel() for _ in range(channels)]
-        self._decline: Decline | None = None
-        self._closed = False
-
-    def buffer(self, channel: int, sequence: int, operator: str, producer: str, payload: bytes) -> bool:
-        """Take one buffer. Returns whether it belongs to a checkpoint that is still possible (else: drain it)."""
-        state = self._channel(channel)
-        if self._decline is not None or state is None:
-            return False
-        if state.event is not None:
-            return self._refuse(
-                CheckpointFailureReason.CHANNEL_INCOMPLETE,
-                f"buffer {sequence} of channel {channel} came after its barrier",
-            )
-        if sequence != state.digest.count:
-            expected = state.digest.count
-            return self._refuse(
-                CheckpointFailureReason.CHANNEL_INCOMPLETE,
-                f"channel {channel}: expected buffer {expected}, got buffer {sequence}",
-            )
-        state.digest.add(operator, producer, payload)
-        return True
-
-    def barrier(self, channel: int, event: BarrierEvent) -> None:
-        """Take a channel's barrier, and check the channel against it."""
-        state = self._channel(channel)
-        barrier, identity = event.barrier, self._identity
-        if self._decline is not None or state is None:
-            return
-        if state.event is not None:
-            self._refuse(CheckpointFailureReason.CHANNEL_INCOMPLETE, f"channel {channel} carries two barriers")
-        elif (barrier.checkpoint_id, barrier.token) != (identity.checkpoint_id, identity.token):
-            self._refuse(
-                CheckpointFailureReason.CHANNEL_DIGEST_MISMATCH,
-                f"channel {channel}: barrier of checkpoint {barrier.checkpoint_id} token {barrier.token}, "
-                f"expected checkpoint {identity.checkpoint_id} token {identity.token}",
-            )
-        elif (stated := barrier.channels.get(identity.subtask)) != (found := state.digest.sum()):
-            count = stated.count if stated is not None else "no"
-            reason = (
-                CheckpointFailureReason.CHANNEL_INCOMPLETE
-                if count != found.count
-                else CheckpointFailureReason.CHANNEL_DIGEST_MISMATCH
-            )
-            self._refuse(reason, f"channel {channel}: barrier states {count} buffers, {found.count} arrived")
-        else:
-            state.event = event
-
-    def cancel(self, decline: Decline) -> None:
-        """Take a cancel marker: a sender declined, so this subtask passes the first such decline on."""
-        if self._decline is None:
-            self._decline = decline
-
-    def close(self) -> tuple[BarrierEvent, ...] | Decline:
-        """End of the input: the barriers in channel order, or the decline.
-
-        Raises:
-            ProtocolViolation: closed twice.
-        """
-        if self._closed:
-            raise ProtocolViolation(
-                f"alignment of subtask {self._identity.level}/{self._identity.subtask} was closed twice"
-            )
-        self._closed = True
-        missing = [index for index, state in enumerate(self._channels) if state.event is None]
-        if self._decline is None and missing:
-            self._refuse(CheckpointFailureReason.CHANNEL_INCOMPLETE, f"no barrier arrived on channel {missing[0]}")
-        if self._decline is not None:
-            return self._decline
-        return tuple(state.event for state in self._channels if state.event is not None)
-
-    def _channel(self, channel: int) -> _Channel | None:
-        if 0 <= channel < len(self._channels):
-            return self._channels[channel]
-        self._refuse(
-            CheckpointFailureReason.CHANNEL_INCOMPLETE,
-            f"row of unknown channel {channel}, expected below {len(self._channels)}",
-        )
-        return None
-
-    def _refuse(self, reason: CheckpointFailureReason, detail: str) -> bool:
-        if self._decline is None:
-            self._decline = self._identity.decline(reason, detail)
-        return False
-
-
-def acknowledgement(barrier: Barrier) -> Acknowledgement:
-    """A barrier as the acknowledgement that it is: of its sender, naming the attempts it consumed (I7)."""
-    return Acknowledgement(
-        checkpoint_id=CheckpointId(barrier.checkpoint_id),
-        token=FencingToken(barrier.token),
-        level=barrier.level,
-        subtask=barrier.subtask,
-        attempt_digest=barrier.digest,
-        consumed=tuple(
-            ConsumedAttempt(barrier.level - 1, channel, digest) for channel, digest in sorted(barrier.consumed.items())
-        ),
-        payload=dict(barrier.ack),
-    )
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=16).hexdigest()

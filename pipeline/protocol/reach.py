@@ -17,6 +17,7 @@ from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import (
     MANIFEST_PREFIX,
     METRICS_NAME,
+    PROBE_PREFIX,
     checkpoint_of_key,
     heartbeat_key,
     manifest_version,
@@ -39,7 +40,8 @@ class Standing(Enum):
     LISTED = "listed as garbage: deleted once it is due"
     UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
     UNREACHABLE = "nothing refers to it, and nothing can any more"
-    FOREIGN = "not a key that a session of this job can have written: not ours to delete"
+    PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
+    FOREIGN = "not part of the job's layout: not ours to delete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
         return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN
     if key in references:
         return Standing.REFERENCED
+    if key.startswith(PROBE_PREFIX):
+        return Standing.PROBE
     if _INPUT_KEY.fullmatch(key):
         return Standing.UNCLAIMED
     prefix = token_prefix_of_key(key)

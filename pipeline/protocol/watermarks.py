@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+END_OF_TIME_US = 2**63 - 1
+"""Plus infinity: the watermark of a source that has ended. No event time reaches it; every timer and window is due."""
+
 
 def source_watermark(previous_us: int | None, newest_event_us: int | None, delay_us: int) -> int | None:
     """The watermark of a source after an epoch: newest event time delivered so far minus the delay; never goes back.
@@ -27,6 +30,21 @@ def operator_watermark(inputs: Iterable[int | None]) -> int | None:
     if not known or any(value is None for value in known):
         return None
     return min(value for value in known if value is not None)
+
+
+def firing_watermark(previous_us: int | None, input_us: int | None, in_flight: Iterable[int | None]) -> int | None:
+    """The firing watermark of a subtask after an epoch; never goes back, never passes a row that is still to come.
+
+    A run that leaves nothing in flight takes a row of lateness stamp s when it has fired up to s and no further. Held
+    at the least stamp in flight, a run that leaves rows behind fires and forgets at the same rows: both give the same.
+
+    Args:
+        previous_us: of this subtask in the checkpoint that the epoch continued.
+        input_us: watermark of the subtask's inputs at the end of the epoch.
+        in_flight: lateness stamps of the rows that the subtask leaves in flight.
+    """
+    stamps = list(in_flight)
+    return latest(previous_us, operator_watermark((input_us, *stamps)))
 
 
 def latest(left_us: int | None, right_us: int | None) -> int | None:

@@ -1,8 +1,8 @@
-"""The rows that cross Spark's shuffle: Arrow buffers, barriers and cancel markers.
+"""The rows that cross Spark's shuffle: Arrow buffers, barriers, acknowledgements and cancel markers.
 
-A row is `(subtask, channel, sequence, operator, producer, kind, payload)`. `subtask` is the receiving subtask,
-`channel` the sender's index in its level. Rows are a pure function of the plan: no attempt, time or metric is in
-them (I12).
+A row is `(subtask, channel, sequence, operator, producer, kind, lateness_us, oldest_us, payload)`. `subtask` is the
+receiving subtask, `channel` the sender's index in its level. Rows are a pure function of the plan, and where a
+checkpoint was cut, of the cut: no attempt, time or metric is in them (I12).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.protocol.acknowledgements import Decline, encode_answer
-from pipeline.protocol.barrier import BarrierEvent, ChannelDigest, ChannelSum, EventKind
+from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
+from pipeline.state.buffers import Buffer, encode_rows, oldest
 from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
 
 EXCHANGE_SCHEMA: Final = pa.schema(
@@ -26,9 +27,18 @@ EXCHANGE_SCHEMA: Final = pa.schema(
         pa.field("operator", pa.string(), nullable=False),
         pa.field("producer", pa.string(), nullable=False),
         pa.field("kind", pa.string(), nullable=False),
+        pa.field("lateness_us", pa.int64()),
+        pa.field("oldest_us", pa.int64()),
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The lateness watermark that every row of an edge gets; None is minus infinity."""
+
+    lateness_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,58 +48,89 @@ class Edge:
     Attributes:
         key: key columns that decide the receiving subtask.
         columns: columns to send, in schema order; the others are not needed downstream.
+        event_time: column that times the producer's rows, whether it is sent or not; None = no times.
+        stamp: for rows fresh from a source; None for rows of a stateful operator, which carry their own.
     """
 
     producer: str
     operator: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
+    event_time: str | None
+    stamp: Stamp | None
 
 
-def encode_buffer(rows: pa.Table) -> bytes:
-    """One buffer: rows as an Arrow IPC stream in a single batch."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        for batch in rows.combine_chunks().to_batches():
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+@dataclass(frozen=True, slots=True)
+class BufferLimits:
+    """How large one buffer gets: a part of rows that reaches a limit is sent.
+
+    Attributes:
+        rows: None = any number.
+    """
+
+    bytes: int
+    rows: int | None = None
+
+    def length(self, rows: pa.Table) -> int:
+        """How many of these rows make one buffer."""
+        length = max(1, -(-rows.num_rows * self.bytes // max(1, rows.nbytes)))
+        return length if self.rows is None else min(length, self.rows)
 
 
-def decode_buffer(payload: bytes) -> pa.Table:
-    return pa.ipc.open_stream(payload).read_all()
+@dataclass(slots=True)
+class _Open:
+    """A buffer that is being filled."""
+
+    lateness_us: int | None
+    parts: list[pa.Table]
+    bytes: int = 0
+    rows: int = 0
+    oldest_us: int | None = None
+
+    def add(self, part: pa.Table, oldest_us: int | None) -> None:
+        self.parts.append(part)
+        self.bytes += part.nbytes
+        self.rows += part.num_rows
+        if oldest_us is not None:
+            self.oldest_us = oldest_us if self.oldest_us is None else min(self.oldest_us, oldest_us)
 
 
 class ExchangeWriter:
-    """Writes one sender's channels: buffers of about `buffer_bytes`, then one barrier on each.
+    """Writes one sender's channels: buffers up to the limits, then one barrier and one acknowledgement on each.
 
-    The cut into buffers depends only on the rows and their order, so a second attempt writes the same bytes.
+    The cut into buffers depends only on the rows, their order and their stamps, so a second attempt writes the same
+    bytes. A buffer never mixes stamps.
     """
 
     def __init__(
-        self, *, channel: int, receivers: int, max_parallelism: int, edges: tuple[Edge, ...], buffer_bytes: int
+        self, *, channel: int, receivers: int, max_parallelism: int, edges: tuple[Edge, ...], limits: BufferLimits
     ) -> None:
         self._channel = channel
         self._receivers = receivers
         self._max_parallelism = max_parallelism
-        self._buffer_bytes = buffer_bytes
+        self._limits = limits
         self._edges: dict[str, list[Edge]] = {}
         for edge in edges:
             self._edges.setdefault(edge.producer, []).append(edge)
         self._digests = [ChannelDigest() for _ in range(receivers)]
-        self._open: dict[tuple[str, str, int], list[pa.Table]] = {}
-        self._open_bytes: dict[tuple[str, str, int], int] = {}
+        self._open: dict[tuple[str, str, int], _Open] = {}
 
-    def rows(self, producer: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Route rows of one producer to every operator that consumes them; yields the buffers that became full."""
+    def rows(self, producer: str, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
+        """Route rows of one producer to every operator that consumes them; yields the buffers that became full.
+
+        Args:
+            lateness_us: the rows' own stamp; an edge from a source has one of its own.
+        """
         for edge in self._edges.get(producer, ()):
             if rows.num_rows:
                 groups = key_group(key_hash(rows, edge.key), self._max_parallelism)
                 targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers)
-                yield from self._split(edge, rows.select(list(edge.columns)), np.asarray(targets))
+                stamp = lateness_us if edge.stamp is None else edge.stamp.lateness_us
+                yield from self._split(edge, rows, np.asarray(targets), stamp)
 
-    def forward(self, subtask: int, operator: str, producer: str, payload: bytes) -> pa.RecordBatch:
+    def forward(self, subtask: int, buffer: Buffer) -> pa.RecordBatch:
         """Pass on a buffer that a later level needs, to the subtask of the same index."""
-        return self._row(subtask, operator, producer, payload)
+        return self._row(subtask, buffer)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yield what is still open, in a fixed order."""
@@ -100,15 +141,23 @@ class ExchangeWriter:
         """Count and digest of every channel; call it after `flush`."""
         return {receiver: digest.sum() for receiver, digest in enumerate(self._digests)}
 
-    def barrier(self, event: BarrierEvent) -> Iterator[pa.RecordBatch]:
-        """The barrier, last on every channel."""
-        yield from self._broadcast(EventKind.BARRIER, event.encode())
+    def barrier(self, barrier: Barrier) -> Iterator[pa.RecordBatch]:
+        """The barrier, on every channel behind its buffers."""
+        yield from self._broadcast(EventKind.BARRIER, barrier.encode())
+
+    def ack(self, event: AckEvent) -> Iterator[pa.RecordBatch]:
+        """The acknowledgement, last on every channel."""
+        yield from self._broadcast(EventKind.ACK, event.encode())
 
     def cancel(self, decline: Decline) -> Iterator[pa.RecordBatch]:
         """The cancel marker, last on every channel."""
         yield from self._broadcast(EventKind.CANCEL, encode_answer(decline).encode())
 
-    def _split(self, edge: Edge, rows: pa.Table, targets: np.ndarray) -> Iterator[pa.RecordBatch]:
+    def _split(
+        self, edge: Edge, rows: pa.Table, targets: np.ndarray, lateness_us: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        times = rows.column(edge.event_time) if edge.event_time is not None else None
+        rows = rows.select(list(edge.columns))
         order = np.argsort(targets, kind="stable")
         bounds = np.searchsorted(targets[order], np.arange(self._receivers + 1))
         for receiver in range(self._receivers):
@@ -116,37 +165,45 @@ class ExchangeWriter:
             if start == end:
                 continue
             slot = (edge.operator, edge.producer, receiver)
-            for part in self._parts(rows.take(pa.array(order[start:end]))):
-                self._open.setdefault(slot, []).append(part)
-                self._open_bytes[slot] = self._open_bytes.get(slot, 0) + part.nbytes
-                if self._open_bytes[slot] >= self._buffer_bytes:
+            if slot in self._open and self._open[slot].lateness_us != lateness_us:
+                yield self._emit(slot)
+            chosen = pa.array(order[start:end])
+            mine, mine_times = rows.take(chosen), times.take(chosen) if times is not None else None
+            # An operator may put out a whole epoch at once: more than one buffer.
+            length = self._limits.length(mine)
+            for offset in range(0, mine.num_rows, length):
+                oldest_us = oldest(mine_times.slice(offset, length)) if mine_times is not None else None
+                open_ = self._open.setdefault(slot, _Open(lateness_us, []))
+                open_.add(mine.slice(offset, length), oldest_us)
+                if open_.bytes >= self._limits.bytes or (
+                    self._limits.rows is not None and open_.rows >= self._limits.rows
+                ):
                     yield self._emit(slot)
-
-    def _parts(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Cut rows that are more than one buffer: an operator may put out a whole epoch at once."""
-        length = max(1, -(-rows.num_rows * self._buffer_bytes // max(1, rows.nbytes)))
-        for offset in range(0, rows.num_rows, length):
-            yield rows.slice(offset, length)
 
     def _emit(self, slot: tuple[str, str, int]) -> pa.RecordBatch:
         operator, producer, receiver = slot
-        rows = pa.concat_tables(self._open.pop(slot))
-        del self._open_bytes[slot]
-        return self._row(receiver, operator, producer, encode_buffer(rows))
+        open_ = self._open.pop(slot)
+        payload = encode_rows(pa.concat_tables(open_.parts))
+        return self._row(receiver, Buffer(operator, producer, open_.lateness_us, open_.oldest_us, payload))
 
-    def _row(self, receiver: int, operator: str, producer: str, payload: bytes) -> pa.RecordBatch:
+    def _row(self, receiver: int, buffer: Buffer) -> pa.RecordBatch:
         digest = self._digests[receiver]
-        row = exchange_row(receiver, self._channel, digest.count, operator, producer, EventKind.BUFFER, payload)
-        digest.add(operator, producer, payload)
+        header = BufferHeader(buffer.operator, buffer.producer, buffer.lateness_us, buffer.oldest_us)
+        payload = buffer.payload.to_pybytes() if isinstance(buffer.payload, pa.Buffer) else buffer.payload
+        row = exchange_row(receiver, self._channel, digest.count, EventKind.BUFFER, payload, header)
+        digest.add(header, payload)
         return row
 
     def _broadcast(self, kind: EventKind, payload: bytes) -> Iterator[pa.RecordBatch]:
         for receiver, digest in enumerate(self._digests):
-            yield exchange_row(receiver, self._channel, digest.count, "", "", kind, payload)
+            yield exchange_row(receiver, self._channel, digest.count, kind, payload)
+
+
+_NO_HEADER: Final = BufferHeader("", "", None, None)
 
 
 def exchange_row(
-    subtask: int, channel: int, sequence: int, operator: str, producer: str, kind: EventKind, payload: bytes
+    subtask: int, channel: int, sequence: int, kind: EventKind, payload: bytes, header: BufferHeader = _NO_HEADER
 ) -> pa.RecordBatch:
     """One row of the exchange."""
     return pa.RecordBatch.from_arrays(
@@ -154,9 +211,11 @@ def exchange_row(
             pa.array([subtask], pa.int32()),
             pa.array([channel], pa.int32()),
             pa.array([sequence], pa.int64()),
-            pa.array([operator], pa.string()),
-            pa.array([producer], pa.string()),
+            pa.array([header.operator], pa.string()),
+            pa.array([header.producer], pa.string()),
             pa.array([kind.value], pa.string()),
+            pa.array([header.lateness_us], pa.int64()),
+            pa.array([header.oldest_us], pa.int64()),
             pa.array([payload], pa.binary()),
         ],
         schema=EXCHANGE_SCHEMA,

@@ -14,15 +14,28 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.protocol.acknowledgements import Decline, decode_answer, encode_answer
-from pipeline.protocol.barrier import Barrier
+from pipeline.protocol.barrier import SubtaskAck
+from pipeline.state.buffers import Buffer
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows that one node of the job graph puts out."""
+    """Rows that one node of the job graph puts out.
+
+    Attributes:
+        lateness_us: of a stateful operator: the stamp that its consumers judge them by. None for rows of a source.
+    """
 
     node: str
     rows: pa.Table
+    lateness_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """The stamp of all rows that follow, up to the next one; on the way through the JVM only."""
+
+    lateness_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +43,17 @@ class Forward:
     """A buffer that a later level needs: passed on as it came."""
 
     subtask: int
-    operator: str
-    producer: str
-    payload: bytes
+    buffer: Buffer
 
 
 @dataclass(frozen=True, slots=True)
 class RowsDone:
-    """No more rows follow: the tail may stage its sinks while the host still uploads state."""
+    """No more rows follow: the tail sends the barrier. The host has not snapshotted anything yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStarted:
+    """The host's state is frozen and being uploaded: the tail may stage its sinks meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +62,13 @@ class HostEnd:
 
     Attributes:
         ack: JSON: per operator its runs and counts, per source its rows and newest event time.
-        consumed: channel -> digest of the barrier consumed on it.
-        carried: distinct barriers of all earlier levels.
+        consumed: channel -> digest of the acknowledgement consumed on it.
+        carried: distinct acknowledgements of all earlier levels.
     """
 
     ack: Mapping[str, Any]
     consumed: Mapping[int, str] = field(default_factory=dict)
-    carried: tuple[Barrier, ...] = ()
+    carried: tuple[SubtaskAck, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +78,31 @@ class Declined:
     decline: Decline
 
 
-Item = Rows | Forward | RowsDone | HostEnd | Declined
-Control = Forward | RowsDone | HostEnd | Declined
+Item = Rows | Forward | RowsDone | SnapshotStarted | HostEnd | Declined
+Control = Stamped | Forward | RowsDone | SnapshotStarted | HostEnd | Declined
 
 
 def encode_control(item: Control) -> bytes:
     """A control item as one binary value: a JSON header line, then the payload."""
-    payload = b""
+    payload: bytes = b""
     header: dict[str, Any]
-    if isinstance(item, Forward):
-        header = {"item": "forward", "subtask": item.subtask, "operator": item.operator, "producer": item.producer}
-        payload = item.payload
+    if isinstance(item, Stamped):
+        header = {"item": "stamped", "lateness_us": item.lateness_us}
+    elif isinstance(item, Forward):
+        buffer = item.buffer
+        header = {"item": "forward", "subtask": item.subtask, "operator": buffer.operator, "producer": buffer.producer}
+        header |= {"lateness_us": buffer.lateness_us, "oldest_us": buffer.oldest_us}
+        payload = buffer.payload.to_pybytes() if isinstance(buffer.payload, pa.Buffer) else buffer.payload
     elif isinstance(item, RowsDone):
         header = {"item": "rows_done"}
+    elif isinstance(item, SnapshotStarted):
+        header = {"item": "snapshot_started"}
     elif isinstance(item, HostEnd):
         header = {
             "item": "end",
             "ack": item.ack,
             "consumed": {str(channel): digest for channel, digest in item.consumed.items()},
-            "carried": [barrier.to_json() for barrier in item.carried],
+            "carried": [ack.to_json() for ack in item.carried],
         }
     else:
         header = {"item": "declined", "decline": encode_answer(item.decline)}
@@ -92,15 +114,20 @@ def decode_control(body: bytes) -> Control:
     head, payload = body.split(b"\n", 1)
     header = json.loads(head)
     kind = header["item"]
+    if kind == "stamped":
+        return Stamped(header["lateness_us"])
     if kind == "forward":
-        return Forward(header["subtask"], header["operator"], header["producer"], payload)
+        times = (header["lateness_us"], header["oldest_us"])
+        return Forward(header["subtask"], Buffer(header["operator"], header["producer"], *times, payload))
     if kind == "rows_done":
         return RowsDone()
+    if kind == "snapshot_started":
+        return SnapshotStarted()
     if kind == "end":
         return HostEnd(
             header["ack"],
             {int(channel): digest for channel, digest in header["consumed"].items()},
-            tuple(Barrier.from_json(item) for item in header["carried"]),
+            tuple(SubtaskAck.from_json(item) for item in header["carried"]),
         )
     answer = decode_answer(header["decline"])
     assert isinstance(answer, Decline)

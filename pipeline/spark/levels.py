@@ -14,23 +14,31 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pipeline.config.graph import Node
-from pipeline.config.spec import AggregateOperator, SqlOperator, WindowOperator
+from pipeline.config.in_flight import consumed_columns
+from pipeline.config.spec import SqlOperator
 from pipeline.operators.build import build_operator
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.protocol.ids import OperatorUid
+from pipeline.protocol.watermarks import latest, operator_watermark
 from pipeline.sources.build import build_reader
 from pipeline.sources.contract import SourceReader
-from pipeline.spark.exchange import Edge
+from pipeline.spark.epoch_clock import LevelShare
+from pipeline.spark.exchange import BufferLimits, Edge, Stamp
+from pipeline.spark.level_plan import Clock, LevelPlan, OperatorPlan, SourceClock, UpstreamClock
 from pipeline.spark.refusals import refusal
 from pipeline.spark.source_task import SourceSplit
 from pipeline.spark.sql_projection import infer_schema, projection
-from pipeline.spark.subtask_task import LevelPlan, OperatorPlan, SourceClock
 from pipeline.spark.tail import TailPlan
-from pipeline.storage.layout import state_prefix
+from pipeline.storage.layout import channel_prefix, state_prefix
 
 _MICROSECOND = 1_000_000
+
+_CUT_PARTS = 64
+"""Where an epoch may be cut, a buffer is at most this part of `spark.buffer_size`, and has at most `_CUT_ROWS` rows."""
+
+_CUT_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +86,12 @@ def plan_levels(session: SparkSession, plan: EpochPlan) -> EpochLevels:
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
     schemas, operators = _schemas(session, plan, readers)
     splits = _splits(plan, readers)
+    slots = session.sparkContext.defaultParallelism
     levels = tuple(
         Level(
             tail=_tail(plan, number, schemas, operators),
             sql=_sql(plan, number, schemas),
-            stateful=_stateful(plan, number, len(splits), schemas, operators) if number else None,
+            stateful=_stateful(plan, number, len(splits), slots, schemas, operators) if number else None,
         )
         for number in range(plan.graph.levels + 1)
     )
@@ -104,8 +113,15 @@ def _schemas(
             event_time = plan.graph.nodes[node.inputs[0]].event_time
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
-            timed = bool(_clocks(plan, node))
-            operator = build_operator(spec, consumed, event_time, plan.functions.get(node.uid), timed=timed)
+            timed = any(_clocks(plan, name) for name in node.inputs)
+            operator = build_operator(
+                spec,
+                consumed,
+                event_time,
+                plan.functions.get(node.uid),
+                timed=timed,
+                in_pieces=plan.spec.checkpointing.cuts_epochs,
+            )
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
             schemas[f"{node.uid}.late"] = consumed
@@ -121,13 +137,8 @@ def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, schema: pa.S
 
 def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
     """The columns of its input that an operator needs; all of them when its late rows are published."""
-    spec = plan.spec.operator(node.uid)
-    if node.late_sinks or not isinstance(spec, AggregateOperator | WindowOperator):
-        return schema
-    needed = {*spec.key, *(call.column for call in spec.aggregates.values() if call.column is not None)}
-    if isinstance(spec, WindowOperator) and (event_time := plan.graph.nodes[node.inputs[0]].event_time) is not None:
-        needed.add(event_time)
-    return pa.schema([field for field in schema if field.name in needed])
+    needed = consumed_columns(plan.spec, plan.graph, node.uid)
+    return schema if needed is None else pa.schema([field for field in schema if field.name in needed])
 
 
 def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[SourceSplit, ...]:
@@ -161,7 +172,14 @@ def _tail(
 ) -> TailPlan:
     last = level == plan.graph.levels
     edges = tuple(
-        Edge(name, uid, operators[uid].routing_key, tuple(_consumed(plan, uid, schemas).names))
+        Edge(
+            producer=name,
+            operator=uid,
+            key=operators[uid].routing_key,
+            columns=tuple(_consumed(plan, uid, schemas).names),
+            event_time=node.event_time,
+            stamp=_stamp(plan, plan.graph.nodes[uid]) if level == 0 else None,
+        )
         for name, node, _ in _outputs(plan, level)
         if name == node.uid
         for uid in node.consumers
@@ -173,10 +191,31 @@ def _tail(
         level=level,
         receivers=0 if last else plan.spec.spark.parallelism,
         max_parallelism=plan.spec.checkpointing.max_parallelism,
-        buffer_bytes=plan.spec.spark.buffer_size,
+        limits=_limits(plan),
         edges=edges,
         sinks={name: sinks for name, _, sinks in _outputs(plan, level) if sinks},
     )
+
+
+def _limits(plan: EpochPlan) -> BufferLimits:
+    """Small buffers where time may run out: one is processed whole, however slow its operator."""
+    size = plan.spec.spark.buffer_size
+    if not plan.spec.checkpointing.cuts_epochs:
+        return BufferLimits(size)
+    return BufferLimits(max(1, size // _CUT_PARTS), _CUT_ROWS)
+
+
+def _stamp(plan: EpochPlan, node: Node) -> Stamp:
+    """What is late among the rows that the operator gets from its source in this epoch.
+
+    Never below what has fired: rows of a window that was emitted stay late, whatever sources the operator reads now.
+    """
+    clocks = [clock for name in node.inputs for clock in _clocks(plan, name)]
+    started = operator_watermark(clock.watermark_us for clock in clocks if isinstance(clock, SourceClock))
+    fired_us: int | None = None
+    for subtask_us in plan.firing.get(node.uid, ()):
+        fired_us = latest(fired_us, subtask_us)
+    return Stamp(latest(fired_us, started))
 
 
 def _consumed(plan: EpochPlan, uid: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
@@ -206,6 +245,7 @@ def _stateful(
     plan: EpochPlan,
     level: int,
     source_subtasks: int,
+    slots: int,
     schemas: Mapping[str, pa.Schema],
     operators: Mapping[str, StatefulOperator],
 ) -> LevelPlan:
@@ -216,9 +256,11 @@ def _stateful(
             inputs=node.inputs,
             input_schema=_consumed(plan, node.uid, schemas),
             handles=plan.states.get(node.uid, ()),
+            firing=plan.firing.get(node.uid, ()),
+            channels=plan.channels.get(node.uid, ()),
             directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
-            clocks=_clocks(plan, node),
-            previous_firing_us=plan.firing_us.get(node.uid),
+            signature=plan.input_signatures[node.uid],
+            clocks=tuple(clock for name in node.inputs for clock in _clocks(plan, name)),
         )
         for node in plan.graph.at_level(level)
     )
@@ -232,15 +274,25 @@ def _stateful(
         parallelism=parallelism,
         max_parallelism=plan.spec.checkpointing.max_parallelism,
         operators=hosted,
+        channel_directory=channel_prefix(plan.checkpoint_id, plan.token),
         cache_directory=plan.cache_directory,
+        alignment=plan.alignment,
+        share=LevelShare(parallelism, slots, plan.graph.levels - level + 1),
+        latest_completed=plan.latest_completed,
+        lowest_retained=plan.lowest_retained,
+        aborted_since=plan.aborted_since,
     )
 
 
-def _clocks(plan: EpochPlan, node: Node) -> tuple[SourceClock, ...]:
-    clocks = []
-    for name in node.sources:
-        source = plan.spec.sources[name]
-        if source.event_time is not None:
-            delay_us = round(source.watermark_delay.total_seconds() * _MICROSECOND)
-            clocks.append(SourceClock(name, plan.watermarks_us.get(name), delay_us))
-    return tuple(clocks)
+def _clocks(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
+    """What tells an operator how far a producer of its rows is: nothing where no source with event time reaches it."""
+    node = plan.graph.nodes[producer]
+    if node.kind == "sql":
+        return tuple(clock for name in node.inputs for clock in _clocks(plan, name))
+    timed = [name for name in node.sources if plan.spec.sources[name].event_time is not None]
+    if not timed:
+        return ()
+    if node.is_stateful:
+        return (UpstreamClock(node.uid),)
+    delay_us = round(plan.spec.sources[node.uid].watermark_delay.total_seconds() * _MICROSECOND)
+    return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us),)

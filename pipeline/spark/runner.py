@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pipeline.epoch_run import EpochAnswers
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import decode_answer
-from pipeline.protocol.barrier import BarrierEvent, EventKind, acknowledgement, carry
+from pipeline.protocol.barrier import AckEvent, EventKind, acknowledgement, carry
 from pipeline.protocol.errors import CheckpointExpired
 from pipeline.spark.deadline import Deadline
 from pipeline.spark.epoch_graph import epoch_frame
@@ -63,11 +63,11 @@ class SparkEpochRunner:
             self._running = None
             deadline.cancel()
             session.sparkContext.removeJobTag(tag)
-        events = [BarrierEvent.decode(bytes(row.payload)) for row in rows if row.kind == EventKind.BARRIER.value]
+        events = [AckEvent.decode(bytes(row.payload)) for row in rows if row.kind == EventKind.ACK.value]
         declines = [decode_answer(bytes(row.payload).decode()) for row in rows if row.kind == EventKind.CANCEL.value]
         finished = time.monotonic()
         return EpochAnswers(
-            answers=(*(acknowledgement(barrier) for barrier in carry(events)), *declines),
+            answers=(*(acknowledgement(ack) for ack in carry(events)), *declines),
             operators=epoch.operators,
             schemas=epoch.schemas,
             session_ms=round((opened - started) * 1000),

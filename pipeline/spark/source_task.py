@@ -14,7 +14,7 @@ from pipeline.protocol.errors import CheckpointError, CommitConflict, NotFound
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.sources.contract import BadRecord, SourceObject, SourceReader
-from pipeline.spark.items import Declined, HostEnd, Item, Rows, RowsDone
+from pipeline.spark.items import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted
 from pipeline.spark.task_metrics import TaskMetrics
 
 
@@ -72,6 +72,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
     metrics.rows_in = rows
     metrics.mark("read_ms")
     yield RowsDone()
+    yield SnapshotStarted()
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
     ack["newest_event_us"] = newest_us
     yield HostEnd({"sources": {split.source: ack}})

@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pipeline.config.graph import Node
 from pipeline.config.spec import JobSpec, SqlOperator
 from pipeline.config.sql import sql_plan
-from pipeline.spark.items import Item, Rows, decode_control, encode_control
+from pipeline.spark.items import Item, Rows, Stamped, decode_control, encode_control
 
 CONTROL = "control"
 
@@ -74,13 +74,21 @@ def encode_items(items: Iterable[Item], schemas: Mapping[str, pa.Schema]) -> Ite
     """A task's items as batches of the wide frame; rows of nodes that nobody reads are left out."""
     types = {node: pa.struct(list(arrow_schema(from_arrow_schema(schema)))) for node, schema in schemas.items()}
     layout = pa.schema([pa.field(CONTROL, pa.binary()), *(pa.field(column_of(n), t) for n, t in types.items())])
+
+    def control(body: bytes) -> pa.RecordBatch:
+        columns = [pa.array([body], pa.binary()), *(pa.nulls(1, t) for t in types.values())]
+        return pa.RecordBatch.from_arrays(columns, schema=layout)
+
+    lateness_us: int | None = None
     for item in items:
         if isinstance(item, Rows):
             if item.node in types and item.rows.num_rows:
+                if item.lateness_us != lateness_us:
+                    lateness_us = item.lateness_us
+                    yield control(encode_control(Stamped(lateness_us)))
                 yield from _encode_rows(item, types, layout)
         else:
-            columns = [pa.array([encode_control(item)], pa.binary()), *(pa.nulls(1, t) for t in types.values())]
-            yield pa.RecordBatch.from_arrays(columns, schema=layout)
+            yield control(encode_control(item))
 
 
 def _encode_rows(item: Rows, types: Mapping[str, pa.StructType], layout: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -100,24 +108,29 @@ def decode_items(batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Sch
     Rows of different nodes may come interleaved in one batch; each node's own order, and its order relative to
     control items, is kept.
     """
+    lateness_us: int | None = None
     for batch in batches:
         control = batch.column(CONTROL)
         at = pc.indices_nonzero(control.is_valid()).to_pylist()
         start = 0
         for index in [*at, batch.num_rows]:
-            yield from _decode_rows(batch.slice(start, index - start), schemas)
+            yield from _decode_rows(batch.slice(start, index - start), schemas, lateness_us)
             if index < batch.num_rows:
-                yield decode_control(control[index].as_py())
+                item = decode_control(control[index].as_py())
+                if isinstance(item, Stamped):
+                    lateness_us = item.lateness_us
+                else:
+                    yield item
             start = index + 1
 
 
-def _decode_rows(batch: pa.RecordBatch, schemas: Mapping[str, pa.Schema]) -> Iterator[Rows]:
+def _decode_rows(batch: pa.RecordBatch, schemas: Mapping[str, pa.Schema], lateness_us: int | None) -> Iterator[Rows]:
     if batch.num_rows == 0:
         return
     for node, schema in schemas.items():
         struct = batch.column(column_of(node)).drop_null()
         if len(struct):
-            yield Rows(node, pa.table(struct.flatten(), names=schema.names).cast(schema))
+            yield Rows(node, pa.table(struct.flatten(), names=schema.names).cast(schema), lateness_us)
 
 
 def _literal(text: str) -> str:

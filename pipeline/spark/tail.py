@@ -1,8 +1,8 @@
 """The end of every Spark task of an epoch: routes rows to later levels and sinks, then states the barrier.
 
-Order inside one task: buffers while rows arrive; sinks are staged once the rows are complete (the host's state upload
-runs meanwhile); the barrier, which holds the acknowledgement, is last on every channel. A declined epoch ends in cancel
-markers instead, with the input drained: Spark takes an early return for success.
+Order inside one task: buffers while rows arrive; the barrier, once they are complete and before the host snapshots;
+sinks are staged while the host's state is uploaded; the acknowledgement is last on every channel. A declined epoch ends
+in cancel markers instead, with the input drained: Spark takes an early return for success.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.protocol.acknowledgements import Decline, encode_answer
-from pipeline.protocol.barrier import Barrier, BarrierEvent, EventKind, SubtaskIdentity
+from pipeline.protocol.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.sinks.contract import Sink, StagedFile, staged_file_to_json
-from pipeline.spark.exchange import Edge, ExchangeWriter, exchange_row
-from pipeline.spark.items import Declined, Forward, HostEnd, Item, Rows, RowsDone
+from pipeline.spark.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
+from pipeline.spark.items import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class TailPlan:
     level: int
     receivers: int
     max_parallelism: int
-    buffer_bytes: int
+    limits: BufferLimits
     edges: tuple[Edge, ...]
     sinks: Mapping[str, tuple[str, ...]]
 
@@ -60,55 +60,59 @@ def run_tail(
         receivers=plan.receivers,
         max_parallelism=plan.max_parallelism,
         edges=plan.edges,
-        buffer_bytes=plan.buffer_bytes,
+        limits=plan.limits,
     )
     staged = _Staging(plan, subtask, sinks)
+    barrier: Barrier | None = None
     end: HostEnd | None = None
     decline: Decline | None = None
     for item in items:
         if decline is not None:
             continue
         if isinstance(item, Rows):
-            yield from writer.rows(item.node, item.rows)
+            yield from writer.rows(item.node, item.rows, item.lateness_us)
             staged.take(item)
         elif isinstance(item, Forward):
-            yield writer.forward(item.subtask, item.operator, item.producer, item.payload)
+            yield writer.forward(item.subtask, item.buffer)
         elif isinstance(item, RowsDone):
+            yield from writer.flush()
+            barrier = Barrier(plan.checkpoint_id, plan.token, plan.level, subtask, writer.sums())
+            yield from writer.barrier(barrier)
+        elif isinstance(item, SnapshotStarted):
             decline = staged.write()
         elif isinstance(item, HostEnd):
             end = item
-        elif isinstance(item, Declined):
+        else:
             decline = item.decline
-    if decline is None and end is None:
+    if decline is None and (barrier is None or end is None):
         decline = plan.identity(subtask).decline(
             CheckpointFailureReason.CHANNEL_INCOMPLETE, "the subtask's host ended without acknowledgement"
         )
-    if decline is not None or end is None:
+    if decline is not None or barrier is None or end is None:
         assert decline is not None
         yield from _refuse(plan, subtask, writer, decline)
         return
-    yield from writer.flush()
-    barrier = Barrier(
+    own = SubtaskAck(
         checkpoint_id=plan.checkpoint_id,
         token=plan.token,
         level=plan.level,
         subtask=subtask,
-        channels=writer.sums(),
+        barrier=barrier.digest,
         ack={**end.ack, "sinks": staged.ack()},
         consumed=end.consumed,
     )
-    event = BarrierEvent(barrier, end.carried)
+    event = AckEvent(own, end.carried)
     if plan.receivers:
-        yield from writer.barrier(event)
+        yield from writer.ack(event)
     else:
-        yield exchange_row(0, subtask, 0, "", "", EventKind.BARRIER, event.encode())
+        yield exchange_row(0, subtask, 0, EventKind.ACK, event.encode())
 
 
 def _refuse(plan: TailPlan, subtask: int, writer: ExchangeWriter, decline: Decline) -> Iterator[pa.RecordBatch]:
     if plan.receivers:
         yield from writer.cancel(decline)
     else:
-        yield exchange_row(0, subtask, 0, "", "", EventKind.CANCEL, encode_answer(decline).encode())
+        yield exchange_row(0, subtask, 0, EventKind.CANCEL, encode_answer(decline).encode())
 
 
 class _Staging:

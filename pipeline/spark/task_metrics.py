@@ -18,12 +18,18 @@ class TaskMetrics:
 
     Attributes:
         attempt: Spark's attempt number, from 0; never part of identity.
+        alignment_ms: longest time between the first and the last barrier that an operator processed.
+        in_flight_bytes: of the buffers that the subtask left unprocessed.
+        complete: whether its snapshot was acknowledged.
     """
 
     level: int
     subtask: int
     attempt: int
     rows_in: int = 0
+    alignment_ms: int = 0
+    in_flight_bytes: int = 0
+    complete: bool = True
     marks: dict[str, int] = field(default_factory=dict)
     _last: float = field(default_factory=time.monotonic)
 
@@ -32,6 +38,11 @@ class TaskMetrics:
         now = time.monotonic()
         self.marks[name] = self.marks.get(name, 0) + round((now - self._last) * 1000)
         self._last = now
+
+    def aligned(self, duration_ms: int, in_flight_bytes: int) -> None:
+        """One operator has reached its barrier."""
+        self.alignment_ms = max(self.alignment_ms, duration_ms)
+        self.in_flight_bytes += in_flight_bytes
 
     @property
     def file_name(self) -> str:
@@ -43,6 +54,9 @@ class TaskMetrics:
             "subtask": self.subtask,
             "attempt": self.attempt,
             "rows_in": self.rows_in,
+            "alignment_ms": self.alignment_ms,
+            "in_flight_bytes": self.in_flight_bytes,
+            "complete": self.complete,
             **self.marks,
         }
         return json.dumps(document, sort_keys=True).encode()

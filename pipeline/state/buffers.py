@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.state.key_groups import key_group, key_hash
 
@@ -51,6 +52,12 @@ def encode_rows(rows: pa.Table) -> bytes:
 def decode_rows(payload: bytes | pa.Buffer) -> pa.Table:
     """The inverse of `encode_rows`."""
     return pa.ipc.open_stream(payload).read_all()
+
+
+def oldest(times: pa.ChunkedArray) -> int | None:
+    """The least of some event times, microseconds since the epoch, UTC; None when there is none."""
+    least: int | None = pc.min(times.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())).as_py()
+    return least
 
 
 def owned_part(buffer: Buffer, routing_key: Sequence[str], key_groups: range, max_parallelism: int) -> Buffer | None:

@@ -144,7 +144,7 @@ def encode_channel_state(
             key_groups=key_groups,
             buffers=len(buffers),
             bytes=sum(buffer.size for buffer in buffers),
-            oldest_us=oldest(buffers),
+            oldest_us=oldest_in_flight(buffers),
             signature=signatures[uid],
         )
         for uid, buffers in in_flight.items()
@@ -153,7 +153,7 @@ def encode_channel_state(
     return ChannelFile(key, body, handles)
 
 
-def oldest(buffers: Iterable[Buffer]) -> int | None:
+def oldest_in_flight(buffers: Iterable[Buffer]) -> int | None:
     """The least event time in some buffers; None when none of them has one."""
     return min((buffer.oldest_us for buffer in buffers if buffer.oldest_us is not None), default=None)
 

@@ -13,15 +13,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.state.cache import StateCache
 from pipeline.state.handles import RunHandle, RunKind, StateHandle
-from pipeline.state.key_groups import KEY_HASH_VERSION, Ints, check_key_type, check_max_parallelism, key_hash
+from pipeline.state.key_groups import KEY_HASH_VERSION, Ints, check_key_type, check_max_parallelism, key_group, key_hash
 from pipeline.state.layer import Hasher, KeySpec, Layer, match, sort_rows, stack
 from pipeline.state.runs import check_body, decode_run
-from pipeline.state.snapshot import FrozenState, StateIdentity, alive, is_due
+from pipeline.state.snapshot import EXPIRES_COLUMN, FrozenState, StateIdentity, alive, is_due
 
 
 class SubtaskState:
@@ -82,6 +83,18 @@ class SubtaskState:
                 parts.append(rows)
             newer.append(layer)
         return self._concat(parts)
+
+    def expired(self, key_groups: range, time_us: int) -> pa.Table:
+        """Live rows of some key groups whose expiry is <= time_us; any order."""
+        if EXPIRES_COLUMN not in self.schema.names:
+            return self.schema.empty_table()
+        rows = self.due(time_us).filter(pc.field(EXPIRES_COLUMN) <= time_us)
+        if not rows.num_rows:
+            return rows
+        groups = key_group(
+            self._identity.keys.hasher(rows, self._identity.keys.routing_key), self._identity.max_parallelism
+        )
+        return rows.filter(pa.array((groups >= key_groups.start) & (groups < key_groups.stop)))
 
     def upsert(self, rows: pa.Table) -> None:
         """Insert or replace by key; `rows` has the state schema and no key twice."""
@@ -171,6 +184,7 @@ def restore_state(
     key_groups: range,
     max_parallelism: int,
     watermark_us: int | None,
+    firing: Sequence[int | None] = (),
     store: ObjectStore,
     checkpoint_id: int,
     job: str,
@@ -185,7 +199,9 @@ def restore_state(
         routing_key: the columns by which rows are exchanged; part of `key`.
         handles: every subtask's state handle of this operator in the checkpoint; empty for the empty state.
         key_groups: what this subtask owns.
-        watermark_us: the operator's firing watermark of the checkpoint: rows expired by then are dead.
+        watermark_us: this subtask's firing watermark from here on: rows expired by then are dead.
+        firing: the firing watermark of each handle's subtask, none below `watermark_us`, where they differ: what one of
+            them had forgotten stays forgotten, although this subtask goes on from an earlier time.
         store, prefix: a run lies at `prefix + handle.key`.
         checkpoint_id, job: for messages.
         cache: used if it holds a run, filled if not; the result is the same without it.
@@ -208,7 +224,11 @@ def restore_state(
         cache.retain(uid, key_groups, [(run, run.valid) for run in runs], plain, keys, max_parallelism)
     base = stack([layer for kind, layer in layers if kind is RunKind.BASE], keys, plain)
     deltas = stack([layer for kind, layer in layers if kind is RunKind.DELTA], keys, plain)
-    return SubtaskState(identity, base, deltas, runs, watermark_us, cache)
+    state = SubtaskState(identity, base, deltas, runs, watermark_us, cache)
+    for handle, fired_us in zip(handles, firing, strict=False):
+        if fired_us is not None and fired_us != watermark_us:
+            state.delete(state.expired(handle.key_groups, fired_us))
+    return state
 
 
 def read_state(
@@ -223,8 +243,12 @@ def read_state(
     checkpoint_id: int,
     job: str,
     prefix: str = "",
+    key_groups: range | None = None,
 ) -> pa.Table:
-    """Return an operator's whole live state at a checkpoint as one table. Raises as `restore_state`."""
+    """Return an operator's live state at a checkpoint as one table; of all key groups unless told. As `restore_state`.
+
+    Raises: what `restore_state` raises.
+    """
     if not handles:
         return schema.empty_table()
     max_parallelism = handles[0].max_parallelism
@@ -234,7 +258,7 @@ def read_state(
         schema,
         routing_key=routing_key,
         handles=handles,
-        key_groups=range(max_parallelism),
+        key_groups=range(max_parallelism) if key_groups is None else key_groups,
         max_parallelism=max_parallelism,
         watermark_us=watermark_us,
         store=store,

@@ -89,7 +89,7 @@ class FlightsJob:
         completed = [entry.event for entry in context.log.entries() if isinstance(entry.event, CheckpointCompleted)]
         keys = []
         for event in sorted(completed, key=lambda event: event.checkpoint.checkpoint_id):
-            inputs = decode_input_record(read_handle(context.store, event.checkpoint.plan))
+            inputs = decode_input_record(read_handle(context.store, event.checkpoint.plan)).sources
             keys.append([obj.key for item in inputs for obj in item.objects])
         return keys
 

@@ -13,7 +13,13 @@ from pipeline.config.load import LoadedJob, load_job
 from pipeline.job_context import JobContext
 from pipeline.jobmaster import JobMaster, Session, Triggered
 from pipeline.leadership import Leadership
-from pipeline.metadata import AcknowledgedSubtask, CheckpointMetadata, SinkPosition, SinkSnapshot, SourceSnapshot
+from pipeline.metadata import (
+    AcknowledgedSubtask,
+    CheckpointMetadata,
+    SinkPosition,
+    SinkSnapshot,
+    SourceSnapshot,
+)
 from pipeline.planning import decode_input_record
 from pipeline.protocol import coordinator
 from pipeline.protocol.ids import CheckpointId
@@ -118,7 +124,8 @@ class SparklessJob:
         context = self.context
         staged = self.stage(pending)
         base = context.base_metadata(context.head().state, pending.base)
-        planned = decode_input_record(read_handle(context.store, pending.plan))[0]
+        record = decode_input_record(read_handle(context.store, pending.plan))
+        planned = record.sources[0]
         runs = append(
             context.store,
             consumed_prefix(pending.checkpoint_id, pending.token),
@@ -140,12 +147,13 @@ class SparklessJob:
             signatures=base.signatures if base else {},
             max_parallelism=128,
             plan=pending.plan,
-            sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), ())},
+            sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
             operators={},
             sinks={"table": staged},
             marks={"table": SinkPosition(pending.checkpoint_id, staged.location)},
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),
+            held_back=record.held_back,
         )
         metadata = change(metadata)
         body = metadata.encode()
@@ -154,10 +162,10 @@ class SparklessJob:
         handle = ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
         return Leadership(context).complete(session, pending, metadata, handle)
 
-    def epoch(self) -> int:
+    def epoch(self, change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata) -> int:
         """One whole published epoch of a new session; returns its checkpoint id."""
         session = Session.cli()
-        completed = self.complete(session, self.trigger(session))
+        completed = self.complete(session, self.trigger(session), change)
         self.master.notify_complete(session, completed.checkpoint_id, "table")
         return int(completed.checkpoint_id)
 

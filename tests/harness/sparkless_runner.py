@@ -18,11 +18,12 @@ import pyarrow as pa
 from pipeline.config.spec import SqlOperator
 from pipeline.epoch_run import EpochAnswers
 from pipeline.operators.build import build_operator
-from pipeline.operators.contract import StatefulOperator, Watermarks
+from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
 from pipeline.protocol.ids import OperatorUid
 from pipeline.protocol.object_store import ObjectStore
+from pipeline.protocol.watermarks import END_OF_TIME_US, operator_watermark
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.contract import staged_file_to_json
 from pipeline.sources.build import build_reader
@@ -102,6 +103,8 @@ def _process(
     parallelism = plan.spec.spark.parallelism
     owners = subtask_of_key_group(key_group(key_hash(rows, operator.routing_key), groups), groups, parallelism)
     own = rows.filter(pa.array(np.asarray(owners == subtask, dtype=np.bool_)))
+    firing_before = operator_watermark(plan.firing.get(operator.uid, ()))
+    firing_us = END_OF_TIME_US if plan.alignment.final else firing_before
     state = restore_state(
         operator.uid,
         operator.key,
@@ -110,18 +113,20 @@ def _process(
         handles=plan.states.get(operator.uid, ()),
         key_groups=key_group_range(groups, parallelism, subtask),
         max_parallelism=groups,
-        watermark_us=None,
+        watermark_us=firing_before,
         store=store,
         checkpoint_id=plan.base,
         job=plan.spec.name,
         cache=None,
     )
-    output = operator.process(own, state, Watermarks(None, None, None)).rows
-    snapshot = state.freeze(None).encode(state_prefix(plan.checkpoint_id, plan.token, OperatorUid(operator.uid)))
+    run = operator.begin(state, firing_before)
+    output = pa.concat_tables([run.rows(own, None).rows, run.finish(firing_us)])
+    snapshot = state.freeze(firing_us).encode(state_prefix(plan.checkpoint_id, plan.token, OperatorUid(operator.uid)))
     for upload in snapshot.uploads:
         store.put(upload.key, upload.body)
-    counts = {"rows_in": own.num_rows, "rows_out": output.num_rows, "late_rows": 0, "firing_us": None}
-    return {**counts, "state": snapshot.handle.to_json()}, output
+    counts = {"rows_in": own.num_rows, "rows_out": output.num_rows, "late_rows": 0, "processed_bytes": own.nbytes}
+    aligned = {"firing_us": firing_us, "channel": None, "unaligned": False}
+    return {**counts, **aligned, "state": snapshot.handle.to_json()}, output
 
 
 def _stage(plan: EpochPlan, subtask: int, name: str, rows: pa.Table) -> dict[str, Any]:

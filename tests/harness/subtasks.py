@@ -1,7 +1,8 @@
-"""Runs one stateful operator over epochs as its subtasks would: exchange by key group, restore, process, snapshot."""
+"""Runs one stateful operator over epochs as its subtasks would: exchange by key group, restore, pieces, snapshot."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.operators.contract import OperatorOutput, StatefulOperator, Watermarks
+from pipeline.operators.contract import OperatorOutput, StatefulOperator
 from pipeline.protocol.object_store import ObjectStore
+from pipeline.protocol.watermarks import operator_watermark
 from pipeline.state.cache import StateCache
 from pipeline.state.handles import StateHandle
 from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
@@ -39,17 +41,30 @@ class OperatorRun:
         firing_us: int | None = None,
         parallelism: int = 1,
         cache: Path | None = None,
+        cuts: Sequence[int] = (),
     ) -> OperatorOutput:
-        """Run one epoch and move to its checkpoint."""
-        self.epochs += 1
+        """Run one epoch and move to its checkpoint; each subtask gets its rows cut at `cuts`, ascending positions."""
         hashes = self.hasher(rows, self.operator.routing_key)
         owners = subtask_of_key_group(key_group(hashes, self.max_parallelism), self.max_parallelism, parallelism)
+        subtasks = []
+        for subtask in range(parallelism):
+            own = rows.filter(pa.array(np.asarray(owners == subtask, dtype=np.bool_)))
+            subtasks.append([(piece, lateness_us) for piece in cut(own, cuts)])
+        return self.pieces(subtasks, firing_us, cache)
+
+    def pieces(
+        self,
+        subtasks: Sequence[Sequence[tuple[pa.Table, int | None]]],
+        firing_us: int | None,
+        cache: Path | None = None,
+    ) -> OperatorOutput:
+        """Run one epoch and move to its checkpoint; each subtask gets pieces of rows with their lateness stamps."""
+        self.epochs += 1
         outputs: list[OperatorOutput] = []
         handles: list[StateHandle] = []
-        for subtask in range(parallelism):
-            state = self.restore(subtask, parallelism, cache)
-            own = rows.filter(pa.array(np.asarray(owners == subtask, dtype=np.bool_)))
-            outputs.append(self.operator.process(own, state, Watermarks(lateness_us, firing_us, self.firing_us)))
+        for subtask, given in enumerate(subtasks):
+            state = self.restore(subtask, len(subtasks), cache)
+            outputs.append(run_in_pieces(self.operator, state, self.firing_us, given, firing_us))
             frozen = state.freeze(firing_us)
             snapshot = frozen.encode(f"chk-{self.epochs}/t1/state/")
             for upload in snapshot.uploads:
@@ -90,6 +105,31 @@ class OperatorRun:
             checkpoint_id=self.epochs,
             job="test",
         )
+
+
+def cut(rows: pa.Table, cuts: Sequence[int]) -> list[pa.Table]:
+    """The rows in order, cut at the positions that lie within them."""
+    bounds = [0, *(position for position in cuts if position < rows.num_rows), rows.num_rows]
+    return [rows.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
+
+
+def run_in_pieces(
+    operator: StatefulOperator,
+    state: SubtaskState,
+    previous_firing_us: int | None,
+    pieces: Sequence[tuple[pa.Table, int | None]],
+    firing_us: int | None,
+) -> OperatorOutput:
+    """One subtask's epoch as its driver runs it: before each piece, all fires that the rows to come must find done."""
+    run = operator.begin(state, previous_firing_us)
+    emitted, late = [], []
+    for index, (rows, lateness_us) in enumerate(pieces):
+        emitted.append(run.advance(operator_watermark(stamp for _, stamp in pieces[index:])))
+        output = run.rows(rows, lateness_us)
+        emitted.append(output.rows)
+        late.append(output.late)
+    emitted.append(run.finish(firing_us))
+    return OperatorOutput(_concat(emitted), _concat(late))
 
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:

@@ -22,7 +22,7 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from pipeline.protocol.barrier import BarrierEvent
+from pipeline.protocol.barrier import AckEvent
 from pipeline.spark import epoch_graph
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -87,14 +87,9 @@ class TwoAttempts:
 
     def __call__(self, part: Part, subtask: int, batches: Batches) -> Batches:
         for batch in batches:
-            if (
-                part.level == 0
-                and subtask == 0
-                and _kind(batch) == "barrier"
-                and batch.column("subtask")[0].as_py() == 1
-            ):
-                event = BarrierEvent.decode(batch.column("payload")[0].as_py())
-                other = replace(event, barrier=replace(event.barrier, ack={**event.barrier.ack, "attempt": 2}))
+            if part.level == 0 and subtask == 0 and _kind(batch) == "ack" and batch.column("subtask")[0].as_py() == 1:
+                event = AckEvent.decode(batch.column("payload")[0].as_py())
+                other = replace(event, own=replace(event.own, ack={**event.own.ack, "attempt": 2}))
                 index = batch.schema.get_field_index("payload")
                 batch = batch.set_column(index, batch.schema.field(index), pa.array([other.encode()], pa.binary()))
             yield batch

@@ -70,7 +70,7 @@ def test_a_command_of_a_later_version_is_refused_by_name(command: str) -> None:
         (["show", "x", "one"], "should be a valid integer"),
         (["run", "x", "--epochs", "0"], "greater than or equal to 1"),
         (["run", "x", "--epochs", "2", "--until-caught-up"], "exclude each other"),
-        (["run", "x", "--drain"], "`--drain` is not available in this version"),
+        (["run", "x", "--epochs", "2", "--drain"], "--epochs and --drain exclude each other"),
         (["cancel", "x", "--savepoint"], "`--savepoint` is not available in this version"),
         (["start", "x", "--from", "3"], "`--from` is not available in this version"),
         (["status", "x", "--max-lag", "3"], "--max-lag: expected a duration"),

@@ -1,4 +1,4 @@
-"""Operators give what DuckDB computes from all rows at once, however rows are cut into epochs and subtasks."""
+"""Operators give what DuckDB computes from all rows at once, however rows are cut into epochs, subtasks, pieces."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ row = st.tuples(
     st.one_of(st.none(), st.booleans()),
     times,
 )
+piece_cuts = st.lists(st.lists(st.integers(1, 11), max_size=3, unique=True).map(sorted), min_size=5, max_size=5)
 cut_rows = st.lists(st.lists(row, max_size=12), min_size=1, max_size=5)
 parallelisms = st.lists(st.integers(1, 4), min_size=5, max_size=5)
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -103,15 +104,15 @@ def watermark_after(seen: Sequence[pa.Table], delay_us: int) -> int | None:
 
 
 @quick
-@given(cut_rows, parallelisms)
-def test_aggregates_equal_the_oracle_whatever_the_cut(epochs: Any, parallelism: Any) -> None:
+@given(cut_rows, parallelisms, piece_cuts)
+def test_aggregates_equal_the_oracle_whatever_the_cut(epochs: Any, parallelism: Any, cuts: Any) -> None:
     """INTERFACE, "Aggregates": the last emitted row of each key is the aggregate over all its rows."""
     spec = AggregateOperator(uid="agg", kind="aggregate", inputs=["in"], key=["k", "f"], aggregates=CALLS)
     with tempfile.TemporaryDirectory() as folder:
         run = OperatorRun(build_operator(spec, SCHEMA, None), LocalStore(StoreConfig(f"file://{folder}/store")))
         latest: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for rows, subtasks in zip(tables(epochs), parallelism, strict=False):
-            out = run.epoch(rows, parallelism=subtasks, cache=Path(folder, "cache")).rows
+        for rows, subtasks, pieces in zip(tables(epochs), parallelism, cuts, strict=False):
+            out = run.epoch(rows, parallelism=subtasks, cache=Path(folder, "cache"), cuts=pieces).rows
             emitted = [(comparable(r["k"]), comparable(r["f"])) for r in out.to_pylist()]
             changed = {(comparable(r["k"]), comparable(r["f"])) for r in rows.to_pylist()}
             assert sorted(emitted, key=repr) == sorted(changed, key=repr)
@@ -138,8 +139,10 @@ def test_aggregates_equal_the_oracle_whatever_the_cut(epochs: Any, parallelism: 
 
 
 @quick
-@given(cut_rows, parallelisms, st.integers(0, 3))
-def test_windows_equal_the_oracle_whatever_the_parallelism(epochs: Any, parallelism: Any, delay_h: int) -> None:
+@given(cut_rows, parallelisms, st.integers(0, 3), piece_cuts)
+def test_windows_equal_the_oracle_whatever_the_parallelism(
+    epochs: Any, parallelism: Any, delay_h: int, cuts: Any
+) -> None:
     """INTERFACE, "Late": late iff end <= the watermark at the epoch's start; emitted once, when it reaches the end."""
     calls = {"n": "count(*)", "total": "sum(i)"}
     spec = WindowOperator(
@@ -152,7 +155,8 @@ def test_windows_equal_the_oracle_whatever_the_parallelism(epochs: Any, parallel
         emitted: list[pa.Table] = []
         late: list[pa.Table] = []
         for index, rows in enumerate(inputs):
-            out = run.epoch(rows, watermarks[index], watermarks[index + 1], parallelism[index], Path(folder, "cache"))
+            before, after = watermarks[index], watermarks[index + 1]
+            out = run.epoch(rows, before, after, parallelism[index], Path(folder, "cache"), cuts[index])
             emitted.append(out.rows.append_column("epoch", pa.array([index] * out.rows.num_rows, pa.int64())))
             late.append(out.late)
             live = run.state().num_rows
@@ -189,13 +193,16 @@ def test_windows_equal_the_oracle_whatever_the_parallelism(epochs: Any, parallel
 
 
 @quick
-@given(cut_rows, parallelisms)
-def test_deduplicate_without_ttl_equals_the_oracle_whatever_the_cut(epochs: Any, parallelism: Any) -> None:
+@given(cut_rows, parallelisms, piece_cuts)
+def test_deduplicate_without_ttl_equals_the_oracle_whatever_the_cut(epochs: Any, parallelism: Any, cuts: Any) -> None:
     """The first row of each key in plan order, whole, exactly once; nulls are one key."""
     spec = DeduplicateOperator(uid="dd", kind="deduplicate", inputs=["in"], key=["k", "i"])
     with tempfile.TemporaryDirectory() as folder:
         run = OperatorRun(build_operator(spec, SCHEMA, "t"), LocalStore(StoreConfig(f"file://{folder}/store")))
-        out = [run.epoch(rows, parallelism=p).rows for rows, p in zip(tables(epochs), parallelism, strict=False)]
+        out = [
+            run.epoch(rows, parallelism=subtasks, cuts=pieces).rows
+            for rows, subtasks, pieces in zip(tables(epochs), parallelism, cuts, strict=False)
+        ]
         assert run.state().num_rows == sum(rows.num_rows for rows in out)
     expected = query(
         "SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY k, i ORDER BY position) = 1",
@@ -205,8 +212,10 @@ def test_deduplicate_without_ttl_equals_the_oracle_whatever_the_cut(epochs: Any,
 
 
 @quick
-@given(cut_rows, parallelisms, st.integers(1, 20))
-def test_deduplicate_with_ttl_drops_or_calls_late_every_repeat(epochs: Any, parallelism: Any, ttl_h: int) -> None:
+@given(cut_rows, parallelisms, st.integers(1, 20), piece_cuts)
+def test_deduplicate_with_ttl_drops_or_calls_late_every_repeat(
+    epochs: Any, parallelism: Any, ttl_h: int, cuts: Any
+) -> None:
     """A row is late iff older than watermark - ttl; a key is forgotten only when its row would be late."""
     spec = DeduplicateOperator(uid="dd", kind="deduplicate", inputs=["in"], key=["k"], ttl=f"{ttl_h}h")
     inputs = tables(epochs)
@@ -215,7 +224,7 @@ def test_deduplicate_with_ttl_drops_or_calls_late_every_repeat(epochs: Any, para
         run = OperatorRun(build_operator(spec, SCHEMA, "t"), LocalStore(StoreConfig(f"file://{folder}/store")))
         for index, rows in enumerate(inputs):
             before, after = (watermark_after(inputs[:done], HOUR_US) for done in (index, index + 1))
-            out = run.epoch(rows, before, after, parallelism[index], Path(folder, "cache"))
+            out = run.epoch(rows, before, after, parallelism[index], Path(folder, "cache"), cuts[index])
             first, late = [], []
             for r in rows.to_pylist():
                 time_us = (r["t"] - EPOCH_0) // timedelta(microseconds=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.watermarks import latest, operator_watermark, source_watermark
+from pipeline.protocol.watermarks import firing_watermark, latest, operator_watermark, source_watermark
 
 MAYBE = st.none() | st.integers(-(10**9), 10**9)
 
@@ -25,3 +25,17 @@ def test_an_operator_waits_for_its_slowest_input(inputs: list[int | None]) -> No
         assert watermark == min(value for value in inputs if value is not None)
     else:
         assert watermark is None
+
+
+@given(MAYBE, MAYBE, st.lists(MAYBE, max_size=4))
+def test_a_firing_watermark_never_goes_back_and_never_passes_a_row_in_flight(
+    previous: int | None, reached: int | None, in_flight: list[int | None]
+) -> None:
+    """DESIGN 4.3: windows and timers wait for rows in flight; what has fired stays fired."""
+    firing = firing_watermark(previous, reached, in_flight)
+    assert firing == latest(previous, firing)
+    for limit in (reached, *in_flight):
+        if firing != previous:
+            assert limit is not None and firing is not None and firing <= limit
+    if not in_flight:
+        assert firing == latest(previous, reached)

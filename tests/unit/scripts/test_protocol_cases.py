@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from scripts.protocol_cases import Case, Report, main, read_report, render_markdown, render_text
+from scripts.protocol_cases import (
+    BEGIN,
+    END,
+    Case,
+    Report,
+    main,
+    read_report,
+    render_markdown,
+    render_text,
+    with_section,
+)
 
 CASES = "ATest\ttestOne\nATest\ttestTwo\nBTest\ttestThree\n"
 
@@ -42,7 +52,7 @@ def test_a_case_is_covered_by_the_test_that_cites_it(tmp_path: Path) -> None:
 def test_what_nobody_proves_is_missing(tmp_path: Path) -> None:
     report = suite(tmp_path)
     assert report.missing() == list(report.cases)
-    assert render_text(report).endswith("missing: ATest.testOne\nmissing: ATest.testTwo\nmissing: BTest.testThree")
+    assert render_text(report, []).endswith("missing: ATest.testOne\nmissing: ATest.testTwo\nmissing: BTest.testThree")
 
 
 def test_an_unknown_case_and_one_that_is_both_are_wrong(tmp_path: Path) -> None:
@@ -70,8 +80,16 @@ def test_a_line_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
 
 
 def test_the_command_fails_while_something_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    report = read_report()
-    assert main([]) == (1 if report.missing() else 0)
-    assert "total" in capsys.readouterr().out
+    failed = main([])
+    shown = capsys.readouterr().out
+    assert failed == (1 if "missing: " in shown or "wrong: " in shown else 0)
+    assert shown.startswith("class ")
     main(["--markdown"])
     assert capsys.readouterr().out.startswith("| class | cases | covered | not applicable |")
+
+
+def test_the_section_is_replaced_between_its_markers_only() -> None:
+    document = f"# The protocol\n{BEGIN}old\n{END}## Next\n{END}"
+    assert with_section(document, "new") == f"# The protocol\n{BEGIN}new\n{END}## Next\n{END}"
+    with pytest.raises(ValueError, match="no section"):
+        with_section("# The protocol\n", "new")

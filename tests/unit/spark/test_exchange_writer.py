@@ -11,23 +11,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.protocol.acknowledgements import Decline, decode_answer
-from pipeline.protocol.barrier import BarrierAligner, BarrierEvent, EventKind, SubtaskIdentity
+from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
+from pipeline.protocol.channel_check import ChannelCheck
 from pipeline.protocol.errors import StoreUnavailable
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.sinks.contract import StagedFile
-from pipeline.spark.exchange import Edge, ExchangeWriter, decode_buffer
-from pipeline.spark.items import Declined, Forward, HostEnd, Item, Rows, RowsDone, decode_control, encode_control
+from pipeline.spark.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
+from pipeline.spark.items import (
+    Declined,
+    Forward,
+    HostEnd,
+    Item,
+    Rows,
+    RowsDone,
+    SnapshotStarted,
+    Stamped,
+    decode_control,
+    encode_control,
+)
+from pipeline.spark.sql_projection import decode_items, encode_items
 from pipeline.spark.tail import TailPlan, run_tail
+from pipeline.state.buffers import Buffer, decode_rows
 from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
 
-EDGE = Edge("clean", "carriers", ("k",), ("k", "v"))
+EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))
 MAX_PARALLELISM = 16
 
 
 def _plan(receivers: int = 2, buffer_bytes: int = 64, sinks: dict[str, tuple[str, ...]] | None = None) -> TailPlan:
     edges = (EDGE,) if receivers else ()
-    return TailPlan(CheckpointId(1), FencingToken(3), 0, receivers, MAX_PARALLELISM, buffer_bytes, edges, sinks or {})
+    return TailPlan(
+        CheckpointId(1), FencingToken(3), 0, receivers, MAX_PARALLELISM, BufferLimits(buffer_bytes), edges, sinks or {}
+    )
 
 
 def _table(keys: list[int]) -> pa.Table:
@@ -39,6 +55,7 @@ def _items(keys: list[int], cut: int) -> Iterator[Item]:
     for start in range(0, table.num_rows, cut):
         yield Rows("clean", table.slice(start, cut))
     yield RowsDone()
+    yield SnapshotStarted()
     yield HostEnd({"sources": {"flights": {"rows": table.num_rows, "newest_event_us": None}}})
 
 
@@ -68,18 +85,21 @@ def test_every_row_reaches_the_owner_of_its_key_group_once_and_in_order(
     rows = _rows(run_tail(_plan(receivers, buffer_bytes), 0, _items(keys, cut), {}))
     received: dict[int, list[tuple[int, int]]] = {target: [] for target in range(receivers)}
     for target in range(receivers):
-        aligner = BarrierAligner(SubtaskIdentity(CheckpointId(1), FencingToken(3), 1, target), 1)
+        check = ChannelCheck(SubtaskIdentity(CheckpointId(1), FencingToken(3), 1, target), 1)
         for row in rows:
             if row["subtask"] != target:
                 continue
             if row["kind"] == EventKind.BUFFER.value:
-                assert aligner.buffer(0, row["sequence"], "carriers", "clean", row["payload"])  # type: ignore[arg-type]
-                table = decode_buffer(row["payload"])  # type: ignore[arg-type]
+                header = BufferHeader("carriers", "clean", 7, None)
+                assert check.buffer(0, row["sequence"], header, row["payload"])  # type: ignore[arg-type]
+                table = decode_rows(row["payload"])  # type: ignore[arg-type]
                 assert table.column_names == ["k", "v"]
                 received[target] += zip(table["k"].to_pylist(), table["v"].to_pylist(), strict=True)
+            elif row["kind"] == EventKind.BARRIER.value:
+                check.barrier(0, Barrier.decode(row["payload"]))  # type: ignore[arg-type]
             else:
-                aligner.barrier(0, BarrierEvent.decode(row["payload"]))  # type: ignore[arg-type]
-        assert not isinstance(aligner.close(), Decline)
+                check.ack(0, AckEvent.decode(row["payload"]))  # type: ignore[arg-type]
+        assert not isinstance(check.close(), Decline)
     assert sorted(v for pairs in received.values() for _, v in pairs) == list(range(len(keys)))
     for target, pairs in received.items():
         assert [v for _, v in pairs] == sorted(v for _, v in pairs)
@@ -97,7 +117,7 @@ def test_a_second_attempt_writes_the_same_bytes() -> None:
 def test_an_operator_that_puts_out_everything_at_once_still_sends_buffers_of_the_set_size() -> None:
     """A buffer is one row of Spark's shuffle: a whole epoch must not become one."""
     rows = _rows(run_tail(_plan(buffer_bytes=1000), 0, _items(list(range(2000)), 2000), {}))
-    buffers = [decode_buffer(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[arg-type]
+    buffers = [decode_rows(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[arg-type]
     assert sum(table.num_rows for table in buffers) == 2000
     assert max(table.nbytes for table in buffers) < 1100 and len(buffers) >= 2000 * 16 / 1100
 
@@ -130,9 +150,9 @@ def test_a_sink_that_cannot_stage_declines_instead_of_crashing() -> None:
 def test_the_acknowledgement_names_every_staged_file() -> None:
     sink = StagingSink()
     rows = _rows(run_tail(_plan(receivers=0, sinks={"clean": ("out",)}), 5, _items([1, 2], 1), {"out": sink}))  # type: ignore[dict-item]
-    event = BarrierEvent.decode(rows[-1]["payload"])  # type: ignore[arg-type]
-    assert event.barrier.subtask == 5
-    assert event.barrier.ack["sinks"]["out"]["rows"] == 2 and len(sink.staged) == 1
+    event = AckEvent.decode(rows[-1]["payload"])  # type: ignore[arg-type]
+    assert [row["kind"] for row in rows] == [EventKind.ACK.value] and event.own.subtask == 5
+    assert event.own.ack["sinks"]["out"]["rows"] == 2 and len(sink.staged) == 1
 
 
 def test_a_host_that_ends_without_an_answer_is_declined() -> None:
@@ -143,19 +163,74 @@ def test_a_host_that_ends_without_an_answer_is_declined() -> None:
 @pytest.mark.parametrize(
     "item",
     [
-        Forward(1, "late", "clean", b"\x00\n\xff"),
+        Forward(1, Buffer("late", "clean", None, -5, b"\x00\n\xff")),
+        Stamped(None),
         RowsDone(),
+        SnapshotStarted(),
         HostEnd({"operators": {}}, {0: "ab"}, ()),
         Declined(
             SubtaskIdentity(CheckpointId(1), FencingToken(3), 0, 0).decline(CheckpointFailureReason.SQL_ERROR, "é")
         ),
     ],
 )
-def test_control_items_survive_the_way_through_the_jvm(item: Forward | RowsDone | HostEnd | Declined) -> None:
+def test_control_items_survive_the_way_through_the_jvm(
+    item: Stamped | Forward | RowsDone | SnapshotStarted | HostEnd | Declined,
+) -> None:
     assert decode_control(encode_control(item)) == item
 
 
 def test_a_forwarded_buffer_counts_in_the_channel_like_any_other() -> None:
-    writer = ExchangeWriter(channel=0, receivers=2, max_parallelism=MAX_PARALLELISM, edges=(), buffer_bytes=1)
-    writer.forward(1, "later", "flights", b"payload")
+    writer = ExchangeWriter(
+        channel=0, receivers=2, max_parallelism=MAX_PARALLELISM, edges=(), limits=BufferLimits(bytes=1)
+    )
+    row = writer.forward(1, Buffer("later", "flights", 3, 4, b"payload")).to_pylist()[0]
+    assert (row["lateness_us"], row["oldest_us"], row["payload"]) == (3, 4, b"payload")
     assert {target: total.count for target, total in writer.sums().items()} == {0: 0, 1: 1}
+
+
+def test_a_decline_after_the_barrier_sends_the_cancel_marker_instead_of_the_acknowledgement() -> None:
+    plan = _plan(sinks={"clean": ("out",)})
+    rows = _rows(run_tail(plan, 0, _items([1, 2], 1), {"out": StagingSink(fails=True)}))  # type: ignore[dict-item]
+    kinds = [row["kind"] for row in rows if row["subtask"] == 0]
+    assert kinds[-2:] == [EventKind.BARRIER.value, EventKind.CANCEL.value] and EventKind.ACK.value not in kinds
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from([None, 1, 2])), min_size=1, max_size=8))
+def test_a_buffer_never_mixes_stamps_and_names_its_oldest_row(parts: list[tuple[int, int | None]]) -> None:
+    """DESIGN 4.3: the lateness watermark of a row is fixed when it is read, so a buffer has one."""
+    edge = Edge("up", "down", ("k",), ("k",), "at", None)
+    writer = ExchangeWriter(channel=0, receivers=1, max_parallelism=16, edges=(edge,), limits=BufferLimits(10**6))
+    start, batches, expected = 0, [], []
+    for count, stamp in parts:
+        times = list(range(start, start + count))
+        table = pa.table({"k": times, "at": pa.array(times[::-1], pa.timestamp("us", "UTC"))})
+        batches += list(writer.rows("up", table, stamp))
+        expected += [(stamp, time) for time in times]
+        start += count
+    rows = _rows([*batches, *writer.flush()])
+    found = [(row["lateness_us"], key) for row in rows for key in decode_rows(row["payload"])["k"].to_pylist()]  # type: ignore[arg-type]
+    assert found == expected
+    for row in rows:
+        assert row["oldest_us"] == min(decode_rows(row["payload"])["k"].to_pylist())  # type: ignore[arg-type]
+
+
+def test_a_buffer_has_at_most_the_rows_it_may_have() -> None:
+    """A buffer is processed whole, so it bounds how long a subtask may be late for its deadline."""
+    limits = BufferLimits(bytes=10**6, rows=4)
+    writer = ExchangeWriter(channel=0, receivers=1, max_parallelism=16, edges=(EDGE,), limits=limits)
+    rows = _rows([*writer.rows("clean", _table(list(range(10))), None), *writer.flush()])
+    assert [decode_rows(row["payload"]).num_rows for row in rows] == [4, 4, 2]  # type: ignore[arg-type]
+
+
+def test_stamps_survive_the_way_through_the_projection() -> None:
+    schema = pa.schema([("k", pa.int64())])
+    items: list[Item] = [
+        Rows("n", schema.empty_table().from_pydict({"k": [k]}), s) for k, s in ((1, None), (2, 9), (3, 9))
+    ]
+    back = list(decode_items(encode_items([*items, RowsDone()], {"n": schema}), {"n": schema}))
+    assert [(i.rows["k"].to_pylist(), i.lateness_us) for i in back if isinstance(i, Rows)] == [
+        ([1], None),
+        ([2], 9),
+        ([3], 9),
+    ]
+    assert back[-1] == RowsDone()

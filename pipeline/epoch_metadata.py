@@ -1,0 +1,224 @@
+"""From an epoch's verified acknowledgements to its `_metadata`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pipeline.config.compatibility import state_signatures
+from pipeline.job_context import JobContext
+from pipeline.metadata import (
+    AcknowledgedSubtask,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    SinkPosition,
+    SinkSnapshot,
+    SourceSnapshot,
+)
+from pipeline.operators.contract import StatefulOperator
+from pipeline.pace import Pace, Work, measure
+from pipeline.planning import EpochPlan
+from pipeline.protocol.acknowledgements import Verified
+from pipeline.protocol.records import PendingCheckpoint
+from pipeline.protocol.watermarks import source_watermark
+from pipeline.quality.verdict import GateVerdict
+from pipeline.sinks.contract import Committable
+from pipeline.sources.consumed import append
+from pipeline.state.channel_state import ChannelStateHandle
+from pipeline.state.handles import StateHandle
+from pipeline.storage.layout import consumed_prefix, metrics_prefix
+
+_MICROSECONDS = 1_000_000
+
+
+def predecessor_of(base: CheckpointMetadata | None, sink: str) -> int | None:
+    """The checkpoint that the sink's table is at before this epoch; None for the sink's first (I14)."""
+    position = base.marks.get(sink) if base is not None else None
+    return None if position is None else position.checkpoint_id
+
+
+def build_metadata(
+    context: JobContext,
+    plan: EpochPlan,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    operators: Mapping[str, StatefulOperator],
+    verified: Verified,
+    committables: Mapping[str, Committable],
+    verdict: GateVerdict,
+    timings: Mapping[str, int],
+) -> CheckpointMetadata:
+    """Return all of the checkpoint, and write the runs of consumed objects that it refers to.
+
+    Args:
+        base: what the epoch continued. operators: stateful operators that ran, by uid.
+        verified: one acknowledgement per expected subtask. timings: milliseconds of the driver, by phase.
+    """
+    marks = dict(base.marks) if base is not None else {}
+    snapshots = _operators(operators, verified)
+    tasks = _task_metrics(context, pending)
+    return CheckpointMetadata(
+        job=context.spec.name,
+        checkpoint_id=pending.checkpoint_id,
+        epoch=pending.epoch,
+        timeline=plan.timeline,
+        token=pending.token,
+        base=pending.base,
+        code_hash=pending.code_hash,
+        spec_hash=pending.spec_hash,
+        spec_text=context.job.text,
+        signatures=state_signatures(context.job.spec, plan.graph),
+        max_parallelism=context.spec.checkpointing.max_parallelism,
+        plan=pending.plan,
+        sources=_sources(context, plan, pending, base, verified),
+        operators=snapshots,
+        sinks={
+            name: SinkSnapshot(committable, predecessor_of(base, name), context.sink_location(name))
+            for name, committable in committables.items()
+        },
+        marks=marks
+        | {name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in committables},
+        acknowledged=tuple(
+            AcknowledgedSubtask(
+                ack.level,
+                ack.subtask,
+                ack.attempt_digest,
+                {str(item.subtask): item.attempt_digest for item in ack.consumed},
+            )
+            for ack in verified.acknowledgements
+        ),
+        verdict=verdict,
+        unaligned=_is_unaligned(verified),
+        held_back=plan.held_back,
+        pace=_pace(plan, base, snapshots, tasks),
+        timings=timings,
+        tasks=tasks,
+    )
+
+
+def _sources(
+    context: JobContext,
+    plan: EpochPlan,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    verified: Verified,
+) -> dict[str, SourceSnapshot]:
+    directory = consumed_prefix(pending.checkpoint_id, pending.token)
+    # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
+    snapshots = {
+        name: replace(item, rows=0, objects=0, missing=(), finished=False)
+        for name, item in (base.sources.items() if base is not None else ())
+        if name not in context.spec.sources
+    }
+    for item in plan.inputs:
+        spec = context.spec.sources[item.name]
+        before = base.sources.get(item.name) if base is not None else None
+        acks = _source_acks(verified, item.name)
+        newest = max((ack["newest_event_us"] for ack in acks if ack["newest_event_us"] is not None), default=None)
+        missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
+        watermark_us = None
+        if spec.event_time is not None:
+            delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
+            watermark_us = source_watermark(before.watermark_us if before else None, newest, delay_us)
+        snapshots[item.name] = SourceSnapshot(
+            watermark_us=watermark_us,
+            consumed=append(
+                context.store,
+                directory,
+                item.name,
+                before.consumed if before else (),
+                [obj for obj in item.consumed if obj.key not in missing],
+                pending.checkpoint_id,
+            ),
+            rows=sum(ack["rows"] for ack in acks),
+            objects=len(item.objects) - len(missing),
+            missing=missing,
+            finished=plan.alignment.final,
+        )
+    return snapshots
+
+
+def _source_acks(verified: Verified, source: str) -> list[dict[str, Any]]:
+    found = []
+    for ack in verified.acknowledgements:
+        sources = ack.payload.get("sources")
+        if isinstance(sources, dict) and source in sources:
+            found.append(sources[source])
+    return found
+
+
+def _operators(hosted: Mapping[str, StatefulOperator], verified: Verified) -> dict[str, OperatorSnapshot]:
+    snapshots = {}
+    for uid, operator in hosted.items():
+        acks: list[dict[str, Any]] = []
+        for ack in verified.acknowledgements:
+            operators = ack.payload.get("operators")
+            if isinstance(operators, dict) and uid in operators:
+                acks.append(operators[uid])
+        snapshots[uid] = OperatorSnapshot(
+            key=tuple(operator.key),
+            routing_key=tuple(operator.routing_key),
+            state_schema=operator.state_schema,
+            handles=tuple(StateHandle.from_json(ack["state"]) for ack in acks),
+            firing=tuple(ack["firing_us"] for ack in acks),
+            channels=tuple(_channel(ack["channel"]) for ack in acks),
+            processed_bytes=tuple(ack["processed_bytes"] for ack in acks),
+            rows_in=sum(ack["rows_in"] for ack in acks),
+            rows_out=sum(ack["rows_out"] for ack in acks),
+            late_rows=sum(ack["late_rows"] for ack in acks),
+        )
+    return snapshots
+
+
+def _channel(document: object) -> ChannelStateHandle | None:
+    return None if document is None else ChannelStateHandle.from_json(document)
+
+
+def _is_unaligned(verified: Verified) -> bool:
+    """Whether a subtask of some operator stopped before the end of its input."""
+    for ack in verified.acknowledgements:
+        operators = ack.payload.get("operators")
+        if isinstance(operators, dict) and any(item["unaligned"] for item in operators.values()):
+            return True
+    return False
+
+
+def _pace(
+    plan: EpochPlan,
+    base: CheckpointMetadata | None,
+    snapshots: Mapping[str, OperatorSnapshot],
+    tasks: Sequence[Mapping[str, Any]],
+) -> Pace:
+    """The pace of this epoch's subtasks; of the base's where this one shows none."""
+    spent_ms = {(task["level"], task["subtask"]): int(task.get("process_ms", 0)) for task in tasks}
+    work = []
+    for level in range(1, plan.graph.levels + 1):
+        hosted = [node.uid for node in plan.graph.at_level(level)]
+        for subtask in range(plan.spec.spark.parallelism):
+            processed = sum(snapshots[uid].processed_bytes[subtask] for uid in hosted)
+            left = sum(_bytes_in_flight(snapshots[uid])[subtask] for uid in hosted)
+            replayed = sum(_replayed_bytes(base, uid, plan.spec.spark.parallelism)[subtask] for uid in hosted)
+            received = max(0, processed + left - replayed)
+            work.append(Work(level, received, processed, left, spent_ms.get((level, subtask), 0)))
+    source_bytes = sum(obj.size for item in plan.inputs for obj in item.objects)
+    return measure(work, source_bytes, base.pace if base is not None else Pace())
+
+
+def _bytes_in_flight(snapshot: OperatorSnapshot) -> list[int]:
+    return [0 if channel is None else channel.bytes for channel in snapshot.channels]
+
+
+def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int) -> list[int]:
+    """What each subtask got from the base's rows in flight; with another parallelism an equal share."""
+    snapshot = base.operators.get(uid) if base is not None else None
+    if snapshot is None:
+        return [0] * parallelism
+    stored = _bytes_in_flight(snapshot)
+    return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
+
+
+def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[Mapping[str, Any], ...]:
+    directory = metrics_prefix(pending.checkpoint_id, pending.token)
+    return tuple(json.loads(context.store.get(stat.key)) for stat in context.store.list(directory))

@@ -1,0 +1,76 @@
+"""What one Spark task received: the verified buffers of its channels, by the edge of the job graph they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+
+import pyarrow as pa
+
+from pipeline.protocol.acknowledgements import Decline, decode_answer
+from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
+from pipeline.protocol.channel_check import ChannelCheck
+from pipeline.state.buffers import Buffer
+
+_HEADER = tuple(item.name for item in fields(BufferHeader))
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A cancel marker: the channel that carried it first, and the sender's decline."""
+
+    channel: int
+    decline: Decline
+
+
+@dataclass(slots=True)
+class Received:
+    """All rows of a task's channels, taken to their end.
+
+    Attributes:
+        outcome: the senders' acknowledgements in channel order, or the decline: then no buffer counts.
+        cancelled: the first cancel marker, if there was one.
+    """
+
+    outcome: tuple[AckEvent, ...] | Decline = ()
+    cancelled: Cancelled | None = None
+    _buffers: dict[tuple[str, str], dict[int, list[Buffer]]] = field(default_factory=dict)
+
+    def take(self, operator: str, producer: str, senders: int) -> list[Sequence[Buffer]]:
+        """Hand the buffers of one edge over, per channel, each in sequence order."""
+        by_channel = self._buffers.pop((operator, producer), {})
+        return [by_channel.get(channel, ()) for channel in range(senders)]
+
+    def rest(self) -> Iterator[Buffer]:
+        """The buffers of operators that nobody took, in a fixed order: later levels need them."""
+        for _, by_channel in sorted(self._buffers.items()):
+            for _, buffers in sorted(by_channel.items()):
+                yield from buffers
+
+    def add(self, channel: int, buffer: Buffer) -> None:
+        self._buffers.setdefault((buffer.operator, buffer.producer), {}).setdefault(channel, []).append(buffer)
+
+
+def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.RecordBatch]) -> Received:
+    """Read every row of a task's channels, whatever they say: Spark takes an early return for success."""
+    check, received = ChannelCheck(identity, channels), Received()
+    for batch in batches:
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name != "payload"}
+        payloads = batch.column("payload")
+        for index, channel in enumerate(columns["channel"]):
+            payload, kind = payloads[index].as_buffer(), EventKind(columns["kind"][index])
+            if kind is EventKind.BUFFER:
+                header = BufferHeader(**{name: columns[name][index] for name in _HEADER})
+                if check.buffer(channel, columns["sequence"][index], header, memoryview(payload)):
+                    received.add(channel, Buffer(**asdict(header), payload=payload))
+            elif kind is EventKind.BARRIER:
+                check.barrier(channel, Barrier.decode(payload.to_pybytes()))
+            elif kind is EventKind.ACK:
+                check.ack(channel, AckEvent.decode(payload.to_pybytes()))
+            else:
+                answer = decode_answer(payload.to_pybytes().decode())
+                assert isinstance(answer, Decline)
+                check.cancel(answer)
+                received.cancelled = received.cancelled or Cancelled(channel, answer)
+    received.outcome = check.close()
+    return received

@@ -1,0 +1,277 @@
+"""The data plane of one job in this process: real tasks, level by level, with the shuffle as a list of rows.
+
+What Spark adds is left out (processes, retries, the JVM); everything that decides what a row becomes is the product's.
+The job: `unique` and `hourly` read the source, `totals` and `steady` read `unique`; late rows of both windows are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.config.aggregates import parse_aggregate
+from pipeline.operators.aggregate import AggregateByKey
+from pipeline.operators.contract import StatefulOperator
+from pipeline.operators.deduplicate import DeduplicateByKey
+from pipeline.operators.window import TumblingWindowByKey
+from pipeline.planning import EpochAlignment
+from pipeline.protocol.acknowledgements import Acknowledgement, Decline, decode_answer, verify
+from pipeline.protocol.barrier import AckEvent, EventKind, acknowledgement, carry
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.protocol.records import SubtaskKey
+from pipeline.protocol.watermarks import latest, source_watermark
+from pipeline.sinks.contract import StagedFile
+from pipeline.spark.epoch_clock import LevelShare
+from pipeline.spark.exchange import BufferLimits, Edge, Stamp
+from pipeline.spark.items import HostEnd, Item, Rows, RowsDone, SnapshotStarted
+from pipeline.spark.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock
+from pipeline.spark.subtask_task import run_subtask
+from pipeline.spark.tail import TailPlan, run_tail
+from pipeline.spark.task_metrics import TaskMetrics
+from pipeline.state.channel_state import ChannelStateHandle
+from pipeline.state.handles import StateHandle
+from pipeline.state.keyed_state import read_state
+
+MAX_PARALLELISM = 16
+MINUTE_US = 60_000_000
+DELAY_US = 5 * MINUTE_US
+SCHEMA = pa.schema([("k", pa.string()), ("id", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
+LEVELS = 2
+
+
+def operators() -> dict[str, StatefulOperator]:
+    count = {"n": parse_aggregate("count(*)"), "sum": parse_aggregate("sum(id)")}
+    ttl, hour, half = timedelta(minutes=30), timedelta(hours=1), timedelta(minutes=30)
+    return {
+        "unique": DeduplicateByKey("unique", ("id",), ttl, SCHEMA, "t"),
+        "hourly": TumblingWindowByKey("hourly", ("k",), hour, timedelta(), count, SCHEMA, "t"),
+        "totals": AggregateByKey("totals", ("k",), count, SCHEMA),
+        "steady": TumblingWindowByKey("steady", ("k",), half, timedelta(), count, SCHEMA, "t"),
+    }
+
+
+INPUTS = {"unique": "events", "hourly": "events", "totals": "unique", "steady": "unique"}
+HOSTED = {1: ("unique", "hourly"), 2: ("totals", "steady")}
+
+
+@dataclass
+class KeepingSink:
+    """The first half of a sink: keeps what it is asked to stage."""
+
+    name: str
+    staged: list[pa.Table]
+
+    def stage(self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int) -> StagedFile:
+        self.staged.append(rows)
+        return StagedFile(f"{self.name}-{checkpoint_id}-{subtask}", rows.num_rows, 1, "ab")
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """What one operator's subtasks left in a checkpoint, as `_metadata` keeps it."""
+
+    handles: tuple[StateHandle, ...] = ()
+    firing: tuple[int | None, ...] = ()
+    channels: tuple[ChannelStateHandle | None, ...] = ()
+
+
+@dataclass
+class DataPlane:
+    """Runs epochs one after another, each from the checkpoint of the one before.
+
+    Attributes:
+        outputs: per node, everything that its sink staged in completed epochs.
+        acks: of the last epoch: one per operator and subtask.
+    """
+
+    store: ObjectStore
+    epochs: int = 0
+    watermark_us: int | None = None
+    states: dict[str, OperatorState] = field(default_factory=dict)
+    outputs: dict[str, list[pa.Table]] = field(default_factory=dict)
+    acks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    answers: list[Acknowledgement | Decline] = field(default_factory=list)
+
+    def epoch(
+        self,
+        sources: Sequence[pa.Table],
+        *,
+        parallelism: int = 2,
+        alignment: EpochAlignment | None = None,
+        clock: Callable[[], int] = lambda: 0,
+        limits: BufferLimits = BufferLimits(10**6),
+        aborted_since: tuple[int, ...] = (),
+    ) -> None:
+        """Run one epoch over a table per source subtask, and move to its checkpoint. Raises what `verify` raises."""
+        alignment = alignment or EpochAlignment(None, None, 0, False)
+        checkpoint, staged = CheckpointId(self.epochs + 1), dict[str, list[pa.Table]]()
+        rows = [
+            batch for index, table in enumerate(sources) for batch in self._source(index, table, parallelism, limits)
+        ]
+        for level in range(1, LEVELS + 1):
+            senders = len(sources) if level == 1 else parallelism
+            plan = self._level(level, senders, parallelism, alignment, aborted_since)
+            tail = self._tail(level, parallelism, limits)
+            sent: list[pa.RecordBatch] = []
+            for subtask in range(parallelism):
+                mine = [batch for batch in rows if batch.column("subtask")[0].as_py() == subtask]
+                metrics = TaskMetrics(level, subtask, 0)
+                items = run_subtask(plan, subtask, iter(mine), self.store, metrics, clock)
+                sinks = {
+                    name: KeepingSink(name, staged.setdefault(name, []))
+                    for names in tail.sinks.values()
+                    for name in names
+                }
+                sent += run_tail(tail, subtask, items, sinks)  # type: ignore[arg-type]
+            rows = sent
+        self._complete(checkpoint, rows, len(sources), parallelism, staged)
+
+    def table(self, node: str) -> list[dict[str, Any]]:
+        """All rows that a node's sink staged, in order."""
+        return [row for table in self.outputs.get(node, []) for row in table.to_pylist()]
+
+    @property
+    def in_flight(self) -> int:
+        """Buffers left in flight by the last epoch."""
+        return sum(one.buffers for state in self.states.values() for one in state.channels if one is not None)
+
+    def state(self, uid: str) -> list[dict[str, Any]]:
+        """The live state of an operator, sorted."""
+        operator, state = operators()[uid], self.states[uid]
+        tables = [
+            read_state(
+                uid, operator.key, operator.state_schema, routing_key=operator.routing_key,
+                handles=[handle], key_groups=handle.key_groups, watermark_us=fired_us,
+                store=self.store, checkpoint_id=self.epochs, job="test",
+            )
+            for handle, fired_us in zip(state.handles, state.firing, strict=True)
+        ]  # fmt: skip
+        return sorted(pa.concat_tables(tables).to_pylist(), key=repr)
+
+    def _source(self, index: int, table: pa.Table, parallelism: int, limits: BufferLimits) -> Iterator[pa.RecordBatch]:
+        def items() -> Iterator[Item]:
+            for batch in table.to_batches(max_chunksize=7):
+                yield Rows("events", pa.Table.from_batches([batch]))
+            yield RowsDone()
+            yield SnapshotStarted()
+            times = table["t"].cast(pa.int64()).to_pylist()
+            yield HostEnd({"sources": {"events": {"newest_event_us": max(times, default=None)}}})
+
+        return run_tail(self._tail(0, parallelism, limits), index, items(), {})
+
+    def _tail(self, level: int, parallelism: int, limits: BufferLimits) -> TailPlan:
+        made = operators()
+        producers = ("events",) if level == 0 else HOSTED[level]
+        edges = tuple(
+            Edge(
+                producer=producer,
+                operator=uid,
+                key=made[uid].routing_key,
+                columns=tuple(SCHEMA.names),
+                event_time="t",
+                stamp=Stamp(self._stamp(uid)) if level == 0 else None,
+            )
+            for uid, producer in INPUTS.items()
+            if producer in producers
+        )
+        names = [name for uid in producers for name in (uid, f"{uid}.late")] if level else []
+        return TailPlan(
+            checkpoint_id=CheckpointId(self.epochs + 1),
+            token=FencingToken(1),
+            level=level,
+            receivers=0 if level == LEVELS else parallelism,
+            max_parallelism=MAX_PARALLELISM,
+            limits=limits,
+            edges=edges,
+            sinks={name: (name,) for name in names},
+        )
+
+    def _stamp(self, uid: str) -> int | None:
+        fired_us: int | None = None
+        for one in self.states.get(uid, OperatorState()).firing:
+            fired_us = latest(fired_us, one)
+        return latest(fired_us, self.watermark_us)
+
+    def _level(
+        self, level: int, senders: int, parallelism: int, alignment: EpochAlignment, aborted: tuple[int, ...]
+    ) -> LevelPlan:
+        hosted = []
+        for uid in HOSTED[level]:
+            state = self.states.get(uid, OperatorState())
+            clock = SourceClock("events", self.watermark_us, DELAY_US) if level == 1 else UpstreamClock(INPUTS[uid])
+            hosted.append(
+                OperatorPlan(
+                    operator=operators()[uid],
+                    inputs=(INPUTS[uid],),
+                    input_schema=SCHEMA,
+                    handles=state.handles,
+                    firing=state.firing,
+                    channels=state.channels,
+                    directory=f"chk-{self.epochs + 1}/t1/state/{uid}/",
+                    signature="made so",
+                    clocks=(clock,),
+                )
+            )
+        return LevelPlan(
+            job="test",
+            checkpoint_id=CheckpointId(self.epochs + 1),
+            token=FencingToken(1),
+            base=CheckpointId(self.epochs),
+            level=level,
+            senders=senders,
+            parallelism=parallelism,
+            max_parallelism=MAX_PARALLELISM,
+            operators=tuple(hosted),
+            channel_directory=f"chk-{self.epochs + 1}/t1/channel/",
+            cache_directory="/nonexistent/cache",
+            alignment=alignment,
+            share=LevelShare(parallelism, parallelism, LEVELS - level + 1),
+            latest_completed=CheckpointId(self.epochs) if self.epochs else None,
+            lowest_retained=CheckpointId(1) if self.epochs else None,
+            aborted_since=tuple(CheckpointId(one) for one in aborted),
+        )
+
+    def _complete(
+        self,
+        checkpoint: CheckpointId,
+        rows: list[pa.RecordBatch],
+        senders: int,
+        parallelism: int,
+        staged: dict[str, list[pa.Table]],
+    ) -> None:
+        found = [(EventKind(row["kind"]), row["payload"]) for batch in rows for row in batch.to_pylist()]
+        events = [AckEvent.decode(payload) for kind, payload in found if kind is EventKind.ACK]
+        declines = [decode_answer(payload.decode()) for kind, payload in found if kind is EventKind.CANCEL]
+        self.answers = [*(acknowledgement(ack) for ack in carry(events)), *declines]
+        expected = [SubtaskKey(0, index) for index in range(senders)]
+        expected += [SubtaskKey(level, index) for level in range(1, LEVELS + 1) for index in range(parallelism)]
+        verified = verify(checkpoint, FencingToken(1), expected, self.answers)
+        self.acks = {uid: [] for uid in INPUTS}
+        for ack in verified.acknowledgements:
+            payload: dict[str, Any] = json.loads(json.dumps(ack.payload))
+            for uid, item in payload.get("operators", {}).items():
+                self.acks[uid].append(item)
+            newest_us = payload.get("sources", {}).get("events", {}).get("newest_event_us")
+            self.watermark_us = source_watermark(self.watermark_us, newest_us, DELAY_US)
+        for uid, acks in self.acks.items():
+            self.states[uid] = OperatorState(
+                tuple(StateHandle.from_json(ack["state"]) for ack in acks),
+                tuple(ack["firing_us"] for ack in acks),
+                tuple(None if ack["channel"] is None else ChannelStateHandle.from_json(ack["channel"]) for ack in acks),
+            )
+        for name, tables in staged.items():
+            self.outputs.setdefault(name, []).extend(tables)
+        self.epochs += 1
+
+
+def ticking(step_ms: int) -> Callable[[], int]:
+    """A clock that moves on by a step whenever it is looked at."""
+    counter = itertools.count(1_000_000, step_ms)
+    return lambda: next(counter)

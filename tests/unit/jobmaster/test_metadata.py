@@ -1,0 +1,120 @@
+"""`_metadata`: what was written is read back, in every format; nothing in it leads out of the job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata, decode_metadata
+from pipeline.pace import Pace
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.state.channel_state import ChannelStateHandle
+from tests.harness.sparkless_job import SparklessJob
+
+GOLDEN = Path(__file__).parent / "golden"
+CHANNEL = ChannelStateHandle(
+    key="chk-00000000000000000007/t00000000000000000031/channel/" + "b" * 64 + ".arrow",
+    size=4_096,
+    sha256="b" * 64,
+    uid="hourly",
+    key_groups=range(2, 4),
+    buffers=3,
+    bytes=3_000,
+    oldest_us=1_500_000_000,
+    signature="5" * 64,
+)
+
+
+def read(format_: int) -> CheckpointMetadata:
+    return decode_metadata((GOLDEN / f"metadata_format_{format_}.json").read_bytes(), "golden")
+
+
+def unaligned(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    operator = replace(
+        metadata.operators["hourly"],
+        firing=(2_000_000_000, None),
+        channels=(None, CHANNEL),
+        processed_bytes=(9_000, 120),
+    )
+    sources = {name: replace(source, finished=False) for name, source in metadata.sources.items()}
+    return replace(
+        metadata,
+        unaligned=True,
+        held_back="max_in_flight: 3000 bytes are in flight, more than 1000",
+        pace=Pace(0.25, 12.5),
+        operators={"hourly": operator},
+        sources=sources,
+    )
+
+
+def test_format_1_reads_as_an_aligned_epoch_without_rows_in_flight() -> None:
+    """Retained checkpoints outlive the code that wrote them."""
+    metadata = read(1)
+    operator = metadata.operators["hourly"]
+    assert (operator.firing, operator.channels, operator.processed_bytes) == ((2_000_000_000,) * 2, (None,) * 2, (0, 0))
+    assert (metadata.unaligned, metadata.in_flight_bytes, metadata.final) == (False, 0, False)
+    assert operator.firing_us == 2_000_000_000
+    assert [len(handle.runs) for handle in operator.handles] == [1, 0]
+
+
+def test_format_2_is_what_is_written_now() -> None:
+    """A change of the format fails here: it adds a file and keeps the old decoder."""
+    body = (GOLDEN / "metadata_format_2.json").read_bytes()
+    assert read(2) == unaligned(read(1))
+    assert read(2).encode() == body.rstrip(b"\n")
+
+
+def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
+    """I8: what a checkpoint needs is never garbage; the operator's firing watermark is its slowest subtask's."""
+    metadata = read(2)
+    assert metadata.in_flight_bytes == 3_000
+    assert CHANNEL.key in set(metadata.references())
+    assert metadata.operators["hourly"].firing_us is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("format",), 3, "format 3, expected 1 to 2"),
+        (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),
+        (("operators", "hourly", "channels"), [None] * 3, "channels has 3 entries for 2 subtasks"),
+        (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
+        (("operators", "hourly", "channels", 1, "key"), "../other/file", "key"),
+        (("unaligned",), None, "unaligned"),
+        (("pace", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
+        (("pace", "in_flight_ms"), -1, "-1 is not a number of at least 0"),
+    ],
+)
+def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:
+    """Nothing read from the store is trusted (DESIGN 9)."""
+    document = json.loads((GOLDEN / "metadata_format_2.json").read_bytes())
+    place = document
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = value
+    if value is None:
+        del place[path[-1]]
+    with pytest.raises(StateCorrupt, match=message):
+        decode_metadata(json.dumps(document).encode(), "golden")
+
+
+def test_metadata_is_read_once_and_verify_reads_what_is_stored(tmp_path: Path) -> None:
+    """The handle names the content by its hash, so what was read stays true; verify looks at the store itself."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.epoch()
+    context = JobContext(job.loaded())
+    checkpoint = context.head().state.checkpoints[0]
+    first = context.metadata(checkpoint)
+    file = job.folder / "store" / "small" / checkpoint.metadata.key
+    file.write_bytes(b"{}")
+    assert context.metadata(checkpoint) is first
+    with pytest.raises(StateCorrupt):
+        context.stored_metadata(checkpoint)
+    with pytest.raises(StateCorrupt):
+        job.master.verify()

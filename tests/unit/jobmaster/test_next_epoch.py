@@ -1,0 +1,301 @@
+"""What the next epoch of a job is: nothing, new input, rows in flight, as much as fits, the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.config.in_flight import input_signatures
+from pipeline.epoch_inputs import has_due_timer, plan_epoch
+from pipeline.in_flight import restored_firing
+from pipeline.jobmaster import JobMaster, NothingToDo, Session, Triggered
+from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
+from pipeline.pace import Pace
+from pipeline.planning import InputRecord, decode_input_record, encode_input_record
+from pipeline.protocol.errors import InvalidRequest, JobNotRunnable, StateCorrupt
+from pipeline.protocol.records import JobStatus
+from pipeline.protocol.watermarks import END_OF_TIME_US
+from pipeline.spark import runner as spark_runner
+from pipeline.state.channel_state import ChannelStateHandle
+from pipeline.state.handles import StateHandle
+from tests.harness.milepost_cli import milepost
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+UNLIMITED = {"    limits_per_epoch: {max_files: 1}\n": ""}
+BUDGET = {"timeout: 10m}": "timeout: 10m, epoch_budget: 10s, max_in_flight: 1KB}"}
+WINDOW = {
+    "{k: int64, v: string}": '{k: int64, v: string, t: "timestamp[us, UTC]"}\n    event_time: t',
+    "- {uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}": "- {uid: latest, "
+    "kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}\n"
+    "  - {uid: hourly, kind: window, inputs: [rows], key: [k], window: {tumbling: 1h}, aggregates: {rows: count(*)}}",
+}
+
+
+def job(folder: Path, *edits: Mapping[str, str]) -> SparklessJob:
+    return SparklessJob.create(folder, {old: new for edit in edits for old, new in edit.items()})
+
+
+def snapshot(job: SparklessJob, uid: str = "latest", in_flight: int = 0) -> OperatorSnapshot:
+    """An operator of one subtask, with so many bytes in flight."""
+    signature = input_signatures(job.loaded().spec, job.context.graph)[uid]
+    channel = ChannelStateHandle(
+        f"chk-{1:020d}/t{2:020d}/channel/a",
+        10,
+        "a" * 64,
+        uid,
+        range(128),
+        1,
+        in_flight,
+        oldest_us=None,
+        signature=signature,
+    )
+    return OperatorSnapshot(
+        key=("k",),
+        routing_key=("k",),
+        state_schema=pa.schema([("k", pa.int64())]),
+        handles=(StateHandle(uid, range(128), 128, 1),),
+        firing=(None,),
+        channels=(channel if in_flight else None,),
+        processed_bytes=(100,),
+        rows_in=1,
+        rows_out=1,
+        late_rows=0,
+    )
+
+
+def with_operators(
+    operators: Mapping[str, OperatorSnapshot], pace: Pace | None = None
+) -> Callable[[CheckpointMetadata], CheckpointMetadata]:
+    """The epoch's metadata as that of an epoch with these operators, at this pace."""
+    unaligned = any(one.in_flight_bytes for one in operators.values())
+    return lambda metadata: replace(metadata, operators=operators, pace=pace or Pace(), unaligned=unaligned)
+
+
+def base_of(job: SparklessJob) -> CheckpointMetadata:
+    context = job.context
+    state = context.head().state
+    base = context.base_metadata(state, state.timeline().head)
+    assert base is not None
+    return base
+
+
+def planned(job: SparklessJob, *, drain: bool = False) -> InputRecord | None:
+    return plan_epoch(job.context, base_of(job), job.context.graph, drain=drain)
+
+
+def objects(record: InputRecord | None) -> list[str]:
+    assert record is not None
+    return [obj.key for source in record.sources for obj in source.objects]
+
+
+def test_an_epoch_is_empty_iff_nothing_is_new_and_nothing_is_in_flight(tmp_path: Path) -> None:
+    """DESIGN 3: rows in flight are something to do, also without new input."""
+    small = job(tmp_path)
+    small.land("a.csv")
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
+    record = planned(small)
+    assert record is not None and objects(record) == [] and not record.final
+    small.epoch(with_operators({"latest": snapshot(small)}))
+    assert planned(small) is None
+    answer = small.master.trigger(Session.cli())
+    assert isinstance(answer, NothingToDo) and answer.reason == "empty"
+
+
+def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> None:
+    """Back-pressure: what is planned then is what is in flight; the checkpoint says why."""
+    small = job(tmp_path, UNLIMITED, BUDGET)
+    small.land("a.csv")
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=1_000)}))
+    small.land("b.csv")
+    assert objects(planned(small)) == ["b.csv"], "the limit itself is not too much"
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=1_001)}))
+    small.land("c.csv")
+    record = planned(small)
+    assert record is not None and objects(record) == []
+    assert record.held_back == "max_in_flight: 1001 bytes are in flight, more than 1000"
+    assert (record.sources[0].pending_objects, record.sources[0].pending_bytes) == (1, len("k,v\n1,a\n"))
+    shown = small.master.show(small.epoch(with_operators({"latest": snapshot(small)})))
+    assert shown["held_back"] == record.held_back and shown["objects"] == 0
+    assert small.master.show(2)["in_flight_bytes"] == 1_001 and small.master.show(2)["unaligned"] is True
+    assert small.master.status()["in_flight_bytes"] == 0
+    assert objects(planned(small)) == ["c.csv"]
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "in_flight_ms", "expected"),
+    [
+        (0, 0.0, ["b.csv", "c.csv"]),  # 7 s of the 10 are for processing: 16 bytes at 0.4 s fit
+        (100, 3_500.0, ["b.csv"]),  # half of that is for what is in flight
+        (100, 7_000.0, []),  # all of it
+    ],
+)
+def test_a_budget_scales_the_plan_by_the_measured_pace(
+    tmp_path: Path, in_flight: int, in_flight_ms: float, expected: list[str]
+) -> None:
+    """The plan takes what fits beside what is in flight; the rest is left for later epochs."""
+    small = job(tmp_path, UNLIMITED, BUDGET)
+    small.land("a.csv")
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=in_flight)}, Pace(400.0, in_flight_ms)))
+    for name in ("b.csv", "c.csv", "d.csv"):
+        small.land(name)
+    record = planned(small)
+    assert objects(record) == expected
+    assert record is not None and record.sources[0].pending_objects == 3 - len(expected)
+    assert record.held_back is not None and record.held_back.startswith("epoch_budget: of 24 bytes")
+
+
+def test_with_nothing_in_flight_at_least_one_object_is_planned(tmp_path: Path) -> None:
+    """An epoch makes progress, however slow the last one was."""
+    small = job(tmp_path, UNLIMITED, BUDGET)
+    small.land("a.csv")
+    small.epoch(with_operators({"latest": snapshot(small)}, Pace(1e9, 0.0)))
+    for name in ("b.csv", "c.csv"):
+        small.land(name)
+    assert objects(planned(small)) == ["b.csv"]
+
+
+def test_a_timer_is_due_only_where_firing_is_behind_the_operators_input(tmp_path: Path) -> None:
+    """Without rows in flight the firing watermark has reached its input: no timer can be due any more."""
+    small = job(tmp_path, WINDOW)
+    small.land("a.csv")
+    small.epoch(with_operators({"hourly": snapshot(small, "hourly")}))
+    base, graph = base_of(small), small.context.graph
+    waiting = replace(base.operators["hourly"], handles=(StateHandle("hourly", range(128), 128, 1, (), ((3, 50),), 1),))
+
+    def due(watermark: int | None, firing: int | None) -> bool:
+        source = replace(base.sources["rows"], watermark_us=watermark)
+        operator = replace(waiting, firing=(firing,))
+        return has_due_timer(replace(base, sources={"rows": source}, operators={"hourly": operator}), graph)
+
+    assert due(50, 49) and due(50, None) and due(80, 60)
+    assert not due(49, 10), "the timer is later"
+    assert not due(80, 80) and not due(80, END_OF_TIME_US), "it has fired"
+    assert not due(None, None)
+
+
+def test_rows_in_flight_are_refused_by_a_spec_that_makes_them_differently(tmp_path: Path) -> None:
+    """DESIGN 4.3: refused before anything is planned, with a way on."""
+    small = job(tmp_path)
+    small.land("a.csv")
+    small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
+    file = tmp_path / "config" / "small.yaml"
+    text = file.read_text()
+    sql = '- {uid: only, kind: sql, inputs: [rows], sql: "SELECT k, v FROM rows WHERE k > 0"}'
+    file.write_text(
+        text.replace("- {uid: latest", f"{sql}\n  - {{uid: latest").replace(
+            "latest, kind: aggregate, inputs: [rows]", "latest, kind: aggregate, inputs: [only]"
+        )
+    )
+    with pytest.raises(
+        InvalidRequest, match="operator latest: checkpoint 1 has 10 bytes of its input in flight"
+    ) as told:
+        small.master.trigger(Session.cli())
+    assert "--until-caught-up" in told.value.hint and "milepost run small --drain" in told.value.hint
+    assert small.context.head().state.timeline().pending is None
+    file.write_text(text)
+    assert isinstance(small.master.trigger(Session.cli()), Triggered)
+
+
+def test_a_drain_ends_with_one_epoch_that_reads_nothing_and_finishes_the_job(tmp_path: Path) -> None:
+    """The last epoch comes when nothing is new and nothing in flight; after it no other is run."""
+    small = job(tmp_path)
+    small.land("a.csv")
+    first = small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
+    record = planned(small, drain=True)
+    assert record is not None and not record.final, "rows in flight come first"
+    small.epoch(with_operators({"latest": snapshot(small)}))
+    session = Session.cli()
+    assert isinstance(small.master.trigger(session, drain=True), Triggered)
+    pending = small.rebind(session)
+    completed = small.complete(
+        session, pending, with_operators({"latest": replace(snapshot(small), firing=(END_OF_TIME_US,))})
+    )
+    shown = small.master.show(completed.checkpoint_id)
+    assert shown["final"] and shown["watermark"] == "end" and shown["sources"]["rows"]["finished"]
+    assert shown["operators"]["latest"]["firing_watermark"] == "end"
+    assert not small.master.show(first)["final"]
+    # Its session dies here. What a start finds undone after the commit point, it does first.
+    answer = small.master.trigger(Session.cli())
+    assert isinstance(answer, NothingToDo) and answer.reason == "drained"
+    assert small.context.head().state.status is JobStatus.FINISHED
+    with pytest.raises(JobNotRunnable):
+        small.master.trigger(Session.cli(), drain=True)
+
+
+def drained(folder: Path, *edits: Mapping[str, str]) -> SparklessJob:
+    small = job(folder, *edits)
+    small.land("a.csv")
+    small.epoch()
+    session = Session.cli()
+    small.master.trigger(session, drain=True)
+    ended = {
+        uid: replace(snapshot(small, uid), firing=(END_OF_TIME_US,))
+        for uid in [node.uid for node in small.context.graph.stateful]
+    }
+    small.complete(session, small.rebind(session), with_operators(ended))
+    small.master.trigger(Session.cli())
+    small.master.start()
+    return small
+
+
+def test_a_drained_job_that_is_started_again_goes_on_where_nothing_has_fired(tmp_path: Path) -> None:
+    """An aggregate has no event time: its firing watermark begins anew."""
+    small = drained(tmp_path)
+    assert planned(small) is None and planned(small, drain=True) is None
+    small.land("b.csv")
+    assert isinstance(small.master.trigger(Session.cli()), Triggered)
+    assert restored_firing(base_of(small), "latest") == (None,)
+
+
+def test_a_drained_window_is_not_continued(tmp_path: Path) -> None:
+    """Every new row would be late: said before anything is planned, not found out from an empty table."""
+    small = drained(tmp_path, WINDOW)
+    small.land("b.csv")
+    with pytest.raises(InvalidRequest, match="operator hourly: its event time ended with checkpoint 2"):
+        small.master.trigger(Session.cli())
+
+
+def test_an_input_record_of_format_1_had_no_last_epoch() -> None:
+    """The input record of every epoch is kept: what replay reads must stay readable."""
+    body = encode_input_record(InputRecord((), final=True, held_back="why"))
+    assert decode_input_record(body) == InputRecord((), final=True, held_back="why")
+    assert decode_input_record(b'{"format":1,"sources":{}}') == InputRecord(())
+    with pytest.raises(StateCorrupt, match="format 3"):
+        decode_input_record(body.replace(b'"format":2', b'"format":3'))
+
+
+def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:
+    """Without a checkpoint there is no state that could fire."""
+    answer = JobMaster(job(tmp_path).loaded()).trigger(Session.cli(), drain=True)
+    assert isinstance(answer, NothingToDo) and answer.reason == "empty"
+
+
+def test_the_command_drains_a_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`milepost run --drain`: what is unread, epoch by epoch; then the last one; then the job is FINISHED."""
+    small = job(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        small.land(name)
+    runner = SparklessRunner()
+    monkeypatch.setattr(spark_runner, "SparkEpochRunner", lambda: runner)
+    spec = tmp_path / "config" / "small.yaml"
+    drained = milepost("run", spec, "--drain")
+    assert drained.exit_code == 0, drained.stderr
+    assert [plan.alignment.final for plan in runner.plans] == [False, False, True]
+    assert "checkpoint 3 completed: epoch 3, 0 rows in" in drained.stdout
+    assert drained.stdout.rstrip().endswith("it was the last one: the job is finished")
+    assert small.context.head().state.status is JobStatus.FINISHED
+    listed = milepost("list", spec)
+    assert listed.stdout.splitlines()[2].split()[-1] == "end"
+    again = milepost("run", spec, "--drain")
+    assert again.exit_code == 1 and "job small is FINISHED" in again.stderr
+    # Started again, an aggregate goes on: its firing watermark begins anew.
+    small.master.start()
+    small.land("c.csv")
+    assert milepost("run", spec).exit_code == 0
+    assert runner.plans[-1].firing == {"latest": (None, None)}
+    assert small.master.read("table").to_pylist() == [{"k": 1, "rows": 3}]

@@ -1,0 +1,103 @@
+"""A subtask that cannot take part declines: typed, once, with nothing acknowledged and nothing left of its state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.protocol.acknowledgements import Decline
+from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.storage.local import LocalStore
+from pipeline.storage.notices import AbortNotice, write_notice
+from tests.harness.dataplane import DataPlane, ticking
+from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
+from tests.unit.spark.test_unaligned_epochs import SMALL, cut, events, nothing
+
+
+@pytest.fixture
+def inner(tmp_path: Path) -> LocalStore:
+    return LocalStore(StoreConfig(tmp_path.as_uri()))
+
+
+def declined(plane: DataPlane, error: type[CheckpointError] = SubtaskDeclined) -> list[Decline]:
+    """Run an epoch that leaves rows in flight and must fail."""
+    before, outputs = plane.epochs, {name: len(tables) for name, tables in plane.outputs.items()}
+    with pytest.raises(error):
+        plane.epoch(events(7, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
+    assert plane.epochs == before and outputs == {name: len(tables) for name, tables in plane.outputs.items()}
+    return [answer for answer in plane.answers if isinstance(answer, Decline)]
+
+
+@pytest.mark.parametrize("what", ["state/", "channel/"])
+def test_an_upload_that_fails_declines_the_checkpoint(inner: LocalStore, what: str) -> None:
+    """Case: AsyncCheckpointRunnableTest.testDeclineWithAsyncCheckpointExceptionWhenRunning"""
+    fault = Fault(at("put", f"chk-1/t1/{what}"), Effect.UNAVAILABLE)
+    declines = declined(DataPlane(FaultyStore(inner, [fault])))
+    assert fault.reached.is_set() and declines
+    assert all(one.reason is CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION for one in declines)
+    assert "planned outage" in declines[0].detail
+
+
+def test_a_machine_that_cannot_be_used_is_said_to_be_that(inner: LocalStore) -> None:
+    error = EnvironmentUnusable("the disk is full", hint="free some space")
+    fault = Fault(at("put", "chk-1/t1/state/"), Effect.UNAVAILABLE, error=error)
+    declines = declined(DataPlane(FaultyStore(inner, [fault])), EnvironmentUnusable)
+    assert declines[0].reason is CheckpointFailureReason.ENVIRONMENT_UNUSABLE
+    assert declines[0].payload == {"hint": "free some space"}
+
+
+def test_the_epoch_runs_again_after_a_decline_as_if_it_had_not_happened(inner: LocalStore) -> None:
+    plane = DataPlane(FaultyStore(inner, [Fault(at("put", "chk-1/t1/channel/"), Effect.UNAVAILABLE)]))
+    declined(plane)
+    plane.epoch(events(7, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
+    other = DataPlane(inner)
+    other.epoch(events(7, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
+    assert plane.acks == other.acks
+
+
+def test_channel_state_that_cannot_be_read_declines_as_corrupt(inner: LocalStore) -> None:
+    plane = DataPlane(inner)
+    plane.epoch(events(7, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
+    for stat in list(inner.list("chk-1/t1/channel/")):
+        inner.delete([stat.key])
+    with pytest.raises(StateCorrupt, match="channel state"):
+        plane.epoch(nothing())
+    declines = [answer for answer in plane.answers if isinstance(answer, Decline)]
+    assert {one.reason for one in declines} == {CheckpointFailureReason.STATE_CORRUPT}
+
+
+def test_a_cancel_marker_is_passed_on_with_the_reason_of_the_sender(inner: LocalStore) -> None:
+    """Level 1 declines, level 2 takes the marker: its own answer names who declined first, and why."""
+    fault = Fault(at("put", "chk-1/t1/state/unique/"), Effect.UNAVAILABLE)
+    declines = declined(DataPlane(FaultyStore(inner, [fault])))
+    assert {(one.level, one.subtask) for one in declines} == {(1, 0)} and len(declines) == 2
+
+
+def test_an_aborted_checkpoint_is_not_uploaded(inner: LocalStore) -> None:
+    """Ray: JobWorker.notifyCheckpointTimeout: a subtask of a fenced job that still runs skips its late work."""
+    store = FaultyStore(inner)
+    notice = AbortNotice(CheckpointFailureReason.CHECKPOINT_EXPIRED, CheckpointId(0))
+    write_notice(inner, CheckpointId(1), FencingToken(1), notice)
+    declines = declined(DataPlane(store))
+    assert {one.reason for one in declines} == {CheckpointFailureReason.CHECKPOINT_EXPIRED}
+    assert "nothing was uploaded" in declines[0].detail
+    assert not store.writes
+
+
+def test_a_notice_that_cannot_be_read_declines(inner: LocalStore) -> None:
+    fault = Fault(lambda operation, key: operation == "get" and "aborted" in key, Effect.UNAVAILABLE)
+    declines = declined(DataPlane(FaultyStore(inner, [fault])))
+    assert declines[0].reason is CheckpointFailureReason.IO_EXCEPTION
+
+
+def test_what_became_of_other_checkpoints_is_told_at_the_start_and_stops_nothing(inner: LocalStore) -> None:
+    """I11: notifications are at-least-once; the plan repeats the last word on each."""
+    plane = DataPlane(inner)
+    plane.epoch(events(7, 0, 30))
+    plane.epochs = 3
+    plane.epoch(events(7, 1, 30), aborted_since=(2, 3))
+    assert plane.epochs == 4 and not [answer for answer in plane.answers if isinstance(answer, Decline)]
