@@ -125,6 +125,7 @@ class _Task:
             self._metrics.mark("process_ms")
             if one.decline is not None:
                 return one.decline
+        self._metrics.left_ms = None if deadline_ms is None else deadline_ms - self._clock()
         yield RowsDone()
         return (yield from self._snapshot(received.outcome, carried))
 

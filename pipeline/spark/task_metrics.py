@@ -20,6 +20,7 @@ class TaskMetrics:
         attempt: Spark's attempt number, from 0; never part of identity.
         alignment_ms: longest time between the first and the last barrier that an operator processed.
         in_flight_bytes: of the buffers that the subtask left unprocessed.
+        left_ms: from the end of its processing to its deadline, negative when it was late; None without deadline.
         complete: whether its snapshot was acknowledged.
     """
 
@@ -29,6 +30,7 @@ class TaskMetrics:
     rows_in: int = 0
     alignment_ms: int = 0
     in_flight_bytes: int = 0
+    left_ms: int | None = None
     complete: bool = True
     marks: dict[str, int] = field(default_factory=dict)
     _last: float = field(default_factory=time.monotonic)
@@ -56,6 +58,7 @@ class TaskMetrics:
             "rows_in": self.rows_in,
             "alignment_ms": self.alignment_ms,
             "in_flight_bytes": self.in_flight_bytes,
+            "left_ms": self.left_ms,
             "complete": self.complete,
             **self.marks,
         }

@@ -318,3 +318,35 @@ def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
 def test_state_and_operators_name_timers_and_expiry_alike() -> None:
     """`state` may not import `operators`: the two columns of the contract are spelled in both, equally."""
     assert (snapshot.TIMER_COLUMN, snapshot.EXPIRES_COLUMN) == (contract.TIMER_COLUMN, contract.EXPIRES_COLUMN)
+
+
+def test_what_one_subtask_had_forgotten_stays_forgotten_when_it_joins_one_that_is_behind(tmp_path: Path) -> None:
+    """DESIGN 4.3: firing watermarks differ while rows are in flight; a joined subtask goes on from the least."""
+    checkpoints = Checkpoints(tmp_path)
+    names = [chr(ord("a") + index) for index in range(26)]
+    owner = _owner(key_hash, 2)
+    states = [checkpoints.restore(subtask, 2) for subtask in range(2)]
+    for subtask, state in enumerate(states):
+        state.upsert(table([row(name, 1, 0, expires=50) for name in names if owner((name, 1)) == subtask]))
+    checkpoints.commit(states, 10)
+    ahead, behind = 60, 20
+    handles = []
+    for subtask, fired_us in enumerate((ahead, behind)):
+        state = checkpoints.restore(subtask, 2)
+        snapshot = state.freeze(fired_us).encode("chk-9/t1/state/")
+        assert not snapshot.uploads, "expiry alone writes nothing"
+        handles.append(snapshot.handle)
+
+    def joined(handles: Sequence[StateHandle], firing: Sequence[int | None], watermark_us: int) -> SubtaskState:
+        return restore_state(
+            "agg", KEY, SCHEMA, routing_key=("k",), handles=handles, key_groups=range(GROUPS), max_parallelism=GROUPS,
+            watermark_us=watermark_us, firing=firing, store=checkpoints.store, checkpoint_id=9, job="flights",
+        )  # fmt: skip
+
+    kept = sorted(name for name in names if owner((name, 1)) == 1)
+    state = joined(handles, (ahead, behind), behind)
+    assert 0 < len(kept) < len(names) and [item[0] for item in contents(state.rows())] == kept
+    snapshot = state.freeze(30).encode("chk-10/t1/state/")
+    for upload in snapshot.uploads:
+        checkpoints.store.put(upload.key, upload.body)
+    assert [item[0] for item in contents(joined([snapshot.handle], (30,), 30).rows())] == kept
