@@ -82,7 +82,6 @@ def run(
                     raise
                 _wait_for_restart(error, recovery, output, progress)
                 continue
-        recovery.succeeded()
         session = Session.cli()
         _show_epoch(result, output)
         if "checkpoint_id" not in result or result["final"]:
