@@ -29,7 +29,6 @@ from pipeline.protocol.reach import Standing
 from pipeline.protocol.records import Garbage
 from pipeline.protocol.retention import collectable, minimum_grace_ms, unreferenced
 from pipeline.reachability import JobReach, walk_job
-from pipeline.sinks.chain_walk import staged_by
 
 _LOG = logging.getLogger(__name__)
 
@@ -122,13 +121,11 @@ def _dead_staging(
     placed: Iterable[Placed], now_ms: int, grace_ms: int
 ) -> tuple[tuple[CheckpointId, FencingToken], ...]:
     """Tokens that left files at a sink which nothing can publish any more, all of them written before the grace."""
-    newest: dict[tuple[int, int], int] = {}
+    newest: dict[tuple[CheckpointId, FencingToken], int] = {}
     for item in placed:
-        owner = None if item.sink is None else staged_by(item.stat.key)
-        if owner is not None and item.standing is Standing.UNREACHABLE:
-            newest[owner] = max(newest.get(owner, 0), item.stat.last_modified_ms)
-    dead = sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms)
-    return tuple((CheckpointId(checkpoint_id), FencingToken(token)) for checkpoint_id, token in dead)
+        if item.staged_by is not None and item.standing is Standing.UNREACHABLE:
+            newest[item.staged_by] = max(newest.get(item.staged_by, 0), item.stat.last_modified_ms)
+    return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
 
 
 def _list(context: JobContext, session_id: SessionId, version: int, entries: tuple[str, ...]) -> None:

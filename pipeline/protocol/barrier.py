@@ -80,8 +80,13 @@ class BufferHeader:
     lateness_us: int | None
     oldest_us: int | None
 
-    def values(self) -> tuple[str | int | None, ...]:
-        return self.operator, self.producer, self.lateness_us, self.oldest_us
+    @property
+    def edge(self) -> tuple[str, str]:
+        return self.operator, self.producer
+
+    @property
+    def times(self) -> tuple[int | None, int | None]:
+        return self.lateness_us, self.oldest_us
 
 
 class ChannelDigest:
@@ -97,7 +102,7 @@ class ChannelDigest:
 
     def add(self, header: BufferHeader, payload: bytes | memoryview) -> None:
         """Add the next buffer."""
-        self._hash.update(_canonical([self._count, *header.values(), len(payload)]))
+        self._hash.update(_canonical([self._count, *header.edge, *header.times, len(payload)]))
         self._hash.update(payload)
         self._count += 1
 

@@ -33,7 +33,7 @@ _INPUT_KEY = re.compile(r"inputs/[0-9a-f]{64}\.json")
 class Standing(Enum):
     """Why an object stays, or that nothing keeps it."""
 
-    LOG = "entry of the manifest log: a key of it is never freed"
+    LOG = "entry of the manifest log, or of a sink's chain of heads: a key of either is never freed"
     REFERENCED = "referenced by a root"
     IN_USE = "below a checkpoint that is pending, or newer than a pending one"
     OWNED = "measurements of a retained checkpoint: they go with it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
@@ -62,7 +62,7 @@ def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.Recor
             if kind is EventKind.BUFFER:
                 header = BufferHeader(**{name: columns[name][index] for name in _HEADER})
                 if check.buffer(channel, columns["sequence"][index], header, memoryview(payload)):
-                    received.add(channel, Buffer(**asdict(header), payload=payload))
+                    received.add(channel, Buffer(*header.edge, *header.times, payload))
             elif kind is EventKind.BARRIER:
                 check.barrier(channel, Barrier.decode(payload.to_pybytes()))
             elif kind is EventKind.ACK:

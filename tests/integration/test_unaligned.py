@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.storage.open import open_store
 from tests.harness.flights_job import FlightsJob
 from tests.harness.tables import assert_same_rows
 
-BUDGET_MS = 8_000
-FILES, ROWS = 3, 1_200
+BUDGET_MS = 6_000
+FILES, ROWS = 2, 700
 SLEEP_S = 0.002
 
 SPEC = """\
@@ -71,10 +74,7 @@ class ClicksJob(FlightsJob):
         return job
 
     @property
-    def landing_store(self) -> Any:
-        from pipeline.protocol.object_store import StoreConfig
-        from pipeline.storage.open import open_store
-
+    def landing_store(self) -> ObjectStore:
         return open_store(StoreConfig(f"file://{self.folder / 'landing'}"))
 
 
@@ -87,22 +87,24 @@ def click(number: int) -> dict[str, Any]:
 
 def test_a_slow_operator_with_a_hot_key_keeps_the_budget_and_loses_no_row(tmp_path: Path) -> None:
     """DESIGN 4.3: each epoch stops in time; all epochs together give what aligned ones give, also when rescaled."""
-    ample = {"timeout: 5m": "timeout: 5m, epoch_budget: 10m"}
+    ample = {"timeout: 5m": "timeout: 5m, aligned_timeout: 4m"}
     aligned = ClicksJob.create(tmp_path / "aligned", ample)
     aligned.run_until_caught_up()
     checkpointing = f"timeout: 5m, epoch_budget: {BUDGET_MS}ms, max_in_flight: 1"
     job = ClicksJob.create(tmp_path / "unaligned", {"timeout: 5m": checkpointing}, sleep_s=SLEEP_S)
     epochs: list[dict[str, Any]] = []
     while (document := job.run()).get("checkpoint_id"):
-        shown = job.master().show(document["checkpoint_id"])
-        epochs.append(shown)
+        epochs.append(job.master().show(document["checkpoint_id"]))
         if len(epochs) == 2:
             job.edit(job.spec_path.read_text(), {"parallelism: 2": "parallelism: 3"})
         assert len(epochs) < 40, "the rows in flight are never done"
     for sink in ("gaps", "minutes", "once", "per_who"):
         assert_same_rows(job.master().read(sink), aligned.master().read(sink), sink)
-    print([(e["duration_ms"], e.get("in_flight_bytes"), [t.get("left_ms") for t in e["tasks"]]) for e in epochs])
     assert sum(bool(shown["in_flight_bytes"]) for shown in epochs) >= 2, "nothing was ever left in flight"
-    for shown in epochs:
-        late = [-task["left_ms"] for task in shown["tasks"] if task.get("left_ms") is not None]
-        assert late and max(late) <= BUDGET_MS * 20 // 100, shown["tasks"]
+    for before, shown in itertools.pairwise(epochs):
+        if before["in_flight_bytes"]:
+            assert shown["rows_in"] == 0, "max_in_flight: nothing new is planned beside rows in flight"
+    for task in [task for shown in epochs for task in shown["tasks"] if task["level"]]:
+        # Processing begins behind the restore; on a busy machine that alone may take longer than the task's share.
+        late_ms = -task["left_ms"] - task.get("restore_ms", 0)
+        assert late_ms <= BUDGET_MS * 20 // 100, task

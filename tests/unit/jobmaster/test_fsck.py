@@ -46,6 +46,7 @@ def test_a_sound_job_has_nothing_missing_and_nothing_unreachable(tmp_path: Path)
     assert report["complete"]
     assert (report["damaged"], report["missing"], report["unreachable"], report["foreign"]) == ([], [], [], [])
     assert report["manifest_version"] == job.context.head().version
+    assert "checkpoint 3 (5 objects)" in report["roots"], "metadata, input record, and a run per epoch"
     assert report["roots"][0] == f"manifest log ({job.context.head().version} entries)"
     assert "sink table (3 heads)" in report["roots"]
     stored = sum(1 for _ in job.context.store.list("")) + sum(1 for p in (tmp_path / "lake").rglob("*") if p.is_file())
