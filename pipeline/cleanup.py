@@ -29,6 +29,7 @@ from pipeline.protocol.retention import (
 )
 from pipeline.reachability import metadata_handles
 from pipeline.storage.layout import checkpoint_prefix, require_own_prefix
+from pipeline.storage.notices import AbortNotice, write_notice
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,8 +99,16 @@ def delete_entries(
     return tuple(done), deleted
 
 
-def discard_staged(context: JobContext, pending: PendingCheckpoint) -> None:
-    """After an abort: delete what its sinks staged. What cannot be deleted now is deleted with its prefix, later."""
+def discard_staged(context: JobContext, pending: PendingCheckpoint, notice: AbortNotice) -> None:
+    """After an abort: tell its Spark jobs that still run, and delete what its sinks staged.
+
+    What cannot be deleted now is deleted with its prefix, later. Below the first token, the trigger's, nothing runs.
+    """
+    for token in pending.prefixes[1:]:
+        try:
+            write_notice(context.store, pending.checkpoint_id, token, notice)
+        except CheckpointError as error:  # a courtesy: fencing protects the data
+            _LOG.warning("checkpoint %s: its subtasks were not told: %s", pending.checkpoint_id, error.message)
     for token in pending.prefixes:
         discard(context, pending.checkpoint_id, token)
 

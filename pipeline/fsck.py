@@ -17,7 +17,6 @@ from pipeline.protocol.layout import checkpoint_of_key
 from pipeline.protocol.object_store import ObjectStat
 from pipeline.protocol.reach import Standing, proof, staged_proof, staged_standing, standing
 from pipeline.reachability import JobReach, SinkReach, missing_objects, walk_job
-from pipeline.sinks.chain_walk import is_chain_object, staged_by
 
 DAMAGED = 7
 """Exit code when something that is needed is missing or cannot be read."""
@@ -29,12 +28,14 @@ class Placed:
 
     Attributes:
         sink: whose object it is; None for the job's own store.
+        staged_by: checkpoint id and token that staged it at the sink.
         proof: of an unreachable one: why nothing can need it any more.
     """
 
     stat: ObjectStat
     standing: Standing
     sink: str | None = None
+    staged_by: tuple[CheckpointId, FencingToken] | None = None
     proof: str = ""
 
 
@@ -48,7 +49,8 @@ def check_job(context: JobContext) -> dict[str, Any]:
     faults = [*reach.faults, *reach.conflicts]
     faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
-    unreachable = [item for item in placed if item.standing is Standing.UNREACHABLE] if reach.complete else []
+    idle = [item for item in placed if item.standing in (Standing.UNREACHABLE, Standing.PROBE)]
+    unreachable = idle if reach.complete else []
     foreign = [item for item in placed if item.standing is Standing.FOREIGN]
     listed = [item for item in placed if item.standing is Standing.LISTED]
     counts = Counter(item.standing.name.lower() for item in placed)
@@ -77,7 +79,7 @@ def place_objects(reach: JobReach) -> Iterator[Placed]:
     """Yield every stored object, of the job and of its sinks, with where it stands."""
     for stat in reach.objects.values():
         found = standing(reach.state, stat.key, reach.references)
-        yield Placed(stat, found, None, _proof(reach, stat.key) if found is Standing.UNREACHABLE else "")
+        yield Placed(stat, found, proof=_proof(reach, stat.key) if found is Standing.UNREACHABLE else "")
     for sink in reach.sinks:
         yield from _place_at_sink(reach, sink)
 
@@ -95,19 +97,17 @@ def describe(reach: JobReach, item: Placed) -> dict[str, Any]:
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
     needed = sink.references()
-    for stat in sink.table.objects:
-        owner = staged_by(stat.key)
-        if stat.key in needed:
-            yield Placed(stat, Standing.REFERENCED, sink.name)
-        elif owner is None:
-            kept = Standing.LOG if is_chain_object(stat.key) else Standing.FOREIGN
-            yield Placed(stat, kept, sink.name)
+    for item in sink.table.objects:
+        if item.stat.key in needed:
+            yield Placed(item.stat, Standing.REFERENCED, sink.name)
+        elif item.staged_by is None:
+            yield Placed(item.stat, Standing.LOG if item.permanent else Standing.FOREIGN, sink.name)
         else:
-            checkpoint_id, token = CheckpointId(owner[0]), FencingToken(owner[1])
+            checkpoint_id, token = CheckpointId(item.staged_by[0]), FencingToken(item.staged_by[1])
             fate = reach.fates.get(checkpoint_id)
             found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate)
             why = staged_proof(checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
-            yield Placed(stat, found, sink.name, why)
+            yield Placed(item.stat, found, sink.name, (checkpoint_id, token), why)
 
 
 def _proof(reach: JobReach, key: str) -> str:

@@ -29,7 +29,6 @@ from pipeline.protocol.reach import Standing
 from pipeline.protocol.records import Garbage
 from pipeline.protocol.retention import collectable, minimum_grace_ms, unreferenced
 from pipeline.reachability import JobReach, walk_job
-from pipeline.sinks.chain_walk import staged_by
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,12 +42,14 @@ class _Plan:
     Attributes:
         unreachable: objects of the job's own store that nothing reaches; `entries` stands for them in the list.
         staged: (checkpoint, token) whose leftovers at the sinks may go now: proven dead for the whole grace period.
+        probes: what killed start-up probes left before the grace; nothing ever refers to them, so one phase is enough.
         due: entries of the garbage list that may be deleted now.
     """
 
     unreachable: tuple[Placed, ...]
     entries: tuple[str, ...]
     staged: tuple[tuple[CheckpointId, FencingToken], ...]
+    probes: tuple[str, ...]
     due: tuple[Garbage, ...]
 
 
@@ -61,7 +62,8 @@ def collect_garbage(
         session_id: for the history; it need not, and does not, lead.
         timeout_ms: `checkpointing.timeout` of the job: the grace period is longer than any of its timeouts.
         dry_run: change nothing, only return the plan.
-    Returns: {manifest_version, grace_ms, listed, left, due, waiting, staged, deleted_objects, dry_run}.
+    Returns: {job, manifest_version, grace_ms, dry_run, unreachable, listed, due, waiting, probes, staged,
+        deleted_objects}.
     Raises:
         StateCorrupt: not every root can be walked: nothing is provably unreachable, nothing was changed.
         CommitConflict: the head moved during each of a few walks; nothing was deleted.
@@ -106,6 +108,11 @@ def _plan(reach: JobReach, grace_ms: int) -> _Plan:
         unreachable,
         entries[:MAX_LISTED],
         _dead_staging(placed, reach.now_ms, grace_ms),
+        tuple(
+            item.stat.key
+            for item in own
+            if item.standing is Standing.PROBE and reach.now_ms - item.stat.last_modified_ms >= grace_ms
+        ),
         collectable(reach.state, reach.now_ms, grace_ms),
     )
 
@@ -114,13 +121,11 @@ def _dead_staging(
     placed: Iterable[Placed], now_ms: int, grace_ms: int
 ) -> tuple[tuple[CheckpointId, FencingToken], ...]:
     """Tokens that left files at a sink which nothing can publish any more, all of them written before the grace."""
-    newest: dict[tuple[int, int], int] = {}
+    newest: dict[tuple[CheckpointId, FencingToken], int] = {}
     for item in placed:
-        owner = None if item.sink is None else staged_by(item.stat.key)
-        if owner is not None and item.standing is Standing.UNREACHABLE:
-            newest[owner] = max(newest.get(owner, 0), item.stat.last_modified_ms)
-    dead = sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms)
-    return tuple((CheckpointId(checkpoint_id), FencingToken(token)) for checkpoint_id, token in dead)
+        if item.staged_by is not None and item.standing is Standing.UNREACHABLE:
+            newest[item.staged_by] = max(newest.get(item.staged_by, 0), item.stat.last_modified_ms)
+    return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
 
 
 def _list(context: JobContext, session_id: SessionId, version: int, entries: tuple[str, ...]) -> None:
@@ -148,7 +153,8 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
         context.transact(lambda state, now: forget_collected(state, request, now))
     for owner in plan.staged:
         discard(context, *owner)
-    return deleted
+    context.store.delete(plan.probes)
+    return deleted + len(plan.probes)
 
 
 def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[str, Any]:
@@ -163,6 +169,7 @@ def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[
         "listed": list(plan.entries),
         "due": sorted(due),
         "waiting": len(waiting),
+        "probes": list(plan.probes),
         "staged": [f"checkpoint {checkpoint_id}, token {token}" for checkpoint_id, token in plan.staged],
         "deleted_objects": 0,
     }

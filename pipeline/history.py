@@ -163,6 +163,8 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
         return 1, f"checkpoint {pending} is pending, its lease is over ({document['lease_over']}): milepost run {job}"
     if max_lag_ms is not None and document["lag_ms"] > max_lag_ms:
         return 6, f"behind: milepost run {job} --until-caught-up"
+    if document["pending"] is not None:
+        return 0, f"checkpoint {document['pending']} is running: wait for it (milepost abort {job} gives it up)"
     if document["unread_objects"]:
         return 0, f"{document['unread_objects']} unread objects: milepost run {job}"
     if document["in_flight_bytes"]:

@@ -1,4 +1,4 @@
-"""What people read of a job: checkpoints, history, health, tables. Nothing here changes anything."""
+"""What people read of a job: checkpoints, history, health, tables. Nothing here changes anything but a reader's pin."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pipeline.config.load import LoadedJob
 from pipeline.fsck import check_job
 from pipeline.history import History
 from pipeline.job_context import JobContext
+from pipeline.pinned import pinned
 from pipeline.tables import Tables
 
 
@@ -39,15 +40,18 @@ class Inspection:
 
     def read(self, sink: str, at: int | None = None) -> pa.Table:
         """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
-        return Tables(self._context).read(sink, at)
+        with pinned(self._context, at):
+            return Tables(self._context).read(sink, at)
 
     def state(self, uid: str, at: int | None = None) -> pa.Table:
         """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
-        return Tables(self._context).state(uid, at)
+        with pinned(self._context, at):
+            return Tables(self._context).state(uid, at)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
-        return Tables(self._context).verify(checkpoint_id, deep=deep)
+        with pinned(self._context, checkpoint_id):
+            return Tables(self._context).verify(checkpoint_id, deep=deep)
 
     def fsck(self) -> dict[str, Any]:
         """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""

@@ -19,7 +19,7 @@ from pipeline.leadership import Leadership
 from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Transition
 from pipeline.protocol.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
-from pipeline.protocol.events import JobCanceled
+from pipeline.protocol.events import CheckpointAborted, JobCanceled
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.incarnation import dirty_results, job_phase
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -33,6 +33,7 @@ from pipeline.protocol.requests import (
     StartRequest,
 )
 from pipeline.sessions import Session
+from pipeline.storage.notices import AbortNotice
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5
@@ -144,8 +145,9 @@ class JobControl(Inspection):
             return state, []
         result = dirty[-1]
         if result.status is JobStatus.CANCELED:
-            for pending in self._given_up(result.incarnation):
-                discard_staged(self._context, pending)
+            for aborted in self._given_up(result.incarnation):
+                notice = AbortNotice(aborted.reason, state.timeline(aborted.timeline).head)
+                discard_staged(self._context, aborted.pending, notice)
         try:
             published = self._leadership.finish_commits(session)
         except CheckpointError as error:
@@ -182,12 +184,12 @@ class JobControl(Inspection):
             )
         return done[-1]
 
-    def _given_up(self, incarnation: int) -> list[PendingCheckpoint]:
+    def _given_up(self, incarnation: int) -> tuple[CheckpointAborted, ...]:
         """What the cancel of this incarnation aborted; the log says so, also to a process that comes later."""
         for entry in self._context.log.entries():
             if isinstance(entry.event, JobCanceled) and entry.event.result.incarnation == incarnation:
-                return [aborted.pending for aborted in entry.event.aborted]
-        return []
+                return entry.event.aborted
+        return ()
 
 
 def _told(state: ManifestState, outcome: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import (
     CheckpointError,
+    CommitConflict,
     CommitOutcomeUnknown,
     Fenced,
     InvalidRequest,
@@ -36,9 +37,11 @@ from pipeline.protocol.requests import AbortRequest, CompleteRequest, ConfirmSin
 from pipeline.sessions import Session, provably_dead
 from pipeline.sinks.contract import SinkMark
 from pipeline.storage.layout import metadata_key
+from pipeline.storage.notices import AbortNotice
 from pipeline.summary import summary_of
 
 _LOG = logging.getLogger(__name__)
+_SWEEPS = 3
 
 
 class Leadership:
@@ -90,7 +93,21 @@ class Leadership:
         return None if done is None else self.completed(state, checkpoint_id)
 
     def sweep(self, session: Session, *, take_over: bool) -> None:
-        """End what another session left pending: adopt it if it was finished, else abort it (I10)."""
+        """End what another session left pending: adopt it if it was finished, else abort it (I10).
+
+        When its holder came back, or somebody else ended it meanwhile, the lease is judged again.
+
+        Raises:
+            Busy: another session's lease is alive. CommitConflict, Fenced: it changed under each of several tries.
+        """
+        for _ in range(_SWEEPS - 1):
+            try:
+                return self._sweep(session, take_over=take_over)
+            except (CommitConflict, Fenced) as moved:
+                _LOG.info("%s; judging the lease again", moved.message)
+        return self._sweep(session, take_over=take_over)
+
+    def _sweep(self, session: Session, *, take_over: bool) -> None:
         context = self.context
         state = context.head().state
         timeline = state.timeline()
@@ -196,7 +213,7 @@ class Leadership:
                 f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: {', '.join(failed)}. "
                 f"{first.message} The next run publishes them first.",
                 hint=first.hint,
-                **first.details,
+                **first.details | {"completed": int(completed.checkpoint_id)},
             ) from first
 
     def commit_up_to(self, session: Session, target: CompletedCheckpoint, sink: str) -> bool:
@@ -284,7 +301,8 @@ class Leadership:
             }
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
-        discard_staged(self.context, event.pending)
+        notice = AbortNotice(event.reason, result.state.timeline(event.timeline).head)
+        discard_staged(self.context, event.pending, notice)
         return {
             "outcome": "aborted",
             "checkpoint_id": int(event.pending.checkpoint_id),

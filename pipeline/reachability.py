@@ -20,8 +20,7 @@ from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.protocol.reach import Fate
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
 from pipeline.protocol.retention import handle_conflicts
-from pipeline.sinks.chain_walk import TableWalk
-from pipeline.sinks.contract import StagedFile
+from pipeline.sinks.contract import StagedFile, TableWalk
 
 _WALKS = 3
 
@@ -192,7 +191,8 @@ class _Roots:
             self.faults.append(f"{name}: {error.message}")
             return
         chain = (*top, checkpoint.metadata.key)
-        for handle in metadata_handles(metadata):
+        handles = metadata_handles(metadata)
+        for handle in handles:
             self.add(handle, chain)
             self.described.append((name, handle))
         for key in metadata.references():
@@ -202,7 +202,7 @@ class _Roots:
                 compaction = snapshot.committable.compaction
                 files = (*snapshot.committable.files, *((compaction.file,) if compaction else ()))
                 self._wait(sink, files, (*chain, f"commit to sink {sink}, not confirmed yet"))
-        self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(self.described)} references)")
+        self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
 
     def _location(self, sink: str) -> str | None:
         known = any(spec.name == sink for spec in self._context.spec.sinks)
@@ -223,7 +223,7 @@ def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str,
     doubtful = [item for item in reach.references.values() if _problem(listed, item)]
     yield from _still(f"job {reach.state.job}", doubtful, _sizes(context.store, doubtful))
     for sink in reach.sinks:
-        listed = {stat.key: stat.size for stat in sink.table.objects}
+        listed = {item.stat.key: item.stat.size for item in sink.table.objects}
         doubtful = [item for item in sink.references().values() if _problem(listed, item)]
         if doubtful:
             sizes = context.sink(sink.name).stored_sizes([item.key for item in doubtful])

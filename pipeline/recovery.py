@@ -9,7 +9,7 @@ import random
 import time
 
 from pipeline.config.spec import (
-    ExponentialRestart,
+    ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,
     NoneRestart,
@@ -26,7 +26,6 @@ from pipeline.protocol.restart import (
     RestartDecision,
     RestartHistory,
     RestartStrategy,
-    after_success,
     restart_after,
 )
 
@@ -35,7 +34,7 @@ class Recovery:
     """The restarts of one `milepost run`.
 
     Attributes:
-        decision: about the newest failure; None before the first, and after a success.
+        decision: about the newest failure; None before the first.
     """
 
     def __init__(self, restart: Restart) -> None:
@@ -60,11 +59,6 @@ class Recovery:
         self.decision, self._history = restart_after(self._strategy, self._history, error, now_ms, jitter)
         return isinstance(self.decision, RestartAfter)
 
-    def succeeded(self) -> None:
-        """Take one completed epoch."""
-        self.decision = self._error = None
-        self._history = after_success(self._strategy, self._history)
-
 
 def strategy_of(restart: Restart) -> RestartStrategy:
     """The strategy that a spec asks for."""
@@ -75,12 +69,12 @@ def strategy_of(restart: Restart) -> RestartStrategy:
     if isinstance(restart, FailureRateRestart):
         interval_ms = _ms(restart.interval.total_seconds())
         return FailureRate(restart.max_failures_per_interval, interval_ms, _ms(restart.delay.total_seconds()))
-    assert isinstance(restart, ExponentialRestart)
+    assert isinstance(restart, ExponentialDelayRestart)
     return ExponentialDelay(
         initial_ms=_ms(restart.initial_backoff.total_seconds()),
         max_ms=_ms(restart.max_backoff.total_seconds()),
         multiplier=restart.backoff_multiplier,
-        jitter=restart.jitter_factor,
+        jitter=restart.jitter,
         reset_threshold_ms=_ms(restart.reset_backoff_threshold.total_seconds()),
         attempts=restart.attempts,
     )

@@ -4,7 +4,8 @@ A test covers a case when its docstring has the line ``Case: <Class>.<case>``. A
 ``<Class><TAB><case><TAB><reason>`` of a file below ``not_applicable/``. All cases are in ``cases.tsv``.
 
     python -m scripts.protocol_cases             the table, then what is missing or wrong; exit 1 if anything is
-    python -m scripts.protocol_cases --markdown  the same as the section of PROTOCOL.md
+    python -m scripts.protocol_cases --markdown  what PROTOCOL.md has between its `cases` markers
+    python -m scripts.protocol_cases --update    write that into PROTOCOL.md
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SUITE = ROOT / "tests" / "conformance" / "protocol"
 MARK = "Case:"
+DOCUMENT = ROOT / "pipeline" / "protocol" / "PROTOCOL.md"
+BEGIN, END = "<!-- cases -->\n", "<!-- end -->\n"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -141,7 +144,7 @@ def _joined(docstring: str) -> list[str]:
     return lines
 
 
-def render_text(report: Report) -> str:
+def render_text(report: Report, wrong: Iterable[str]) -> str:
     """The table for a terminal, then every missing case and everything that is wrong."""
     width = max((len(of_class) for of_class in report.classes()), default=5)
     lines = [f"{'class':<{width}}  covered  not applicable  missing"]
@@ -149,7 +152,7 @@ def render_text(report: Report) -> str:
         covered, not_applicable, missing = report.counts(of_class)
         lines.append(f"{of_class or 'total':<{width}}  {covered:>7}  {not_applicable:>14}  {missing:>7}")
     lines += [f"missing: {case}" for case in report.missing()]
-    lines += [f"wrong: {line}" for line in report.inconsistencies()]
+    lines += [f"wrong: {line}" for line in wrong]
     return "\n".join(lines)
 
 
@@ -167,19 +170,35 @@ def render_markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
+def with_section(document: str, section: str) -> str:
+    """PROTOCOL.md with another section between its markers. Raises ValueError when it has none."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{DOCUMENT.name} has no section between {BEGIN.strip()} and {END.strip()}")
+    return f"{before}{begin}{section}\n{end}{after}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the report; 1 when a case is missing or something is inconsistent."""
     parser = argparse.ArgumentParser(prog="protocol_cases", description=__doc__.split("\n")[0])
     parser.add_argument("--markdown", action="store_true", help="print the section of PROTOCOL.md")
+    parser.add_argument("--update", action="store_true", help="write it into PROTOCOL.md")
     options = parser.parse_args(arguments)
     report = read_report()
     wrong = report.inconsistencies()
+    current = DOCUMENT.read_text(encoding="utf-8")
+    wanted = with_section(current, render_markdown(report))
+    if options.update:
+        DOCUMENT.write_text(wanted, encoding="utf-8")
+    elif wanted != current:
+        wrong.append(f"the section in {DOCUMENT.name} is not this report: run with --update")
     if options.markdown:
         print(render_markdown(report))
         for line in [*(f"missing: {case}" for case in report.missing()), *(f"wrong: {line}" for line in wrong)]:
             print(line, file=sys.stderr)
     else:
-        print(render_text(report))
+        print(render_text(report, wrong))
     return 1 if wrong or report.missing() else 0
 
 

@@ -82,7 +82,6 @@ def run(
                     raise
                 _wait_for_restart(error, recovery, output, progress)
                 continue
-        recovery.succeeded()
         session = Session.cli()
         _show_epoch(result, output)
         if "checkpoint_id" not in result or result["final"]:
@@ -122,5 +121,9 @@ def _show_epoch(result: dict[str, Any], output: Output) -> None:
     )
     seconds = f" in {result['duration_ms'] / 1000:.1f} s" if result.get("duration_ms") is not None else ""
     what = f"checkpoint {result['checkpoint_id']} {result.get('status', '')}: epoch {result.get('epoch')}"
+    if result.get("in_flight_bytes"):
+        counts += f", {show_count(result['in_flight_bytes'])} bytes left in flight"
+    if result.get("held_back"):
+        output.note(f"new input was held back by {result['held_back']}")
     ended = "; it was the last one: the job is finished" if result.get("final") else ""
     return output.text(f"{what}, {counts}{seconds}{ended}")

@@ -58,9 +58,11 @@ def gc(
     _show_list(f"{would}listed as garbage", report["listed"], output)
     _show_list("due, would be deleted" if dry_run else "due", report["due"], output)
     _show_list(f"{would}discarded at the sinks", report["staged"], output)
+    _show_list("left by probes, would be deleted" if dry_run else "left by probes", report["probes"], output)
     hours = report["grace_ms"] / _HOUR_MS
     output.text(f"waiting: {report['waiting']} older entries; an entry is deleted {hours:.1f} h after it was listed")
-    return output.text(f"deleted: {show_count(report['deleted_objects'])} objects")
+    done = "nothing was changed" if dry_run else f"deleted: {show_count(report['deleted_objects'])} objects"
+    return output.text(done)
 
 
 def _show_report(report: dict[str, Any], output: Output) -> None:

@@ -43,12 +43,16 @@ def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     return {
         "key": list(getattr(spec.operator(node.uid), "key", ())),
         "columns": None if consumed is None else sorted(consumed),
-        "made": [_made(spec, graph, graph.nodes[name]) for name in node.inputs],
+        "made": [_made(spec, graph, graph.nodes[name], consumed) for name in node.inputs],
     }
 
 
-def _made(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
-    columns = [[name, None if type_ is None else str(type_)] for name, type_ in node.columns.items()]
+def _made(spec: JobSpec, graph: JobGraph, node: Node, needed: frozenset[str] | None = None) -> dict[str, Any]:
+    columns = [
+        [name, None if type_ is None else str(type_)]
+        for name, type_ in node.columns.items()
+        if needed is None or name in needed
+    ]
     made: dict[str, Any] = {"uid": node.uid, "kind": node.kind, "columns": columns, "event_time": node.event_time}
     operator = None if node.kind == "source" else spec.operator(node.uid)
     if isinstance(operator, SqlOperator):

@@ -238,7 +238,7 @@ class NoneRestart(SpecModel):
 
 class FixedDelayRestart(SpecModel):
     """Attributes:
-    attempts: restarts since the last completed checkpoint.
+    attempts: restarts of one run; a completed epoch gives none back.
     delay: before each.
     """
 
@@ -247,20 +247,20 @@ class FixedDelayRestart(SpecModel):
     delay: Duration = timedelta(seconds=1)
 
 
-class ExponentialRestart(SpecModel):
+class ExponentialDelayRestart(SpecModel):
     """Attributes:
     initial_backoff, max_backoff: the first delay, and the longest.
     backoff_multiplier: each delay is so many times the one before.
-    jitter_factor: fraction by which a delay may differ.
+    jitter: fraction by which a delay may differ.
     reset_backoff_threshold: no failure for so long starts over.
     attempts: restarts since it started over; None = any number.
     """
 
-    strategy: Literal["exponential"]
+    strategy: Literal["exponential_delay"]
     initial_backoff: PositiveDuration = timedelta(seconds=1)
     max_backoff: PositiveDuration = timedelta(minutes=1)
     backoff_multiplier: Annotated[float, BeforeValidator(_number), Field(gt=1)] = 1.5
-    jitter_factor: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] = 0.1
+    jitter: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] = 0.1
     reset_backoff_threshold: PositiveDuration = timedelta(hours=1)
     attempts: Annotated[int, Field(ge=1)] | None = None
 
@@ -278,7 +278,7 @@ class FailureRateRestart(SpecModel):
 
 
 Restart = Annotated[
-    NoneRestart | FixedDelayRestart | ExponentialRestart | FailureRateRestart, Field(discriminator="strategy")
+    NoneRestart | FixedDelayRestart | ExponentialDelayRestart | FailureRateRestart, Field(discriminator="strategy")
 ]
 
 

@@ -17,6 +17,7 @@ from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, State
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import SubtaskKey
+from pipeline.protocol.rollback import RollbackRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +138,14 @@ def verify(
     wanted = set(expected)
     results = dict.fromkeys(TaskAcknowledgeResult, 0)
     first: dict[SubtaskKey, Acknowledgement] = {}
-    declines: list[Decline] = []
+    rollback = RollbackRequests()
     mixed: list[Acknowledgement] = []
     for answer in answers:
         key = SubtaskKey(answer.level, answer.subtask)
         if answer.checkpoint_id != checkpoint_id or answer.token != token:
             results[TaskAcknowledgeResult.DISCARDED] += 1
         elif isinstance(answer, Decline):
-            declines.append(answer)
+            rollback.request(answer)
         elif key not in wanted:
             results[TaskAcknowledgeResult.UNKNOWN] += 1
         elif key not in first:
@@ -154,8 +155,8 @@ def verify(
             results[TaskAcknowledgeResult.DUPLICATE] += 1
             if not _same(answer, first[key]):
                 mixed.append(answer)
-    if declines:
-        raise _declined_by(min(declines, key=_weight))
+    if rollback.needed:
+        raise _declined_by(rollback)
     if mixed:
         raise _declined(
             checkpoint_id,
@@ -179,12 +180,6 @@ def _same(one: Acknowledgement, other: Acknowledgement) -> bool:
     return one.attempt_digest == other.attempt_digest and set(one.consumed) == set(other.consumed)
 
 
-def _weight(decline: Decline) -> tuple[bool, int, int, str, str]:
-    """An echo of a cancel marker says nothing about the cause: a subtask with a reason of its own goes first."""
-    echo = decline.reason is CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
-    return echo, decline.level, decline.subtask, decline.reason.value, decline.detail
-
-
 _ERRORS: dict[CheckpointFailureReason, type[CheckpointError]] = {
     CheckpointFailureReason.ENVIRONMENT_UNUSABLE: EnvironmentUnusable,
     CheckpointFailureReason.STATE_CORRUPT: StateCorrupt,
@@ -192,17 +187,29 @@ _ERRORS: dict[CheckpointFailureReason, type[CheckpointError]] = {
 """Declines that ask for another reaction than a new epoch."""
 
 
-def _declined_by(decline: Decline) -> CheckpointError:
+def _declined_by(rollback: RollbackRequests) -> CheckpointError:
+    decline = rollback.cause()
+    detail = rollback.detail()
     return _ERRORS.get(decline.reason, SubtaskDeclined)(
         f"checkpoint {decline.checkpoint_id}: subtask {decline.level}/{decline.subtask} declined:"
-        f" {decline.reason.value}: {decline.detail.removesuffix('.')}. Nothing of this epoch is visible.",
+        f" {decline.reason.value}: {detail.removesuffix('.')}. Nothing of this epoch is visible.",
         hint=str(decline.payload.get("hint") or decline.reason.remedy),
         reason=decline.reason.value,
         checkpoint_id=decline.checkpoint_id,
         level=decline.level,
         subtask=decline.subtask,
-        detail=decline.detail,
+        detail=detail,
         payload=decline.payload,
+        rollback_requests=[
+            {
+                "level": request.subtask.level,
+                "subtask": request.subtask.subtask,
+                "reason": request.decline.reason.value,
+                "detail": request.decline.detail,
+                "copies": request.copies,
+            }
+            for request in rollback.requests()
+        ],
     )
 
 

@@ -218,8 +218,8 @@ class ChannelStateWriter:
             ProtocolViolation: no file of that checkpoint was to be written.
         """
         file = self._file_of(checkpoint_id)
-        if file is None:
-            raise _illegal(f"checkpoint {checkpoint_id}", "was not written, and has no file")
+        if file is None or file.state not in (FileState.WRITING, FileState.FAILED):
+            raise _illegal(f"checkpoint {checkpoint_id}", "was not written, and has no file to write")
         self._older.pop(checkpoint_id, None)
         if file.state is FileState.WRITING:
             self._failure = error

@@ -13,6 +13,9 @@ METADATA_NAME = "_metadata"
 METRICS_NAME = "metrics/"
 """Below a token prefix: what each Spark attempt measured. Nothing refers to it."""
 
+PROBE_PREFIX = "_probe/"
+"""Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
+
 _VERSION_CEILING = 10**19
 _DIGITS = 20
 _CHECKPOINT_KEY = re.compile(r"chk-(\d{20})/(?:t(\d{20})/)?")

@@ -17,6 +17,7 @@ from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import (
     MANIFEST_PREFIX,
     METRICS_NAME,
+    PROBE_PREFIX,
     checkpoint_of_key,
     heartbeat_key,
     manifest_version,
@@ -32,14 +33,15 @@ _INPUT_KEY = re.compile(r"inputs/[0-9a-f]{64}\.json")
 class Standing(Enum):
     """Why an object stays, or that nothing keeps it."""
 
-    LOG = "entry of the manifest log: a key of it is never freed"
+    LOG = "entry of the manifest log, or of a sink's chain of heads: a key of either is never freed"
     REFERENCED = "referenced by a root"
     IN_USE = "below a checkpoint that is pending, or newer than a pending one"
     OWNED = "measurements of a retained checkpoint: they go with it"
     LISTED = "listed as garbage: deleted once it is due"
     UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
     UNREACHABLE = "nothing refers to it, and nothing can any more"
-    FOREIGN = "not a key that a session of this job can have written: not ours to delete"
+    PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
+    FOREIGN = "not part of the job's layout: not ours to delete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
         return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN
     if key in references:
         return Standing.REFERENCED
+    if key.startswith(PROBE_PREFIX):
+        return Standing.PROBE
     if _INPUT_KEY.fullmatch(key):
         return Standing.UNCLAIMED
     prefix = token_prefix_of_key(key)

@@ -32,7 +32,7 @@ class FixedDelay:
     """Up to `attempts` restarts, each after the same delay.
 
     Attributes:
-        attempts: restarts since the last completed checkpoint, at least 1.
+        attempts: restarts of one run, however many of its epochs complete in between; at least 1.
     """
 
     attempts: int
@@ -125,9 +125,10 @@ def is_curable(error: BaseException) -> bool:
     """Return whether another attempt may succeed where this one failed, with nobody changing anything.
 
     A subtask that declined because of its data or code, a gate's veto, a bad spec, a fenced session or an unusable
-    machine fail again; a store that did not answer, a broken Spark job or a deadline may not.
+    machine fail again; a store that did not answer, a broken Spark job or a deadline may not. An error that names the
+    checkpoint that `completed` is of no failed epoch: after the commit point the next run publishes what is left.
     """
-    return isinstance(error, _CURABLE) and reason_for(error) not in _SAME_AGAIN
+    return isinstance(error, _CURABLE) and "completed" not in error.details and reason_for(error) not in _SAME_AGAIN
 
 
 def restart_after(
@@ -136,7 +137,7 @@ def restart_after(
     """Decide about one failed epoch, and count it.
 
     Args:
-        history: what `after_success` left of the run so far.
+        history: of the run so far; a completed epoch leaves it as it is.
         now_ms: of a monotonic clock. jitter: in [-1, 1]: how much of its jitter an exponential delay takes.
     """
     if isinstance(strategy, NoRestart):
@@ -171,8 +172,3 @@ def _exponential(
     delay_ms = min(float(strategy.max_ms), max(0.0, delay_ms * (1 + strategy.jitter * jitter)))
     of = f" of {strategy.attempts}" if strategy.attempts is not None else ""
     return RestartAfter(round(delay_ms), f"restart {number}{of}"), counted
-
-
-def after_success(strategy: RestartStrategy, history: RestartHistory) -> RestartHistory:
-    """A checkpoint completed: a fixed delay counts anew; the others look at time alone."""
-    return RestartHistory() if isinstance(strategy, FixedDelay) else history

@@ -5,61 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from pipeline.protocol.errors import NotFound, StateCorrupt
 from pipeline.protocol.object_store import ObjectStat, ObjectStore
+from pipeline.sinks.contract import TableObject, TableReference, TableWalk
 from pipeline.sinks.sink_chain import SinkChain
-from pipeline.sinks.sink_head import HEADS, SinkHead, head_key, head_version
+from pipeline.sinks.sink_head import HEADS, SNAPSHOTS, SinkHead, head_key, head_version
 
 _STAGED_KEY = re.compile(r"data/chk-(\d{20})/t(\d+)/[^/]+")
 _PARALLEL_READS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class TableReference:
-    """One object that a head of the table needs.
-
-    Attributes:
-        chain: how it is reached, from the newest head on.
-    """
-
-    key: str
-    size: int
-    chain: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TableWalk:
-    """A table as it is stored.
-
-    Attributes:
-        objects: all that lie below the sink's path, listed before any head was read.
-        references: what its heads need, each key once.
-        problems: heads that cannot be read, one line each; then `references` is not complete.
-        heads: how many heads were read.
-    """
-
-    objects: tuple[ObjectStat, ...]
-    references: tuple[TableReference, ...]
-    problems: tuple[str, ...]
-    heads: int
-
-
-def staged_by(key: str) -> tuple[int, int] | None:
-    """Return the checkpoint id and the token that staged a file; None for any other object of a sink's path."""
-    match = _STAGED_KEY.fullmatch(key)
-    return None if match is None else (int(match[1]), int(match[2]))
-
-
-def is_chain_object(key: str) -> bool:
-    """Say whether a key has the place of a head or of a snapshot, which are never deleted (I6)."""
-    return key.startswith((HEADS, "_snapshots/"))
-
-
 def walk_chain(store: ObjectStore, chain: SinkChain) -> TableWalk:
     """Read every head of a table, newest first. Raises InvalidRequest when the path belongs to another job or sink."""
-    objects = tuple(store.list(""))
+    objects = tuple(_placed(stat) for stat in store.list(""))
     newest = next((head_version(stat.key) for stat in store.list(HEADS, limit=1)), 0)
     references: dict[str, TableReference] = {}
     problems: list[str] = []
@@ -73,6 +32,12 @@ def walk_chain(store: ObjectStore, chain: SinkChain) -> TableWalk:
             for reference in _references(head):
                 references.setdefault(reference.key, reference)
     return TableWalk(objects, tuple(references.values()), tuple(problems), read)
+
+
+def _placed(stat: ObjectStat) -> TableObject:
+    match = _STAGED_KEY.fullmatch(stat.key)
+    staged_by = None if match is None else (int(match[1]), int(match[2]))
+    return TableObject(stat, staged_by, permanent=stat.key.startswith((HEADS, SNAPSHOTS)))
 
 
 def _read(chain: SinkChain, version: int) -> SinkHead | str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.object_store import ObjectStat
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,50 @@ def decode_schema(text: str) -> pa.Schema:
         raise StateCorrupt("a recorded schema is not an Arrow schema") from error
 
 
+@dataclass(frozen=True, slots=True)
+class TableObject:
+    """One object that lies below a sink's path.
+
+    Attributes:
+        staged_by: checkpoint id and token that staged it; None for anything else.
+        permanent: part of what says what the table is; never deleted.
+    """
+
+    stat: ObjectStat
+    staged_by: tuple[int, int] | None
+    permanent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableReference:
+    """One object that the table needs, at its head or as of any checkpoint.
+
+    Attributes:
+        chain: how it is reached, for people.
+    """
+
+    key: str
+    size: int
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableWalk:
+    """A table as it is stored.
+
+    Attributes:
+        objects: all that lie below the sink's path, listed before anything else was read.
+        references: what the table needs, each key once.
+        problems: what cannot be read, one line each; then `references` is not complete.
+        heads: how many commits were read.
+    """
+
+    objects: tuple[TableObject, ...]
+    references: tuple[TableReference, ...]
+    problems: tuple[str, ...]
+    heads: int
+
+
 class Sink(Protocol):
     """One sink of the spec, opened on its store."""
 
@@ -177,3 +222,9 @@ class Sink(Protocol):
 
     def verify(self, checkpoint_id: int | None = None, *, deep: bool = False) -> list[str]:
         """Problems of the published table, one line each; [] when everything it refers to is there and whole."""
+
+    def walk(self) -> TableWalk:
+        """Everything that lies below the path, and everything that the table needs. Raises InvalidRequest."""
+
+    def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """The sizes of those of these objects that exist now, by key."""

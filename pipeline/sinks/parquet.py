@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 
 from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt, Superseded
 from pipeline.protocol.object_store import ObjectStore
-from pipeline.sinks.chain_walk import TableWalk, walk_chain
+from pipeline.sinks.chain_walk import walk_chain
 from pipeline.sinks.contract import (
     Committable,
     Compaction,
     SinkMark,
     StagedFile,
+    TableWalk,
     decode_schema,
     encode_schema,
 )

@@ -24,6 +24,7 @@ from pipeline.sinks.contract import (
 HEAD_FORMAT = "milepost-sink-head/1"
 SNAPSHOT_FORMAT = "milepost-sink-snapshot/1"
 HEADS = "_heads/"
+SNAPSHOTS = "_snapshots/"
 
 _TOP = 10**19
 _HEAD_KEY = re.compile(r"_heads/(\d{20})\.json")
@@ -117,7 +118,7 @@ def head_version(key: str) -> int:
 
 
 def snapshot_key(version: int, sha256: str) -> str:
-    return f"_snapshots/{version:020d}-{sha256}.json"
+    return f"{SNAPSHOTS}{version:020d}-{sha256}.json"
 
 
 def content_after(content: ChainContent, head: SinkHead) -> ChainContent:

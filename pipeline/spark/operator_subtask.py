@@ -202,7 +202,6 @@ class OperatorSubtask:
         if self._collecting:
             yield from self._obey(self._coordinator.in_flight_collected(self._checkpoint_id))
         if self._plan.alignment.final:
-            self._lifecycle.end_of_data(self._checkpoint_id)
             for channel in sorted(self._handler.open_channels):
                 yield from self._follow(self._handler.end_of_partition(channel, work.pacer.now_ms()))
         times = self._handler.alignment_times
@@ -273,6 +272,9 @@ class OperatorSubtask:
                 case handler_says.TriggerCheckpoint():
                     self._unaligned = command.barrier.is_unaligned
                     finished = self._plan.alignment.final
+                    if finished:
+                        # Always aligned: the last barrier is here, so the last input is processed.
+                        self._lifecycle.end_of_data(self._checkpoint_id)
                     yield from self._obey(self._coordinator.checkpoint_state(command.barrier, finished=finished))
                 case handler_says.AbortCheckpoint():
                     yield from self._obey(

@@ -21,6 +21,7 @@ from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
 from pipeline.protocol.layout import (
     MANIFEST_PREFIX,
     METRICS_NAME,
+    PROBE_PREFIX,
     abort_notice_key,
     checkpoint_of_key,
     checkpoint_prefix,
@@ -55,9 +56,6 @@ __all__ = [
 
 INPUTS_PREFIX = "inputs/"
 """Where plans lie, content-addressed."""
-
-PROBE_PREFIX = "_probe/"
-"""Where the start-up probe writes, and removes, its objects."""
 
 _OWN_KEY = re.compile(r"(?:inputs/|chk-[0-9]{20}/t[0-9]{20}/).+", re.DOTALL)
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

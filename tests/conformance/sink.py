@@ -349,3 +349,27 @@ class SinkTests:
         assert again == committable
         assert sink.commit(again, mark(1, None)) is True
         assert sink.commit(committable, mark(1, None)) is False
+
+    def test_a_walk_finds_what_the_table_needs_and_who_staged_what(self, tmp_path: Path) -> None:
+        """I8: published files are needed by name; staged ones say by which token; the chain itself is permanent."""
+        sink = self.open_sink(tmp_path)
+        assert self.open_sink(tmp_path).walk().heads == 0
+        published = [*publish(sink, 1, None, rows((1, "a"))).files, *publish(sink, 2, 1, rows((2, "b"))).files]
+        waiting = stage(sink, 3, rows((3, "c")), token=7).files
+        found = sink.walk()
+        assert (found.heads, found.problems) == (2, ())
+        assert {item.key for item in found.references} == {file.key for file in published}
+        assert {item.key: item.size for item in found.references} == {file.key: file.size for file in published}
+        staged = {item.stat.key: item.staged_by for item in found.objects if item.staged_by is not None}
+        assert staged == {file.key: (number, 1) for number, file in enumerate(published, 1)} | {
+            file.key: (3, 7) for file in waiting
+        }
+        others = [item for item in found.objects if item.staged_by is None]
+        assert others
+        assert all(item.permanent for item in others)
+        assert not any(item.permanent for item in found.objects if item.staged_by is not None)
+
+    def test_sizes_are_told_of_what_exists(self, tmp_path: Path) -> None:
+        sink = self.open_sink(tmp_path)
+        (file,) = stage(sink, 1, rows((1, "a"))).files
+        assert sink.stored_sizes([file.key, file.key + "x"]) == {file.key: file.size}

@@ -58,13 +58,12 @@ class Announcement:
 Payload = Data | Cancel | End | Announcement | CheckpointBarrier
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Item:
     arrival: int
     channel: int
     sequence: int
     payload: Payload
-    overtaken: bool = False
 
 
 def barrier(checkpoint_id: int, timestamp_ms: int = 0) -> CheckpointBarrier:
@@ -92,6 +91,8 @@ class InputGate:
         local: channels whose barriers are not announced.
         output: data in the order in which it was read.
         recorded: data that became channel state, by StartRecording and StopRecording alone.
+        cuts: checkpoint -> how much of `output` had been read when it was triggered.
+        channel_state: checkpoint -> what was recorded for it.
         read_while_aligning: bytes read between the first and the last barrier of the newest alignment.
     """
 
@@ -103,6 +104,8 @@ class InputGate:
     commands: list[Command] = field(default_factory=list)
     output: list[Data] = field(default_factory=list)
     recorded: list[Data] = field(default_factory=list)
+    cuts: dict[int, int] = field(default_factory=dict)
+    channel_state: dict[int, list[Data]] = field(default_factory=dict)
     triggered: list[CheckpointBarrier] = field(default_factory=list)
     aborted: list[AbortCheckpoint] = field(default_factory=list)
     initialised: list[CheckpointBarrier] = field(default_factory=list)
@@ -115,6 +118,7 @@ class InputGate:
         self._queues: list[deque[_Item]] = [deque() for _ in range(self.channels)]
         self._ahead: deque[_Item] = deque()
         self._sequences = [0] * self.channels
+        self._barrier_at: dict[tuple[int, int], int] = {}
         self._arrivals = 0
         self._recording: set[int] = set()
 
@@ -132,9 +136,9 @@ class InputGate:
             self._arrivals += 1
             item = _Item(self._arrivals, channel, self._sequences[channel], payload)
             self._sequences[channel] += 1
-            if isinstance(payload, CheckpointBarrier) and payload.is_unaligned:
-                self._overtake(item)
-            elif isinstance(payload, Cancel):
+            if isinstance(payload, CheckpointBarrier):
+                self._barrier_at[channel, payload.checkpoint_id] = item.sequence
+            if isinstance(payload, Cancel) or (isinstance(payload, CheckpointBarrier) and payload.is_unaligned):
                 self._ahead.append(item)
             else:
                 if (
@@ -192,7 +196,7 @@ class InputGate:
             case Data() as data:
                 self.output.append(data)
                 if item.channel in self._recording:
-                    self.recorded.append(data)
+                    self._record(data)
                 if self.handler.alignment_times.started_ms is not None:
                     self.read_while_aligning += data.size_bytes
             case Cancel(checkpoint_id):
@@ -205,11 +209,6 @@ class InputGate:
                 if self.handler.alignment_times.started_ms is None:
                     self.read_while_aligning = 0
                 self._obey(self.handler.barrier(item.channel, arrived, self.now_ms))
-
-    def _overtake(self, item: _Item) -> None:
-        for unread in self._queues[item.channel]:
-            unread.overtaken = True
-        self._ahead.append(item)
 
     def _obey(self, commands: tuple[Command, ...]) -> None:
         self.commands += commands
@@ -225,12 +224,15 @@ class InputGate:
                     self._recording.add(channel)
                 case StopRecording(channel):
                     self._recording.remove(channel)
-                    unread = [item.payload for item in self._queues[channel] if item.overtaken]
-                    self.recorded += [payload for payload in unread if isinstance(payload, Data)]
+                    barrier_at = self._barrier_at.get((channel, self.initialised[-1].checkpoint_id), 0)
+                    for item in self._queues[channel]:
+                        if item.sequence < barrier_at and isinstance(item.payload, Data):
+                            self._record(item.payload)
                 case Prioritise(channel, checkpoint_id, sequence):
                     self._prioritise(channel, checkpoint_id, sequence)
                 case TriggerCheckpoint(of):
                     self.triggered.append(of)
+                    self.cuts[of.checkpoint_id] = len(self.output)
                 case AbortCheckpoint():
                     self.aborted.append(command)
                 case ArmTimer():
@@ -239,12 +241,13 @@ class InputGate:
                 case CancelTimer():
                     self.timer = None
 
+    def _record(self, data: Data) -> None:
+        self.recorded.append(data)
+        self.channel_state.setdefault(self.initialised[-1].checkpoint_id, []).append(data)
+
     def _prioritise(self, channel: int, checkpoint_id: int, sequence: int) -> None:
         queue = self._queues[channel]
         item = next(item for item in queue if item.sequence == sequence)
         assert isinstance(item.payload, CheckpointBarrier) and item.payload.checkpoint_id == checkpoint_id
-        before = [other for other in queue if other.sequence < sequence]
-        for other in before:
-            other.overtaken = True
         queue.remove(item)
         self._ahead.append(_Item(item.arrival, channel, sequence, item.payload.unaligned()))

@@ -70,6 +70,7 @@ def test_a_table_that_was_deleted_is_noticed_before_the_commit_point(tmp_path: P
         job.run()
     newest = job.master().list_checkpoints()[0]
     assert (newest["checkpoint_id"], newest["status"]) == (2, "aborted")
+    assert newest["failure_reason"] == "SINK_PREPARE_FAILED"
 
 
 def test_a_pending_checkpoint_with_unreadable_metadata_is_given_up_not_the_job(tmp_path: Path) -> None:

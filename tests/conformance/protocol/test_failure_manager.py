@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from pipeline.jobmaster import Session
 from pipeline.planning import EpochPlan
@@ -16,7 +18,7 @@ from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
 from pipeline.protocol.records import Failures, JobStatus
 from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_log import A, JobLog
+from tests.harness.job_log import A, JobLog, refused
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
@@ -164,3 +166,36 @@ def test_a_decline_beyond_the_tolerated_ones_reaches_whoever_ran_the_epoch(tmp_p
     assert isinstance(event, CheckpointAborted)
     assert (event.counted, event.consecutive_failures, event.tolerated) == (True, 1, False)
     assert job.context.head().state.timeline().pending is None
+
+
+ENDINGS = st.one_of(st.none(), st.sampled_from(CheckpointFailureReason), st.just("resume"))
+"""How an epoch ends: completed, or given up for a reason; or what a person does between two."""
+
+
+@given(endings=st.lists(ENDINGS, max_size=25), tolerable=st.integers(0, 3))
+@example(endings=[DECLINED, None, DECLINED, DECLINED], tolerable=1)
+@settings(max_examples=80, deadline=None)
+def test_a_job_is_failed_exactly_after_too_many_counted_failures_in_a_row(
+    endings: list[CheckpointFailureReason | str | None], tolerable: int
+) -> None:
+    """Beside a plain counter: one up for a counted reason, back to nothing for a success or a `resume`."""
+    log, row = JobLog(), 0
+    for ending in endings:
+        failed = row > tolerable
+        assert (log.state.status, log.state.failures.consecutive) == (
+            JobStatus.FAILED if failed else JobStatus.RUNNING,
+            row,
+        )
+        if ending == "resume":
+            log.resume(A)
+            row = 0 if failed else row
+        elif failed:
+            refused(log, JobNotRunnable, lambda: log.trigger(A))
+        elif ending is None:
+            log.epoch(A)
+            row = 0
+        else:
+            assert isinstance(ending, CheckpointFailureReason)
+            log.trigger(A)
+            log.abort(A, reason=ending, tolerable=tolerable)
+            row += ending.counted

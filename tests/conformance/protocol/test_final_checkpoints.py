@@ -13,11 +13,11 @@ from pipeline.protocol.records import JobStatus
 from pipeline.protocol.subtask_commands import AcknowledgeCheckpoint, AwaitUpload, SnapshotContent
 from pipeline.protocol.task_lifecycle import TaskState
 from pipeline.sessions import Session
-from tests.conformance.protocol.subtask_driver import barrier
-from tests.conformance.protocol.task_driver import TaskDriver
 from tests.harness.input_gate import Data, End, InputGate, timeoutable, unaligned
 from tests.harness.input_gate import barrier as aligned
 from tests.harness.sparkless_job import SparklessJob
+from tests.harness.subtask_driver import barrier
+from tests.harness.task_driver import TaskDriver
 
 
 def finished(checkpoint_id: int) -> AcknowledgeCheckpoint:

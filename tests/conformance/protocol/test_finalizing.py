@@ -22,6 +22,9 @@ from tests.harness.sparkless_runner import SparklessRunner
 HEADS_READ_BEFORE = 2
 """After the data plane is done: `validate` and `complete` read the head once each, before the transition does."""
 
+READS_BACK = 5
+"""How often a put without an answer is looked for; afterwards the store answers again, so an abort would land."""
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> SparklessJob:
@@ -143,8 +146,8 @@ def test_a_commit_of_unknown_outcome_deletes_nothing(
 
     Case: CheckpointCoordinatorFailureTest.testCleanupOmissionForPossibleInconsistentStateException
     """
-    lost = Fault(at("create", MANIFEST_PREFIX), effect, times=9)
-    unread = Fault(at("get", MANIFEST_PREFIX), Effect.UNAVAILABLE, skip=HEADS_READ_BEFORE + 1, times=99)
+    lost = Fault(at("create", MANIFEST_PREFIX), effect)
+    unread = Fault(at("get", MANIFEST_PREFIX), Effect.UNAVAILABLE, skip=HEADS_READ_BEFORE + 1, times=READS_BACK)
     fails(job, monkeypatch, CommitOutcomeUnknown, lost, unread)
     assert len(job.staged_files(2)) == 2
     assert job.master.list_checkpoints("aborted") == []

@@ -310,3 +310,18 @@ def test_a_subtask_without_state_is_acknowledged_and_refers_to_nothing(job: Spar
     assert sorted(handle.live_rows for handle in handles) == [0, 1]
     written = {stat.key for stat in job.context.store.list("chk-") if "/state/" in stat.key}
     assert written == {run.key for handle in handles for run in handle.runs}
+
+
+def test_the_last_checkpoint_of_a_job_reports_its_participants_as_finished(job: SparklessJob) -> None:
+    """`run --drain`: every source has ended in it, and in none before; then the job itself is FINISHED.
+
+    Case: PendingCheckpointTest.testReportTaskFinishedOperators
+    """
+    finished = []
+    for drain in (False, True):
+        result = job.master.run(Session.cli(), SparklessRunner(), drain=drain)
+        head = job.context.head().state.head()
+        assert head is not None and head.checkpoint_id == result["checkpoint_id"]
+        finished.append([source.finished for source in job.context.metadata(head).sources.values()])
+    assert finished == [[False], [True]]
+    assert job.master.status()["job_status"] == "finished"

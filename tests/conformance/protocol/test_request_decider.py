@@ -18,15 +18,19 @@ from tests.harness.sparkless_job import SparklessJob
 def test_a_request_while_another_checkpoint_is_pending_waits_outside(ends: str) -> None:
     """It is refused, not forgotten: Airflow and the person ask again, and are served when the pending one has ended.
 
+    No request is queued, so the first one beyond the pending checkpoint is told that there are too many.
+
     Case: CheckpointRequestDeciderTest.testEnqueueOnTooManyPending
     Case: CheckpointRequestDeciderTest.testNonForcedEnqueueOnTooManyPending
+    Case: CheckpointRequestDeciderTest.testQueueSizeLimit
     """
     log = JobLog()
     log.trigger(AIR_1, RUN_1)
     for session, run in ((AIR_2, RUN_2), (A, None)):
         error = refused(log, Busy, lambda s=session, r=run: log.trigger(s, r) if r else log.trigger(s))
         assert error.details["reason"] == "TOO_MANY_CHECKPOINT_REQUESTS"
-    log.complete(AIR_1) if ends == "complete" else log.abort(AIR_1)
+    end = log.complete if ends == "complete" else log.abort
+    assert isinstance(end(AIR_1), Transition)
     assert isinstance(log.trigger(AIR_2, RUN_2), Transition)
     assert log.pending.checkpoint_id == 2
 

@@ -34,7 +34,7 @@ def assert_nothing_runs_and_nothing_is_lost(job: SparklessJob, status: str) -> N
 
 
 def test_a_failed_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) -> None:
-    """It is told why, and a person can go on from them.
+    """Its runs fail at once with the reason, and what is completed stays readable.
 
     Case: DefaultSchedulerCheckpointCoordinatorTest.
         testClosingSchedulerShutsDownCheckpointCoordinatorOnFailedExecutionGraph
@@ -49,7 +49,7 @@ def test_a_failed_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) 
 
 
 def test_a_finished_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) -> None:
-    """It is told why, and a person can go on from them.
+    """Every further run fails at once, and what is completed stays readable.
 
     Case: DefaultSchedulerCheckpointCoordinatorTest.
         testClosingSchedulerShutsDownCheckpointCoordinatorOnFinishedExecutionGraph
@@ -79,7 +79,7 @@ def test_a_process_that_ends_between_epochs_leaves_a_job_that_goes_on(job: Spark
 def test_a_process_that_is_told_to_end_gives_its_epoch_up_and_the_job_goes_on(
     job: SparklessJob, signal: type[BaseException]
 ) -> None:
-    """It is told why, and a person can go on from them.
+    """What it was doing is told by nobody but itself: uncounted, and nothing of it is visible.
 
     Case: DefaultSchedulerCheckpointCoordinatorTest.
         testClosingSchedulerSuspendsExecutionGraphAndShutsDownCheckpointCoordinator

@@ -6,96 +6,27 @@ is asked anew each time; these tests do so with the runs that real keyed state w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
+from pipeline.config.in_flight import input_signatures
 from pipeline.jobmaster import Session
-from pipeline.metadata import CheckpointMetadata
+from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
-from pipeline.protocol.object_store import StoreConfig
 from pipeline.protocol.records import CheckpointKind, ObjectHandle
-from pipeline.protocol.retention import RetentionPolicy, handle_conflicts, plan_retention, unreferenced
+from pipeline.protocol.retention import RetentionPolicy, handle_conflicts, plan_retention, subsumable, unreferenced
+from pipeline.state.buffers import Buffer, encode_rows
+from pipeline.state.channel_state import ChannelFile, encode_channel_state
 from pipeline.state.compaction import BASE_SHARE, MAX_DELTAS
 from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import key_group_range
-from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.storage.layout import state_prefix
-from pipeline.storage.local import LocalStore
+from pipeline.state.key_groups import KEY_HASH_VERSION
+from pipeline.storage.layout import channel_prefix
 from tests.harness.job_log import A, JobLog
 from tests.harness.sparkless_job import SparklessJob
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-GROUPS = 8
-PLAN = "inputs/" + "a" * 64 + ".json"
-
-
-def table(keys: Sequence[int], value: int) -> pa.Table:
-    return pa.table({"k": list(keys), "v": [value] * len(keys)}, schema=SCHEMA)
-
-
-@dataclass
-class Lineage:
-    """One operator's state over checkpoints, on a real store.
-
-    Attributes:
-        handles: of the newest checkpoint, one per subtask. checkpoints: the keys each one refers to, by id.
-    """
-
-    store: LocalStore
-    handles: tuple[StateHandle, ...] = ()
-    checkpoints: dict[int, set[str]] = field(default_factory=dict)
-
-    @classmethod
-    def on(cls, folder: Path) -> Lineage:
-        return cls(LocalStore(StoreConfig(f"file://{folder}")))
-
-    def restore(self, subtask: int = 0, parallelism: int = 1, max_parallelism: int = GROUPS) -> SubtaskState:
-        return restore_state(
-            "latest",
-            ("k",),
-            SCHEMA,
-            routing_key=("k",),
-            handles=self.handles,
-            key_groups=key_group_range(max_parallelism, parallelism, subtask),
-            max_parallelism=max_parallelism,
-            watermark_us=None,
-            store=self.store,
-            checkpoint_id=7,
-            job="flights",
-        )
-
-    def checkpoint(self, states: Sequence[SubtaskState]) -> tuple[StateHandle, ...]:
-        """Snapshot every subtask as the next checkpoint."""
-        checkpoint_id = len(self.checkpoints) + 1
-        handles = []
-        for state in states:
-            directory = state_prefix(CheckpointId(checkpoint_id), FencingToken(checkpoint_id), OperatorUid("latest"))
-            snapshot = state.freeze(None).encode(directory)
-            for upload in snapshot.uploads:
-                self.store.put(upload.key, upload.body)
-            handles.append(snapshot.handle)
-        self.handles = tuple(handles)
-        self.checkpoints[checkpoint_id] = {run.key for handle in handles for run in handle.runs}
-        return self.handles
-
-    def epoch(self, keys: Sequence[int]) -> tuple[StateHandle, ...]:
-        """One subtask changes these keys."""
-        state = self.restore()
-        state.upsert(table(keys, len(self.checkpoints)))
-        return self.checkpoint([state])
-
-    def garbage(self, *kept: int) -> set[str]:
-        """The runs that go when only these checkpoints stay; single keys, because something of each directory stays."""
-        dropped = [self.checkpoints[one] | {PLAN} for one in self.checkpoints if one not in kept]
-        listed = unreferenced([self.checkpoints[one] | {PLAN} for one in kept], dropped)
-        every = {run for runs in self.checkpoints.values() for run in runs}
-        return {run for run in every for prefix in listed if run.startswith(prefix)}
+from tests.harness.state_lineage import GROUPS, SCHEMA, StateLineage, table
 
 
 def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_last(tmp_path: Path) -> None:
@@ -104,7 +35,7 @@ def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_la
     Case: SharedStateRegistryTest.testRegistryNormal
     Case: SharedStateRegistryTest.testUnregisterNonInitialCheckpoint
     """
-    lineage = Lineage.on(tmp_path)
+    lineage = StateLineage.on(tmp_path)
     lineage.epoch(range(100))
     lineage.epoch([1])
     base, delta = lineage.checkpoints[1], lineage.checkpoints[2] - lineage.checkpoints[1]
@@ -132,7 +63,7 @@ def test_changes_on_one_base_keep_it_and_a_new_base_lets_it_go(tmp_path: Path) -
 
     Case: SharedStateRegistryTest.testRegisterChangelogStateBackendHandles
     """
-    lineage = Lineage.on(tmp_path)
+    lineage = StateLineage.on(tmp_path)
     (first,) = lineage.epoch(range(10))
     (second,) = lineage.epoch([1, 2])
     assert [run.kind for run in second.runs] == [RunKind.BASE, RunKind.DELTA]
@@ -168,7 +99,7 @@ def test_a_file_that_two_subtasks_share_goes_with_the_last_part_of_it(tmp_path: 
 
     Case: SharedStateRegistryTest.testFireMergingOperatorStateRegister
     """
-    lineage = Lineage.on(tmp_path)
+    lineage = StateLineage.on(tmp_path)
     ((shared,),) = (handle.runs for handle in lineage.epoch(range(100)))
     left, right = (lineage.restore(subtask, 2) for subtask in (0, 1))
     left_handle, right_handle = lineage.checkpoint([left, right])
@@ -187,7 +118,7 @@ def test_a_file_that_two_subtasks_share_goes_with_the_last_part_of_it(tmp_path: 
 
 def test_small_runs_are_merged_and_the_merged_ones_go(tmp_path: Path) -> None:
     """More deltas than a restore should open become one; the base stays."""
-    lineage = Lineage.on(tmp_path)
+    lineage = StateLineage.on(tmp_path)
     (first,) = lineage.epoch(range(1000))
     assert MAX_DELTAS + 1 < 1000 * BASE_SHARE
     for number in range(MAX_DELTAS):
@@ -207,7 +138,7 @@ def test_a_reference_that_comes_late_finds_its_run(tmp_path: Path) -> None:
 
     With runs kept by reachability nobody has to announce a use: the reference in a completed checkpoint is the use.
     """
-    lineage = Lineage.on(tmp_path)
+    lineage = StateLineage.on(tmp_path)
     (first,) = lineage.epoch(range(10))
     lineage.epoch([1])
     before = lineage.handles
@@ -216,6 +147,44 @@ def test_a_reference_that_comes_late_finds_its_run(tmp_path: Path) -> None:
     lineage.epoch([2])
     assert first.runs[0].key in lineage.checkpoints[4]
     assert lineage.garbage(3, 4) == set()
+
+
+def test_rows_in_flight_belong_to_one_checkpoint_and_go_with_it(tmp_path: Path) -> None:
+    """Channel files are never carried by reference: the next epoch processes what is in them."""
+    job = SparklessJob.create(tmp_path, {"{last: 1}": "{last: 9}"})
+    keys = []
+    for number in range(2):
+        job.land(f"{number}.csv")
+        session = Session.cli()
+        pending = job.trigger(session)
+        file = encode_channel_state(
+            {"latest": [Buffer("latest", "rows", None, None, encode_rows(table([number], 0)))]},
+            directory=channel_prefix(pending.checkpoint_id, pending.token),
+            key_groups=range(128),
+            signatures=input_signatures(job.context.spec, job.context.graph),
+        )
+        assert file is not None
+        job.context.store.put(file.key, file.body)
+        keys.append(file.key)
+        completed = job.complete(session, pending, lambda metadata, file=file: _with_channel(metadata, file))
+        job.master.notify_complete(session, completed.checkpoint_id, "table")
+    assert job.master.fsck()["unreachable"] == []
+    job.context.store.delete([keys[1]])
+    assert [item["key"] for item in job.master.fsck()["missing"]] == [keys[1]]
+    job.context.store.put(keys[1], file.body)
+    policy = RetentionPolicy(1)
+    state = job.context.head().state
+    assert subsumable(state, policy) == (1,)
+    first, second = ([one.metadata.key, *job.context.metadata(one).references()] for one in state.checkpoints)
+    assert keys[0] in unreferenced([second], [first])
+    assert keys[1] not in unreferenced([second], [first])
+
+
+def _with_channel(metadata: CheckpointMetadata, file: ChannelFile) -> CheckpointMetadata:
+    """The same checkpoint, one of whose subtasks left rows in flight."""
+    state = StateHandle("latest", range(128), 128, KEY_HASH_VERSION)
+    operator = OperatorSnapshot(("k",), ("k",), SCHEMA, (state,), (None,), (file.handles["latest"],), (0,), 0, 0, 0)
+    return replace(metadata, operators={"latest": operator})
 
 
 def test_a_different_object_under_a_known_key_is_illegal() -> None:

@@ -258,6 +258,17 @@ def test_an_aborted_checkpoint_leaves_no_channel_state_behind_and_the_subtask_al
     assert subtask.results[43].failure is None
 
 
+def test_an_abort_reaches_only_the_local_state_when_the_subtask_does_not_run() -> None:
+    subtask = SubtaskDriver()
+    subtask.checkpoint(barrier(1))
+    assert subtask.coordinator.notify_aborted(CheckpointId(1), running=False) == (
+        NotifyState(CheckpointId(1), Notification.ABORTED),
+    )
+    assert subtask.coordinator.pending_ids == {1}
+    subtask.abort_notified(2, running=False)
+    assert subtask.coordinator.aborted_ids == frozenset()
+
+
 def test_an_abort_by_notification_leaves_the_result_to_whoever_takes_it() -> None:
     subtask = SubtaskDriver()
     subtask.init(unaligned(42))

@@ -33,12 +33,12 @@ from pipeline.protocol.task_lifecycle import TaskLifecycle, TaskState
 from pipeline.sessions import Session
 from pipeline.spark.task_metrics import TaskMetrics
 from pipeline.storage.layout import MANIFEST_PREFIX
-from tests.conformance.protocol.subtask_driver import barrier, data, unaligned
-from tests.conformance.protocol.task_driver import TaskDriver
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.subtask_driver import barrier, data, unaligned
+from tests.harness.task_driver import TaskDriver
 
 Reason = CheckpointFailureReason
 ENDS: list[Callable[[TaskLifecycle], object]] = [TaskLifecycle.finish, TaskLifecycle.fail, TaskLifecycle.cancel]

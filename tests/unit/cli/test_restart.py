@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.planning import EpochPlan
 from pipeline.protocol.errors import StoreUnavailable, SubtaskDeclined
+from pipeline.sinks.parquet import ParquetSink
 from pipeline.spark import runner as spark_runner
 from tests.harness.milepost_cli import Outcome, milepost
 from tests.harness.sparkless_job import SparklessJob
@@ -78,10 +79,12 @@ def test_when_the_restarts_are_used_up_the_run_ends_with_the_failure_and_the_job
     assert job.master.status()["job_status"] == "failed"
 
 
-def test_a_completed_epoch_gives_a_fixed_delay_all_its_restarts_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("attempts", "exit_code"), [(1, Down.exit_code), (2, 0)])
+def test_a_completed_epoch_gives_a_fixed_delay_no_restart_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int, exit_code: int
 ) -> None:
-    job = job_with(tmp_path, "{strategy: fixed_delay, attempts: 1, delay: 0s}")
+    """As in Flink; otherwise the restarts of a run would multiply with its epochs."""
+    job = job_with(tmp_path, f"{{strategy: fixed_delay, attempts: {attempts}, delay: 0s}}")
     seen: list[int] = []
 
     def each_epoch_fails_once(plan: EpochPlan) -> None:
@@ -91,8 +94,8 @@ def test_a_completed_epoch_gives_a_fixed_delay_all_its_restarts_back(
 
     monkeypatch.setattr(spark_runner, "SparkEpochRunner", lambda: SparklessRunner(before=each_epoch_fails_once))
     outcome = milepost("run", job.folder / "config" / "small.yaml", "--until-caught-up")
-    assert outcome.exit_code == 0, outcome.stderr
-    assert seen == [1, 1, 2, 2]
+    assert outcome.exit_code == exit_code, outcome.stderr
+    assert seen == [1, 1, 2, 2][: attempts + 2]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_what_would_fail_again_is_not_restarted(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     "restart",
     [
-        "{strategy: exponential, initial_backoff: 1ms, max_backoff: 2ms, attempts: 3}",
+        "{strategy: exponential_delay, initial_backoff: 1ms, max_backoff: 2ms, attempts: 3}",
         "{strategy: failure_rate, max_failures_per_interval: 3, interval: 1h, delay: 0s}",
     ],
 )
@@ -118,3 +121,24 @@ def test_every_strategy_restarts_and_gives_up_by_its_own_rule(
     job = job_with(tmp_path, restart)
     assert run(job, monkeypatch, 4, Down).exit_code != 0
     assert statuses(job) == ["aborted"] * 4
+
+
+def test_a_sink_that_is_down_after_the_commit_point_is_no_failed_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch is complete: it is neither aborted nor run again, and the run does not end well while it is unseen."""
+    job = job_with(tmp_path, "{strategy: fixed_delay, attempts: 1, delay: 0s}")
+
+    def down(*_: object) -> bool:
+        raise StoreUnavailable(DOWN)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ParquetSink, "commit", down)
+        outcome = run(job, monkeypatch, 0, Down)
+    assert outcome.exit_code == Down.exit_code
+    assert "checkpoint 1 is completed; sinks that wait for it: table" in outcome.stderr
+    assert "restart" not in outcome.stderr
+    assert statuses(job) == ["completed"]
+    assert run(job, monkeypatch, 0, Down).exit_code == 0
+    assert statuses(job) == ["subsumed", "completed"]
+    assert job.master.read("table").num_rows == 2

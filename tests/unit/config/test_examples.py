@@ -66,7 +66,7 @@ def other_forms(text: str) -> list[Any]:
 def test_every_form_that_the_example_shows_in_comments_is_a_restart_strategy() -> None:
     forms = other_forms(ALL_KEYS.read_text(encoding="utf-8"))
     shown = {CheckpointingSpec.model_validate(form).restart.strategy for form in forms}
-    assert shown == {"none", "exponential", "failure_rate"}
+    assert shown == {"none", "exponential_delay", "failure_rate"}
 
 
 def test_the_schema_has_nothing_that_this_version_refuses() -> None:

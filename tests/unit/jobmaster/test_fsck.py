@@ -6,13 +6,18 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli.main import app
 from pipeline.jobmaster import Session
 from pipeline.metadata import CheckpointMetadata
+from pipeline.planning import EpochPlan
+from pipeline.protocol.errors import StoreUnavailable
 from pipeline.protocol.layout import metadata_key, token_prefix
+from pipeline.storage.layout import metrics_prefix
 from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
 
 
 def job_with_epochs(folder: Path, count: int, last: int = 3) -> SparklessJob:
@@ -41,6 +46,7 @@ def test_a_sound_job_has_nothing_missing_and_nothing_unreachable(tmp_path: Path)
     assert report["complete"]
     assert (report["damaged"], report["missing"], report["unreachable"], report["foreign"]) == ([], [], [], [])
     assert report["manifest_version"] == job.context.head().version
+    assert "checkpoint 3 (5 objects)" in report["roots"], "metadata, input record, and a run per epoch"
     assert report["roots"][0] == f"manifest log ({job.context.head().version} entries)"
     assert "sink table (3 heads)" in report["roots"]
     stored = sum(1 for _ in job.context.store.list("")) + sum(1 for p in (tmp_path / "lake").rglob("*") if p.is_file())
@@ -160,7 +166,8 @@ def test_what_an_aborted_epoch_stages_late_is_unreachable_once_its_garbage_is_fo
     job.stage(pending)
     report = job.master.fsck()
     assert report["unreachable"] == []
-    assert report["garbage"]["objects"] == 1, "it goes with the garbage entry of its token"
+    notice = 1
+    assert report["garbage"]["objects"] == 1 + notice, "it goes with the garbage entry of its token"
 
 
 def test_objects_that_no_session_can_have_written_are_foreign(tmp_path: Path) -> None:
@@ -205,3 +212,29 @@ def test_the_command_prints_the_report_and_exits_as_it_says(tmp_path: Path) -> N
 def test_a_job_that_has_never_run_is_not_found(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
     assert CliRunner().invoke(app, ["fsck", spec(job)]).exit_code == 3
+
+
+def test_whole_epochs_aborts_and_rescales_leave_nothing_that_is_not_accounted_for(tmp_path: Path) -> None:
+    """Everything that an epoch writes has a root, an owner or a place in the garbage list."""
+    edit = {"{last: 1}": "{last: 2}", "timeout: 10m": "timeout: 10m, tolerable_failures: 9"}
+    job = SparklessJob.create(tmp_path, edit)
+    path = job.folder / "config" / "small.yaml"
+    text = path.read_text()
+    for number, parallelism in enumerate((2, 2, 3, 1)):
+        path.write_text(f"{text}spark: {{parallelism: {parallelism}}}\n")
+        job.land(f"{number}.csv", "k,v\n" + "".join(f"{key},x\n" for key in range(20 * (number + 1))))
+        job.master.run(Session.cli(), SparklessRunner())
+        for checkpoint in job.context.head().state.checkpoints:
+            job.context.store.put(f"{metrics_prefix(checkpoint.checkpoint_id, checkpoint.token)}0-0-a0.json", b"{}")
+        job.land(f"{number}-broken.csv")
+        with pytest.raises(StoreUnavailable):
+            job.master.run(Session.cli(), SparklessRunner(after=_broken))
+        report = job.master.fsck()
+        assert (report["missing"], report["damaged"], report["unreachable"], report["foreign"]) == ([], [], [], [])
+    assert report["objects"]["owned"] == 2
+    assert report["objects"]["unclaimed"] >= 1, "what an aborted epoch was to read is in the input record of no epoch"
+    assert report["garbage"]["objects"] > 0
+
+
+def _broken(plan: EpochPlan) -> None:
+    raise StoreUnavailable("the epoch breaks after everything is written")

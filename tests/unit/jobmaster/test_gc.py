@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.cli.main import app
 from pipeline.gc import collect_garbage
 from pipeline.job_context import JobContext
@@ -18,7 +20,7 @@ from pipeline.jobmaster import Session
 from pipeline.protocol.errors import CommitConflict, StateCorrupt, StoreUnavailable
 from pipeline.protocol.events import GarbageDeleted, GarbageListed
 from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.layout import token_prefix, token_prefix_of_key
+from pipeline.protocol.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.storage.manifest_log import ManifestLog
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
@@ -284,6 +286,18 @@ def test_what_is_not_the_jobs_own_is_never_deleted(tmp_path: Path) -> None:
     assert outside.exists()
 
 
+def test_what_a_killed_probe_left_goes_after_the_grace_period(tmp_path: Path) -> None:
+    """A probe may be running now; nothing refers to its objects, so they need not be listed first."""
+    job, _ = job_with_strays(tmp_path)
+    key = f"{PROBE_PREFIX}0123/created"
+    job.context.store.put(key, b"?")
+    assert key in {item["key"] for item in job.master.fsck()["unreachable"]}
+    collect_garbage(job.context, SESSION, TIMEOUT_MS)
+    assert key in stored(job)
+    assert collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)["probes"] == [key]
+    assert key not in stored(job)
+
+
 def test_what_dead_tokens_staged_at_a_sink_goes_through_the_sinks_own_abort(tmp_path: Path) -> None:
     """I9, I14: after the garbage entry is forgotten a late worker stages again; the log proves that it lost."""
     job, _ = job_with_strays(tmp_path)
@@ -318,6 +332,25 @@ def test_staged_files_of_a_completed_checkpoint_wait_for_their_commit(tmp_path: 
     assert job.master.notify_complete(session, completed.checkpoint_id, "table")["published"]
 
 
+def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along(tmp_path: Path) -> None:
+    """I8, I14: a sink's abort takes all that a token staged, so it may come only after the token's own commit."""
+    job, _ = job_with_strays(tmp_path)
+    job.land("waiting.csv")
+    session = Session.cli()
+    pending = job.trigger(session)
+    completed = job.complete(session, pending)
+    job.stage(pending, k=77)
+    staged = job.staged_files(completed.checkpoint_id)
+    assert len(staged) == 2
+    collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
+    assert job.staged_files(completed.checkpoint_id) == staged
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    assert [item["where"] for item in job.master.fsck()["unreachable"]].count("sink table") == 1
+    collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
+    assert len(job.staged_files(completed.checkpoint_id)) == 1
+    assert job.context.sink("table").verify() == []
+
+
 def test_the_command_prints_what_it_did(tmp_path: Path) -> None:
     _, strays = job_with_strays(tmp_path)
     path = str(tmp_path / "config" / "small.yaml")
@@ -329,3 +362,51 @@ def test_the_command_prints_what_it_did(tmp_path: Path) -> None:
     assert done.exit_code == 0
     document = json.loads(done.stdout)
     assert document["data"]["listed"] == [directory(strays[0]), strays[2]]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_sessions_and_zombies_do_nothing_needed_ever_goes(tmp_path: Path, seed: int) -> None:
+    """I8 over random histories: epochs, aborts, zombies, subsumption, collections by several hands, days between."""
+    draw = random.Random(seed)
+    job = SparklessJob.create(
+        tmp_path, {"{last: 1}": "{last: 2}", "timeout: 10m": "timeout: 10m, tolerable_failures: 9"}
+    )
+    tokens: list[tuple[CheckpointId, FencingToken]] = []
+    days = 0
+    for step in range(30):
+        days += draw.choice([0, 0, 1])
+        match draw.choice(["epoch", "epoch", "abort", "zombie", "zombie", "gc", "subsume"]):
+            case "epoch" | "abort" | "subsume" as what:
+                job.land(f"{step}.csv")
+                session = Session.cli()
+                pending = job.trigger(session)
+                tokens += [(pending.checkpoint_id, token) for token in pending.prefixes]
+                if draw.random() < 0.5:
+                    pending = job.rebind(session)
+                    tokens.append((pending.checkpoint_id, pending.token))
+                    collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
+                if what == "abort":
+                    job.master.abort(session, pending.checkpoint_id, "SQL_ERROR", "broken")
+                    continue
+                completed = job.complete(session, pending)
+                if draw.random() < 0.8:
+                    job.master.notify_complete(session, completed.checkpoint_id, "table")
+                if what == "subsume":
+                    subsume_old(in_days(job, days), session.session_id)
+                    delete_garbage(in_days(job, days), session.session_id, TIMEOUT_MS)
+            case "zombie" if tokens:
+                checkpoint_id, token = draw.choice(tokens)
+                job.context.store.put(f"{token_prefix(checkpoint_id, token)}state/latest/{step}.parquet", b"late")
+            case "gc" if tokens:
+                collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
+        if tokens:
+            report = job.master.fsck()
+            assert (report["missing"], report["damaged"]) == ([], []), f"step {step}"
+    job.land("last.csv")
+    job.epoch()
+    for later in (days + 1, days + 2):
+        collect_garbage(in_days(job, later), SESSION, TIMEOUT_MS)
+    report = job.master.fsck()
+    assert (report["missing"], report["unreachable"], report["garbage"]["entries"]) == ([], [], 0)
+    assert needed(job) <= stored(job)
+    assert job.context.sink("table").verify() == []

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.heartbeat import Heartbeat
 from pipeline.jobmaster import Session
-from pipeline.protocol.errors import Fenced, StoreUnavailable, SubtaskDeclined
+from pipeline.protocol.errors import Fenced, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from pipeline.storage.layout import heartbeat_key
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sparkless_job import SparklessJob
@@ -126,3 +126,35 @@ def test_a_store_that_does_not_answer_for_a_while_stops_nothing(job: SparklessJo
     with Heartbeat(context, pending, lambda: pytest.fail("it was told to stop"), SOON_S):
         assert again.wait(LONG_S)
     assert context.heartbeat_ms(pending) is not None
+
+
+def test_an_epoch_given_up_between_two_signs_of_life_ends_as_fenced(job: SparklessJob) -> None:
+    """Whoever gave it up has deleted what it staged: that is no corruption."""
+    pending = job.trigger(Session.cli())
+    with (
+        pytest.raises(Fenced, match="it was aborted: ABORTED_BY_USER") as fenced,
+        Heartbeat(job.context, pending, lambda: pytest.fail("there was no time to"), LONG_S),
+    ):
+        job.master.abort_running()
+        raise StateCorrupt("staged file is missing")
+    assert isinstance(fenced.value.__cause__, StateCorrupt)
+
+
+def test_an_epoch_that_fails_while_the_head_cannot_be_read_keeps_its_own_error(job: SparklessJob) -> None:
+    pending = job.trigger(Session.cli())
+    context = job.context
+    down: list[bool] = []
+
+    def before(operation: str, key: str) -> None:
+        if down:
+            raise StoreUnavailable("no answer")
+
+    context.__dict__["store"] = HookedStore(context.store, before=before)
+    error = SubtaskDeclined("bad row")
+    with (
+        pytest.raises(SubtaskDeclined) as raised,
+        Heartbeat(context, pending, lambda: pytest.fail("it was told to stop"), LONG_S),
+    ):
+        down.append(True)
+        raise error
+    assert raised.value is error

@@ -60,6 +60,8 @@ def test_a_pending_checkpoint_that_nobody_works_on_is_told(tmp_path: Path) -> No
     job.trigger(living)
     status = job.master.status()
     assert (status["exit_code"], status["pending"], status["lease_over"]) == (0, 1, None)
+    assert status["leader"]["session_id"] == living.session_id and status["job_status"] == "running"
+    assert status["next_step"] == "checkpoint 1 is running: wait for it (milepost abort small gives it up)"
     dead = replace(living, holder=replace(living.holder, create_time_ms=living.holder.create_time_ms - HOUR_MS))
     job.rebind(dead)
     status = job.master.status()

@@ -23,6 +23,7 @@ from pipeline.operators.process import ProcessFunction
 from pipeline.operators.user_code import UserCodeFailed, read_function
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.object_store import StoreConfig
+from pipeline.protocol.watermarks import END_OF_TIME_US
 from pipeline.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer
@@ -63,11 +64,14 @@ class Workbench:
         schema: pa.Schema = SCHEMA,
         event_time: str | None = "t",
         timed: bool = True,
+        in_pieces: bool = False,
     ) -> StatefulOperator:
         spec = ProcessOperator(uid="p", kind="process", inputs=["in"], key=list(key), function=function)
         code = read_function("p", function, self.folder)
         loaded = ProcessFunction(code, declare("p", key, code.load()))
-        return build_operator(spec, schema, event_time, pickle.loads(pickle.dumps(loaded)), timed=timed)
+        return build_operator(
+            spec, schema, event_time, pickle.loads(pickle.dumps(loaded)), timed=timed, in_pieces=in_pieces
+        )
 
     def run(self, text: str | None = None, **more: Any) -> OperatorRun:
         if text is not None:
@@ -107,6 +111,14 @@ def test_without_event_time_rows_of_a_key_come_in_plan_order(bench: Workbench) -
     run = bench.run(COUNT, event_time=None)
     out = run.epoch(rows(("a", 3, 9), ("a", 1, 2), ("a", 4, 9)))
     assert out.rows.column("x").to_pylist() == [3, 1, 4]
+
+
+def test_in_pieces_rows_of_a_key_keep_plan_order_wherever_they_are_cut(bench: Workbench) -> None:
+    """A sort over what one call happens to hold would make the result depend on the clock."""
+    given = rows(("a", 3, 9), ("a", 1, 2), ("a", 4, 9), ("a", 2, 5))
+    for cuts in ((), (1,), (2, 3)):
+        out = bench.run(COUNT, in_pieces=True).epoch(given, cuts=cuts).rows
+        assert [(row["x"], row["seen"]) for row in out.to_pylist()] == [(3, 1), (1, 2), (4, 3), (2, 4)]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
@@ -500,6 +512,34 @@ def test_an_edited_helper_changes_the_hash_and_the_next_load_runs_it(bench: Work
     assert (first.load().value, second.load().value, first.load().value) == (1, 2, 1)
     bench.write("VALUE = 1\n", "helper.py")
     assert read_function("p", "ops:F", bench.folder) == first
+
+
+def test_a_timer_set_below_the_firing_watermark_waits_until_that_moves(bench: Workbench) -> None:
+    """When it fires must not depend on where an epoch was cut; Flink's timers wait for the next watermark, too."""
+    run = bench.run(TIMEOUT)
+    run.epoch(rows(), firing_us=30 * MINUTE_US)
+    assert run.epoch(rows(("a", 1, 0)), firing_us=30 * MINUTE_US).rows.num_rows == 0
+    fired = run.epoch(rows(), firing_us=30 * MINUTE_US + 1).rows
+    assert fired.column("fired").to_pylist() == [at(10)]
+
+
+def test_a_class_that_sets_timers_for_ever_does_not_keep_a_job_from_ending(bench: Workbench) -> None:
+    """`run --drain`: at plus infinity every timer is due, also the one that a timer sets."""
+    run = bench.run("""
+        from datetime import timedelta
+        class F:
+            output = {"n": "int64"}
+            def on_rows(self, key, rows, state, ctx):
+                ctx.set_timer(rows.column("t")[0].as_py())
+            def on_timer(self, key, time, state, ctx):
+                yield {"n": 1}
+                ctx.set_timer(time + timedelta(hours=1))
+        """)
+    assert run.epoch(rows(("a", 1, 0)), firing_us=300 * MINUTE_US).rows.num_rows == 6
+    with pytest.raises(
+        OperatorFailed, match="on_timer of key 'a' has set the next timer 10000 times while the job ends"
+    ):
+        run.epoch(rows(), firing_us=END_OF_TIME_US)
 
 
 @pytest.fixture

@@ -156,6 +156,12 @@ def test_nothing_is_stored_that_was_not_to_be_written() -> None:
     writer.register(ME)
     with pytest.raises(ProtocolViolation, match="has no file"):
         writer.written(ID, stored())
+    writer.start(ME, ID)
+    writer.add_input(ME, ID, CHANNEL, [data()])
+    with pytest.raises(ProtocolViolation, match="no file to write"):
+        writer.write_failed(ID, ASYNC, StoreUnavailable("no answer"))
+    assert len(writer.held) == 1
+    assert not writer.take_result(ME, ID).done
 
 
 def _writing() -> tuple[SpillFile, ChannelStateResult]:

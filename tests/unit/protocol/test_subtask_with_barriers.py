@@ -52,7 +52,7 @@ class _Host(InputGate):
     def _obey(self, commands: tuple[Command, ...]) -> None:
         for command in commands:
             super()._obey((command,))
-            self._record()
+            self._hand_over_recorded()
             match command:
                 case InitInputs(barrier):
                     self.subtask.init(barrier)
@@ -60,13 +60,13 @@ class _Host(InputGate):
                     self.subtask.checkpoint(barrier)
                 case AbortCheckpoint(checkpoint_id, reason, detail):
                     self.subtask.execute(self.subtask.coordinator.abort_on_barrier(checkpoint_id, reason, detail))
-        self._record()
+        self._hand_over_recorded()
         collecting = self.subtask.collecting
         if collecting is not None and self.handler.all_received(collecting):
             self.subtask.execute(self.subtask.coordinator.in_flight_collected(collecting))
             self.subtask.collecting = None
 
-    def _record(self) -> None:
+    def _hand_over_recorded(self) -> None:
         buffers = [data(1, recorded.name) for recorded in self.recorded]
         self.recorded.clear()
         if buffers:

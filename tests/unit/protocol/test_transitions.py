@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import pipeline.protocol
+from pipeline.protocol.answers import advance
 from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, Event
+from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, Event, SinkConfirmed
+from pipeline.protocol.ids import CheckpointId, SessionId
 from pipeline.protocol.records import CheckpointStatus, JobStatus
 from pipeline.protocol.transitions import (
     CHECKPOINT_RULES,
@@ -20,6 +22,7 @@ from pipeline.protocol.transitions import (
     job_status_after,
     render_tables,
 )
+from tests.harness.job_log import A, JobLog
 from tests.unit.protocol.test_codec import ENTRIES
 
 DOCUMENT = Path(pipeline.protocol.__file__).parent / "PROTOCOL.md"
@@ -89,3 +92,17 @@ def test_the_tables_of_the_documentation_are_those_of_the_code(name: str) -> Non
     found = re.search(rf"<!-- table: {name} -->\n(.*?)\n<!-- end -->", DOCUMENT.read_text("utf-8"), re.DOTALL)
     assert found is not None, f"PROTOCOL.md has no table {name}"
     assert found[1] == render_tables()[name]
+
+
+@pytest.mark.parametrize(("checkpoint_id", "status"), [(1, "subsumed"), (3, "aborted")])
+def test_a_transition_about_a_checkpoint_whose_life_is_over_is_never_written(checkpoint_id: int, status: str) -> None:
+    """Whatever a caller forgot to check: the table is asked before anything is written."""
+    log = JobLog()
+    log.epoch(A)
+    log.epoch(A)
+    log.subsume(A, (1,))
+    log.trigger(A)
+    log.abort(A)
+    event = SinkConfirmed(log.now_ms, CheckpointId(checkpoint_id), "lake", SessionId(A))
+    with pytest.raises(ProtocolViolation, match=f"checkpoint in status {status}: SinkConfirmed refused"):
+        advance(log.state, event)

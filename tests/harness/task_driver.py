@@ -6,8 +6,8 @@ from pipeline.protocol.barrier_events import AbortCheckpoint, InitInputs, Trigge
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.subtask_commands import AcknowledgeCheckpoint, Notification, NotifyOperators
 from pipeline.protocol.task_lifecycle import TaskLifecycle
-from tests.conformance.protocol.subtask_driver import SubtaskDriver, data
 from tests.harness.input_gate import InputGate
+from tests.harness.subtask_driver import SubtaskDriver, data
 
 
 class TaskDriver(SubtaskDriver):

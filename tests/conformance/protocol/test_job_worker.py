@@ -1,0 +1,351 @@
+"""Rollback of a failed epoch: the rules of Ray streaming's JobWorker and its masters, on ours.
+
+Each test names the method whose rule it shows on a line `Ray: <class>.<method>`; the defects that were found there by
+reading are shown to be absent on a line `Ray defect:`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.planning import EpochPlan
+from pipeline.protocol.acknowledgements import (
+    Acknowledgement,
+    Decline,
+    SubtaskAnswer,
+    TaskAcknowledgeResult,
+    verify,
+)
+from pipeline.protocol.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
+from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
+from pipeline.protocol.layout import token_prefix
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import CleanUp, SubtaskKey
+from pipeline.protocol.retention import unreferenced
+from pipeline.protocol.rollback import RollbackRequests
+from pipeline.protocol.subtask_commands import (
+    BroadcastCancelMarker,
+    CancelUpload,
+    DeclineCheckpoint,
+    DiscardSnapshot,
+    FreezeState,
+)
+from pipeline.protocol.task_lifecycle import TaskLifecycle
+from pipeline.sessions import Session
+from pipeline.storage.layout import MANIFEST_PREFIX, state_prefix
+from tests.harness.faulty_store import Effect, Fault, at
+from tests.harness.job_stores import break_store
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.subtask_driver import barrier
+from tests.harness.task_driver import TaskDriver
+
+ID, TOKEN = CheckpointId(4), FencingToken(9)
+Reason = CheckpointFailureReason
+ECHO = Reason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
+Answers = Callable[[tuple[SubtaskAnswer, ...]], Iterable[SubtaskAnswer]]
+
+
+def asks(level: int, subtask: int, reason: CheckpointFailureReason = Reason.BAD_RECORD, why: str = "line 7") -> Decline:
+    """A decline of checkpoint 4: the subtask's request to roll back."""
+    return Decline(ID, TOKEN, level, subtask, reason, why)
+
+
+def declining(*places: tuple[int, int, CheckpointFailureReason]) -> Answers:
+    """These subtasks of an epoch answer with a decline, each in two copies."""
+
+    def answers(given: tuple[SubtaskAnswer, ...]) -> Iterable[SubtaskAnswer]:
+        refused = {(level, subtask): reason for level, subtask, reason in places}
+        for answer in given:
+            reason = refused.get((answer.level, answer.subtask))
+            if reason is None:
+                yield answer
+            else:
+                decline = Decline(answer.checkpoint_id, answer.token, answer.level, answer.subtask, reason, "it failed")
+                yield from (decline, decline)
+
+    return answers
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """One published epoch, and input for another."""
+    job = SparklessJob.create(tmp_path, {"timeout: 10m": "timeout: 10m, tolerable_failures: 5"})
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    job.land("b.csv", "k,v\n1,b\n2,b\n")
+    return job
+
+
+def fails(job: SparklessJob, runner: SparklessRunner) -> SubtaskDeclined:
+    with pytest.raises(SubtaskDeclined) as caught:
+        job.master.run(Session.cli(), runner)
+    return caught.value
+
+
+def rows(job: SparklessJob) -> list[dict[str, int]]:
+    return sorted(job.master.read("table").to_pylist(), key=lambda row: int(row["k"]))
+
+
+# -- the worker ---------------------------------------------------------------------------------------------------
+
+
+def test_a_recreated_subtask_begins_from_the_same_base_as_the_one_it_replaces() -> None:
+    """The plan travels with the job, so an attempt that follows another knows the same context.
+
+    Ray: JobWorker constructor, JobWorker.init
+    """
+    first, second = TaskLifecycle("1/0"), TaskLifecycle("1/0")
+    first.restore(CheckpointId(3))
+    first.notify_complete(CheckpointId(5))
+    first.fail()
+    second.restore(CheckpointId(3))
+    assert second.running
+    assert (second.last_reported, second.coordinator.last_id) == (3, 3)
+
+
+def test_a_context_that_is_missing_stops_the_job_instead_of_being_logged(job: SparklessJob) -> None:
+    """A subtask never begins with less state than its base checkpoint has.
+
+    Ray: JobWorker constructor
+    """
+    (base,) = job.context.head().state.checkpoints
+    kept = list(job.context.store.list(state_prefix(base.checkpoint_id, base.token, "latest")))  # type: ignore[arg-type]
+    job.context.store.delete([stat.key for stat in kept])
+    with pytest.raises(StateCorrupt):
+        job.master.run(Session.cli(), SparklessRunner())
+    assert rows(job) == [{"k": 1, "rows": 1}]
+
+
+def test_a_rollback_begins_again_from_the_last_completed_checkpoint_under_a_new_id(job: SparklessJob) -> None:
+    """Ray: JobWorker.rollback"""
+    failing, good = SparklessRunner(answers=declining((1, 0, Reason.OPERATOR_ERROR))), SparklessRunner()
+    fails(job, failing)
+    fails(job, failing)
+    assert job.master.run(Session.cli(), good)["checkpoint_id"] == 4
+    assert [(plan.checkpoint_id, plan.base) for plan in (*failing.plans, *good.plans)] == [(2, 1), (3, 1), (4, 1)]
+    assert rows(job) == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
+
+
+def test_a_rollback_of_a_subtask_that_has_begun_is_refused_and_changes_nothing() -> None:
+    """Another attempt is another subtask; one that lives is never set back under itself.
+
+    Ray: JobWorker.rollback
+    """
+    task = TaskDriver(restored=3)
+    task.checkpoint(barrier(4))
+    with pytest.raises(Exception, match="restore of checkpoint 3 refused"):
+        task.life.restore(CheckpointId(3))
+    assert task.coordinator.pending_ids == {4}
+
+
+def test_a_trigger_while_one_pends_is_answered_at_once(job: SparklessJob) -> None:
+    """The same session gets its own checkpoint again; another one is told who is busy.
+
+    Ray: JobWorker.triggerCheckpoint
+    Ray defect: a trigger that is refused blocks until the master's timeout.
+    """
+    session = Session.cli()
+    pending = job.trigger(session)
+    with pytest.raises(Busy, match="checkpoint 2"):
+        job.master.trigger(Session.cli())
+    again = job.master.trigger(session)
+    assert getattr(again, "checkpoint_id", None) == pending.checkpoint_id
+
+
+def test_a_snapshot_that_cannot_be_saved_is_declined_and_not_waited_for() -> None:
+    """Ray: JobWorker checkpoint
+    Ray defect: a failed save is swallowed, and the master waits out its timeout.
+    """
+    task = TaskDriver()
+    task.freeze_error = Reason.TASK_CHECKPOINT_FAILURE
+    task.checkpoint(barrier(4))
+    assert DeclineCheckpoint(ID, Reason.TASK_CHECKPOINT_FAILURE, "the state is broken") in task.said
+    task.freeze_error = None
+    task.checkpoint(barrier(5))
+    task.fail_upload(5)
+    declined = task.all(DeclineCheckpoint)[-1]
+    assert isinstance(declined, DeclineCheckpoint)
+    assert (declined.checkpoint_id, declined.reason) == (5, Reason.CHECKPOINT_ASYNC_EXCEPTION)
+
+
+def test_a_timeout_discards_what_was_saved_and_skips_what_would_be_saved_late() -> None:
+    """Told during the upload, the snapshot goes; told before its barrier, none is taken, and the mark is bounded.
+
+    Ray: JobWorker.notifyCheckpointTimeout
+    """
+    early, late = TaskDriver(), TaskDriver()
+    early.checkpoint(barrier(4))
+    early.abort(4, latest_completed=3)
+    assert [CancelUpload(ID), DiscardSnapshot(ID)] == [one for one in early.said if one.__class__ in GONE]
+    late.abort(4, latest_completed=3)
+    late.checkpoint(barrier(4))
+    assert late.all(FreezeState) == []
+    assert late.all(BroadcastCancelMarker) == [BroadcastCancelMarker(ID)]
+    for checkpoint_id in range(5, 50):
+        late.abort(checkpoint_id, latest_completed=3)
+    assert len(late.coordinator.aborted_ids) == 2
+    for task in (early, late):
+        assert task.acknowledged() == []
+
+
+GONE = (CancelUpload, DiscardSnapshot)
+
+
+def test_state_and_channel_data_of_an_expired_checkpoint_go_separately() -> None:
+    """State is carried on by reference as long as a later checkpoint needs it; rows in flight belong to one alone.
+
+    Ray: JobWorker.clearExpiredCheckpoint
+    """
+    prefix = token_prefix(CheckpointId(1), FencingToken(3))
+    state, channel = f"{prefix}state/u/run.parquet", f"{prefix}channel/rows.arrow"
+    own = f"{token_prefix(CheckpointId(2), FencingToken(7))}state/u/run.parquet"
+    assert unreferenced([[state, own]], [[state, channel]]) == (channel,)
+    assert unreferenced([[own]], [[state, channel]]) == (prefix,)
+
+
+def test_a_request_is_one_per_subtask_however_many_copies_arrive_and_whenever() -> None:
+    """Ray: JobWorker.requestRollback, JobWorker.checkIfNeedRollback"""
+    requests = RollbackRequests()
+    assert not requests.needed
+    assert [requests.request(asks(1, 0)) for _ in range(3)] == [True, False, False]
+    assert requests.request(asks(0, 0))
+    assert not requests.request(asks(1, 0)), "not by time: it is the same request, also after another one"
+    assert requests.needed
+    assert [(one.subtask, one.copies) for one in requests.requests()] == [(SubtaskKey(0, 0), 1), (SubtaskKey(1, 0), 4)]
+
+
+def test_the_context_is_saved_before_anything_runs_and_survives_the_process(job: SparklessJob) -> None:
+    """Plan, base and expected subtasks are in the manifest; a process that starts cold continues from them.
+
+    Ray: JobWorker.saveContext
+    """
+    session = Session.cli()
+    pending = job.trigger(session)
+    cold = SparklessJob(job.folder)
+    assert cold.pending == pending
+    assert (pending.base, len(pending.expected)) == (1, 1 + 2)
+    runner = SparklessRunner()
+    cold.master.run_epoch(session, pending.checkpoint_id, runner)
+    assert [plan.base for plan in runner.plans] == [1]
+
+
+# -- the masters --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_cause_is_reported_and_not_what_followed_from_it(job: SparklessJob) -> None:
+    """A cancel marker that was passed on is a consequence; upstream comes before downstream.
+
+    Ray: the master's queue of rollback requests
+    """
+    answers = declining((1, 0, ECHO), (0, 0, Reason.BAD_RECORD), (1, 1, Reason.OPERATOR_ERROR))
+    error = fails(job, SparklessRunner(answers=answers))
+    assert (error.details["level"], error.details["subtask"], error.details["reason"]) == (0, 0, "BAD_RECORD")
+    shown = job.master.show(2)
+    assert (shown["status"], shown["failure_reason"]) == ("aborted", "BAD_RECORD")
+
+
+def test_a_rollback_interrupts_the_pending_checkpoint_once(job: SparklessJob) -> None:
+    """However many subtasks asked: one abort, one counted failure; asking again finds nothing pending.
+
+    Ray: the master's interruption of a checkpoint
+    """
+    session = Session.cli()
+    answers = declining((0, 0, Reason.BAD_RECORD), (1, 0, ECHO), (1, 1, ECHO))
+    with pytest.raises(SubtaskDeclined):
+        job.master.run(session, SparklessRunner(answers=answers))
+    state = job.context.head().state
+    assert state.timeline(TimelineId("main")).pending is None
+    assert state.failures.consecutive == 1
+    again = job.master.abort(session, 2, "TASK_FAILURE", "a second request")
+    assert again["outcome"] == "nothing_pending"
+    assert job.context.head().state.failures.consecutive == 1
+
+
+def test_answers_of_another_checkpoint_or_of_unknown_subtasks_are_ignored() -> None:
+    """Ray: the master's commits must equal its last id; an unknown actor is ignored"""
+    good = Acknowledgement(ID, TOKEN, 0, 0, "d", ())
+    stray: list[SubtaskAnswer] = [
+        replace(good, checkpoint_id=CheckpointId(3)),
+        replace(good, token=FencingToken(8)),
+        replace(good, level=7),
+        replace(asks(0, 0), checkpoint_id=CheckpointId(3)),
+    ]
+    verified = verify(ID, TOKEN, [SubtaskKey(0, 0)], [*stray, good, good])
+    assert verified.acknowledgements == (good,)
+    assert verified.results == {
+        TaskAcknowledgeResult.SUCCESS: 1,
+        TaskAcknowledgeResult.DUPLICATE: 1,
+        TaskAcknowledgeResult.UNKNOWN: 1,
+        TaskAcknowledgeResult.DISCARDED: 3,
+    }
+
+
+def test_a_command_that_was_begun_and_not_finished_is_finished_by_the_next_one(job: SparklessJob) -> None:
+    """Commands are kept as what the manifest says is still to do, and replayed by whoever comes next.
+
+    Ray: the master's unfinished commands
+    """
+    session = Session.cli()
+    job.complete(session, job.trigger(session))
+    assert job.context.head().state.unconfirmed()
+    job.master.trigger(Session.cli())
+    assert not job.context.head().state.unconfirmed()
+    job.master.cancel()
+    assert [result.clean_up for result in job.context.head().state.results] == [CleanUp.CLEAN]
+
+
+def test_nothing_old_is_dropped_before_the_new_checkpoint_is_durable(job: SparklessJob) -> None:
+    """Retained is one: the old one goes in a transition of its own, after the new head is published.
+
+    Ray defect: the old checkpoint is deleted before the new id is persisted.
+    """
+    seen: list[list[int]] = []
+
+    def look(plan: EpochPlan) -> None:
+        seen.append([one.checkpoint_id for one in job.context.head().state.checkpoints])
+
+    job.master.run(Session.cli(), SparklessRunner(after=look))
+    events = [entry["event"] for entry in job.master.history(None)]
+    assert seen == [[1]]
+    newest_first = [name for name in events if name in ("CheckpointCompleted", "SinkConfirmed", "CheckpointsSubsumed")]
+    assert newest_first[:3] == ["CheckpointsSubsumed", "SinkConfirmed", "CheckpointCompleted"]
+
+
+def test_a_failure_before_the_first_checkpoint_is_recovered_from_the_empty_state(tmp_path: Path) -> None:
+    """Ray defect: a failure before the first checkpoint cannot be recovered from."""
+    job = SparklessJob.create(tmp_path, {"timeout: 10m": "timeout: 10m, tolerable_failures: 5"})
+    job.land("a.csv")
+    fails(job, SparklessRunner(answers=declining((0, 0, Reason.BAD_RECORD))))
+    runner = SparklessRunner()
+    job.master.run(Session.cli(), runner)
+    assert [plan.base for plan in runner.plans] == [0]
+    assert rows(job) == [{"k": 1, "rows": 1}]
+
+
+def test_a_rollback_whose_request_is_lost_is_made_by_the_next_start(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The abort could not be written: the next session sweeps, and rolls back to the same base.
+
+    Ray defect: a rollback request that fails is never sent again.
+    """
+    outage = Fault(at("create", MANIFEST_PREFIX), Effect.UNAVAILABLE, times=0)
+
+    def fail(plan: EpochPlan) -> None:
+        outage.times = 100
+        raise StoreUnavailable("planned outage")
+
+    with monkeypatch.context() as broken:
+        break_store(broken, job.context.store_config.url, outage)
+        with pytest.raises(StoreUnavailable):
+            job.master.run(Session.cli(), SparklessRunner(before=fail))
+    assert job.pending.checkpoint_id == 2
+    runner = SparklessRunner()
+    job.master.run(Session.cli(), runner, take_over=True)
+    assert [(plan.checkpoint_id, plan.base) for plan in runner.plans] == [(3, 1)]
+    assert rows(job) == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]

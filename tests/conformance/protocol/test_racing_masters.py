@@ -1,0 +1,80 @@
+"""Whole epochs of several processes at once, given up and taken over at any moment: every row is published once.
+
+The real job master, state and sinks in every process; only the exchange is not Spark's.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from multiprocessing.queues import Queue
+from pathlib import Path
+
+from pipeline.config.load import load_job
+from pipeline.jobmaster import JobMaster, Session
+from pipeline.protocol.errors import Busy, CommitConflict, Fenced, JobNotRunnable
+from pipeline.protocol.incarnation import dirty_results
+from pipeline.protocol.invariants import faults
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+TIMES = {"run": 6, "take over": 6, "restart": 6, "abort": 60}
+"""How often each process does its part; one that mostly finds nothing pending asks more often."""
+
+WAIT_S = 60.0
+TYPED = (Busy, Fenced, CommitConflict, JobNotRunnable)
+"""What a rival may be told. Anything else fails the test."""
+
+
+def attempt(master: JobMaster, what: str) -> str:
+    """One command; returns how it ended."""
+    try:
+        if what == "abort":
+            return str(master.abort_running()["outcome"])
+        if what == "restart":
+            return f"{master.cancel()['outcome']}, {master.start()['outcome']}"
+        return str(master.run(Session.cli(), SparklessRunner(), take_over=what == "take over")["status"])
+    except TYPED as error:
+        return type(error).__name__
+    except Exception as error:  # noqa: BLE001 - the test fails with it, at once
+        return f"unexpected {error!r}"
+
+
+def rival(spec: str, what: str, told: Queue[list[str]]) -> None:
+    """Run in a process of its own: the same command again and again."""
+    told.put([attempt(JobMaster(load_job(spec)), what) for _ in range(TIMES[what])])
+
+
+def test_whatever_races_every_row_is_published_once_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    """I3, I9, I14: two runs that wait, one that takes over, one that gives up, one that ends the job and starts it."""
+    job = SparklessJob.create(tmp_path)
+    landed = 12
+    for number in range(landed):
+        job.land(f"{number:02d}.csv", f"k,v\n1,a\n{100 + number},b\n")
+    job.master.run(Session.cli(), SparklessRunner())
+    spec = str(tmp_path / "config" / "small.yaml")
+    kinds = ["run", "run", "take over", "abort", "restart"]
+    processes_of = multiprocessing.get_context("spawn")
+    told: Queue[list[str]] = processes_of.Queue()
+    rivals = [processes_of.Process(target=rival, args=(spec, what, told), daemon=True) for what in kinds]
+    for one in rivals:
+        one.start()
+    answers = Counter(answer for _ in rivals for answer in told.get(timeout=WAIT_S))
+    for one in rivals:
+        one.join(WAIT_S)
+        assert one.exitcode == 0
+    assert not [answer for answer in answers if answer.startswith("unexpected")], answers
+    assert sum(answers.values()) == sum(TIMES[what] for what in kinds)
+
+    if job.context.head().state.status.value != "running":
+        job.master.start()
+    while job.master.run(Session.cli(), SparklessRunner(), take_over=True)["status"] != "empty":
+        continue
+    table = {row["k"]: row["rows"] for row in job.master.read("table").to_pylist()}
+    assert table == {1: landed} | {100 + number: 1 for number in range(landed)}, answers
+    state = job.context.head().state
+    assert faults(state) == [] and dirty_results(state.results) == () and state.unconfirmed() == ()
+    completed = [one for one in job.master.list_checkpoints() if one["status"] in ("completed", "subsumed")]
+    assert len(completed) == landed, "one object an epoch, and each of them once"
+    epochs = [one["epoch"] for one in completed]
+    assert epochs == list(range(landed, 0, -1)), "one lineage"

@@ -1,0 +1,83 @@
+"""An epoch that is given up while Spark works on it ends there and then, in whatever process it runs (I3, I4)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.harness.milepost_cli import milepost
+from tests.harness.processes import REPOSITORY, stop_tree, wait_until
+
+SPEC = """\
+name: held
+storage: ../store
+sources:
+  rows: {format: csv, path: ../landing/*.csv, schema: {k: int64}}
+operators:
+  - {uid: held, kind: process, inputs: [rows], key: [k], function: "held_ops:Held"}
+sinks:
+  - {name: held, input: held, format: parquet, path: ../lake/held, mode: append}
+spark: {master: "local[2]", parallelism: 2}
+"""
+FUNCTION = """\
+import time
+from pathlib import Path
+
+
+class Held:
+    state = {{"seen": "int64"}}
+    output = {{"k": "int64"}}
+
+    def on_rows(self, key, rows, state, ctx):
+        Path("{folder}/started").touch()
+        give_up = time.monotonic() + 300
+        while not Path("{folder}/go").exists() and time.monotonic() < give_up:
+            time.sleep(0.1)
+        state["seen"] = (state["seen"] or 0) + rows.num_rows
+        yield {{"k": key}}
+"""
+
+
+def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_reads_its_input(tmp_path: Path) -> None:
+    """The driver sees at its next heartbeat that it was fenced, and cancels its Spark job: no worker is waited for."""
+    for name in ("config", "landing"):
+        (tmp_path / name).mkdir()
+    spec = tmp_path / "config" / "held.yaml"
+    spec.write_text(SPEC)
+    (tmp_path / "config" / "held_ops.py").write_text(FUNCTION.format(folder=tmp_path))
+    (tmp_path / "landing" / "a.csv").write_text("k\n1\n2\n")
+    running = psutil.Popen(
+        [sys.executable, "-m", "pipeline", "run", str(spec), "--json"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until((tmp_path / "started").exists, seconds=90, what="the process function", process=running)
+        status = milepost("status", spec, "--json").document()
+        assert (status["job_status"], status["pending"]) == ("running", 1)
+        assert status["leader"]["holder"]["pid"] == running.pid
+        canceled = time.monotonic()
+        assert milepost("cancel", spec, "--yes", "--json").document()["aborted_checkpoint"] == 1
+        stdout, _ = running.communicate(timeout=60)
+        took_s = time.monotonic() - canceled
+    finally:
+        stop_tree(running, kill=True)
+    assert running.returncode == 4 and took_s < 45, "it did not wait for its workers"
+    (line,) = stdout.splitlines()
+    error = json.loads(line)["error"]
+    assert error["class"] == "Fenced"
+    assert "it was aborted: CHECKPOINT_COORDINATOR_SHUTDOWN: canceled by a person" in error["message"]
+    (tmp_path / "go").touch()
+    assert milepost("run", spec).exit_code == 1
+    assert milepost("start", spec, "--json").document()["incarnation"] == 2
+    outcome = milepost("run", spec, "--json")
+    assert outcome.document()["checkpoint_id"] == 2, outcome.stderr
+    assert sorted(row["k"] for row in json.loads(milepost("read", spec, "held", "--format", "json").stdout)) == [1, 2]

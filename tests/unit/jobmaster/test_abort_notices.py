@@ -1,0 +1,94 @@
+"""Whoever gives an epoch up tells the subtasks that may still run for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import PendingCheckpoint
+from pipeline.sessions import Session
+from pipeline.storage.notices import AbortNotice, read_notice
+from tests.harness.faulty_store import Effect, Fault, at
+from tests.harness.job_stores import break_store
+from tests.harness.sparkless_job import SparklessJob
+
+Reason = CheckpointFailureReason
+
+
+def by_its_session(job: SparklessJob, session: Session, pending: PendingCheckpoint) -> None:
+    job.master.abort(session, pending.checkpoint_id, "CHECKPOINT_EXPIRED", "too slow")
+
+
+def by_a_person(job: SparklessJob, session: Session, pending: PendingCheckpoint) -> None:
+    job.master.abort_running()
+
+
+def by_the_end_of_the_job(job: SparklessJob, session: Session, pending: PendingCheckpoint) -> None:
+    job.master.cancel()
+
+
+def by_a_new_session(job: SparklessJob, session: Session, pending: PendingCheckpoint) -> None:
+    job.master.trigger(Session.cli(), take_over=True)
+
+
+@pytest.mark.parametrize(
+    ("given_up", "reason"),
+    [
+        (by_its_session, Reason.CHECKPOINT_EXPIRED),
+        (by_a_person, Reason.ABORTED_BY_USER),
+        (by_the_end_of_the_job, Reason.CHECKPOINT_COORDINATOR_SHUTDOWN),
+        (by_a_new_session, Reason.LEADER_TAKEN_OVER),
+    ],
+)
+def test_every_try_of_a_given_up_epoch_is_told_why_and_what_completed_last(
+    tmp_path: Path,
+    given_up: Callable[[SparklessJob, Session, PendingCheckpoint], None],
+    reason: CheckpointFailureReason,
+) -> None:
+    """I11, I3: a fenced Spark job may still run under any token that the checkpoint ever had."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    completed = CheckpointId(job.epoch())
+    job.land("b.csv")
+    session = Session.cli()
+    job.trigger(session)
+    pending = job.rebind(session)
+    store = job.context.store
+    of_the_trigger, *of_tries = pending.prefixes
+    assert len(of_tries) == 2
+    assert [read_notice(store, pending.checkpoint_id, token) for token in pending.prefixes] == [None] * 3
+    given_up(job, session, pending)
+    assert read_notice(store, pending.checkpoint_id, of_the_trigger) is None, "nothing runs under the trigger's token"
+    for token in of_tries:
+        assert read_notice(store, pending.checkpoint_id, token) == AbortNotice(reason, completed)
+
+
+def test_the_subtasks_of_a_completed_epoch_are_told_nothing(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session = Session.cli()
+    pending = job.trigger(session)
+    job.complete(session, pending)
+    answer = job.master.abort(session, pending.checkpoint_id, "INTERRUPTED", "too late")
+    assert answer["outcome"] == "already_completed"
+    assert [read_notice(job.context.store, pending.checkpoint_id, token) for token in pending.prefixes] == [None, None]
+
+
+def test_a_store_that_takes_no_notice_does_not_keep_an_epoch_from_being_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fencing protects the data; a notice only saves work."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session = Session.cli()
+    pending = job.trigger(session)
+    outage = Fault(at("put", "chk-"), Effect.UNAVAILABLE)
+    break_store(monkeypatch, job.context.store_config.url, outage)
+    answer = job.master.abort(session, pending.checkpoint_id, "CHECKPOINT_EXPIRED", "too slow")
+    assert answer["outcome"] == "aborted"
+    assert outage.reached.is_set()
+    assert "its subtasks were not told: " in caplog.text

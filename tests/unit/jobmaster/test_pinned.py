@@ -1,0 +1,104 @@
+"""Whoever reads an old checkpoint holds it meanwhile (I8)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import Session
+from pipeline.pinned import HOLD_MS, pinned
+from pipeline.protocol.errors import EnvironmentUnusable, NotFound, StoreUnavailable
+from tests.harness.faulty_store import Effect, Fault, at
+from tests.harness.job_stores import break_store
+from tests.harness.sparkless_job import SparklessJob
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """Checkpoints 1 and 2 are retained, by a policy that keeps one: nobody has subsumed yet."""
+    job = SparklessJob.create(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        job.land(name)
+        job.epoch()
+    return job
+
+
+def pins(job: SparklessJob) -> list[int]:
+    return [int(pin.checkpoint_id) for pin in job.context.head().state.pins]
+
+
+def retained_after_an_epoch(job: SparklessJob, landed: str) -> list[int]:
+    session = Session.cli()
+    job.land(landed)
+    completed = job.complete(session, job.trigger(session))
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.subsume(session)
+    return [int(checkpoint.checkpoint_id) for checkpoint in job.context.head().state.checkpoints]
+
+
+def test_an_epoch_that_subsumes_leaves_what_is_being_read(job: SparklessJob) -> None:
+    with pinned(job.context, 1):
+        assert pins(job) == [1]
+        assert retained_after_an_epoch(job, "c.csv") == [1, 3]
+    assert pins(job) == []
+    assert retained_after_an_epoch(job, "d.csv") == [4]
+
+
+@pytest.mark.parametrize("read", ["read", "verify"])
+def test_reading_the_past_takes_a_pin_and_lets_go_of_it(job: SparklessJob, read: str) -> None:
+    if read == "read":
+        assert job.master.read("table", 1).num_rows == 1
+    else:
+        assert job.master.verify(1)["checkpoints"] == [1]
+    assert [event["event"] for event in job.master.history(2)] == ["CheckpointUnpinned", "CheckpointPinned"]
+    assert pins(job) == []
+
+
+def test_reading_the_head_writes_nothing(job: SparklessJob) -> None:
+    version = job.context.head().version
+    job.master.read("table")
+    job.master.read("table", 2)
+    job.master.verify(2)
+    job.master.verify()
+    assert job.context.head().version == version
+
+
+def test_a_pin_is_let_go_when_the_reader_fails_and_also_when_it_asks_for_what_is_not_there(job: SparklessJob) -> None:
+    with pytest.raises(NotFound, match="no state of an operator"):
+        job.master.state("nobody", 1)
+    assert pins(job) == []
+    with pytest.raises(NotFound, match="retains no completed checkpoint 9"):
+        job.master.read("table", 9)
+
+
+def test_a_reader_that_died_holds_its_checkpoint_for_a_limited_time(job: SparklessJob) -> None:
+    with pytest.raises(KeyboardInterrupt), pinned(job.context, 1):
+        (pin,) = job.context.head().state.pins
+        assert abs(pin.until_ms - job.context.store.clock_ms() - HOLD_MS) < 60_000
+        raise KeyboardInterrupt
+    assert pins(job) == []
+
+
+def test_a_reader_who_may_not_write_reads_without_a_pin_and_is_told(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    denied = EnvironmentUnusable("denied access to PutObject")
+    url = job.context.store_config.url
+    break_store(monkeypatch, url, Fault(at("create"), Effect.UNAVAILABLE, times=99, error=denied))
+    with caplog.at_level(logging.WARNING):
+        assert job.master.read("table", 1).num_rows == 1
+    assert "checkpoint 1 is read without a pin: denied access to PutObject" in caplog.text
+
+
+def test_what_was_read_is_answered_also_when_the_pin_cannot_be_let_go(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = job.context.store_config.url
+    gone = StoreUnavailable("no answer")
+    break_store(monkeypatch, url, Fault(at("create"), Effect.UNAVAILABLE, skip=1, times=99, error=gone))
+    with caplog.at_level(logging.WARNING):
+        assert job.master.read("table", 1).num_rows == 1
+    assert "stays until its time is over" in caplog.text
+    assert pins(job) == [1]

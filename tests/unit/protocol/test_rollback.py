@@ -1,0 +1,80 @@
+"""Requests to roll back: deduplicated by who asks; one cause. Source: Ray's JobWorker.requestRollback."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.protocol.acknowledgements import Decline, verify
+from pipeline.protocol.errors import ProtocolViolation, SubtaskDeclined
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import SubtaskKey
+from pipeline.protocol.rollback import RollbackRequests
+
+ECHO = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
+BAD = CheckpointFailureReason.BAD_RECORD
+FAILED = CheckpointFailureReason.OPERATOR_ERROR
+
+
+def decline(level: int, subtask: int, reason: CheckpointFailureReason = BAD, detail: str = "line 7") -> Decline:
+    return Decline(CheckpointId(4), FencingToken(9), level, subtask, reason, detail)
+
+
+def collected(*declines: Decline) -> RollbackRequests:
+    requests = RollbackRequests()
+    for one in declines:
+        requests.request(one)
+    return requests
+
+
+def test_a_subtask_that_asks_again_is_one_request() -> None:
+    requests = RollbackRequests()
+    assert not requests.needed
+    assert requests.request(decline(0, 1)) and not requests.request(decline(0, 1))
+    assert not requests.request(decline(0, 1, FAILED)), "another attempt, another reason: the same subtask asks"
+    assert requests.needed
+    (only,) = requests.requests()
+    assert (only.subtask, only.copies) == (SubtaskKey(0, 1), 3)
+
+
+def test_the_cause_is_upstream_of_its_consequences() -> None:
+    requests = collected(decline(2, 0, ECHO), decline(0, 3, ECHO), decline(1, 1, FAILED), decline(1, 0, BAD))
+    assert requests.cause() == decline(1, 0, BAD)
+    assert requests.detail() == "line 7 (also subtask 1/1: OPERATOR_ERROR)"
+
+
+def test_only_so_many_further_reasons_are_shown() -> None:
+    requests = collected(*(decline(0, subtask) for subtask in range(6)))
+    assert requests.detail().endswith("subtask 0/3: BAD_RECORD, 2 more)")
+
+
+def test_without_a_request_there_is_no_cause() -> None:
+    with pytest.raises(ProtocolViolation, match="no subtask asked"):
+        RollbackRequests().cause()
+
+
+@given(
+    asked=st.lists(st.builds(decline, st.integers(0, 2), st.integers(0, 2), st.sampled_from([BAD, FAILED, ECHO]))),
+    seed=st.randoms(use_true_random=False),
+)
+def test_the_order_in_which_requests_arrive_changes_nothing(asked: list[Decline], seed: object) -> None:
+    shuffled = list(asked)
+    seed.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert collected(*asked).requests() == collected(*shuffled).requests()
+    assert sum(request.copies for request in collected(*asked).requests()) == len(asked)
+
+
+def test_the_abort_tells_every_request_and_carries_the_reason_of_the_cause() -> None:
+    """What `verify` raises is what the manifest records: reason and detail."""
+    answers = [decline(1, 0, ECHO, "0/1 declined"), decline(0, 1), decline(0, 1), decline(0, 0, FAILED, "it raised")]
+    with pytest.raises(SubtaskDeclined) as raised:
+        verify(CheckpointId(4), FencingToken(9), [SubtaskKey(0, 0)], answers)
+    details = raised.value.details
+    assert (details["reason"], details["detail"]) == ("OPERATOR_ERROR", "it raised (also subtask 0/1: BAD_RECORD)")
+    assert [(one["level"], one["subtask"], one["copies"]) for one in details["rollback_requests"]] == [  # type: ignore[attr-defined]
+        (0, 0, 1),
+        (0, 1, 2),
+        (1, 0, 1),
+    ]
