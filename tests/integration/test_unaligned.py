@@ -12,8 +12,8 @@ from pipeline.storage.open import open_store
 from tests.harness.flights_job import FlightsJob
 from tests.harness.tables import assert_same_rows
 
-BUDGET_MS = 6_000
-FILES, ROWS = 2, 700
+BUDGET_MS = 4_000
+FILES, ROWS = 2, 1_500
 SLEEP_S = 0.002
 
 SPEC = """\
