@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.protocol.errors import SubtaskDeclined
+from pipeline.spark.session import TASK_ATTEMPTS
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import without_quality
-from tests.harness.worker_faults import KillOnce, TwoAttempts, Workers, tamper_once
+from tests.harness.milepost_cli import milepost
+from tests.harness.worker_faults import KillFirst, KillOnce, TwoAttempts, Workers, tamper_once
 
 
 @pytest.fixture
@@ -55,6 +57,25 @@ def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
     assert [one for one in ran if not one.ended and one.attempt == 0]
     job.assert_tables_equal_the_oracle()
     job.master().verify(deep=True)
+
+
+def test_an_epoch_whose_workers_die_too_often_is_run_again_by_the_restart_strategy(
+    job: FlightsJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark gives the job up; the run does not: a new checkpoint id, from the last completed checkpoint."""
+    restart = "restart: {strategy: fixed_delay, attempts: 1, delay: 0s}"
+    spec = job.spec_path.read_text().replace("timeout: 10m", f"timeout: 10m, {restart}")
+    job.spec_path.write_text(spec)
+    workers = Workers(monkeypatch, tmp_path / "executions")
+    workers.fault = KillFirst(1, TASK_ATTEMPTS, str(tmp_path))
+    outcome = milepost("run", job.spec_path)
+    assert outcome.exit_code == 0, outcome.stderr
+    assert "restart 1 of 1" in outcome.stderr
+    newest, failed, first = job.master().list_checkpoints()
+    assert [one["status"] for one in (newest, failed, first)] == ["completed", "aborted", "completed"]
+    assert failed["failure_reason"] == "TASK_FAILURE"
+    assert newest["checkpoint_id"] == failed["checkpoint_id"] + 1
+    job.assert_tables_equal_the_oracle()
 
 
 def _without(condition: str) -> Callable[[DataFrame], DataFrame]:

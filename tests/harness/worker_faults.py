@@ -82,6 +82,21 @@ class KillOnce:
 
 
 @dataclass
+class KillFirst:
+    """kill -9 of every worker that begins a stage of this level, so many times in all; the markers lie in `folder`."""
+
+    level: int
+    times: int
+    folder: str
+
+    def __call__(self, part: Part, subtask: int, batches: Batches) -> Batches:
+        for number in range(self.times if part.level == self.level and subtask == 0 else 0):
+            if KillOnce(self.level, None, str(Path(self.folder) / f"killed-{number}"))._first():
+                os.kill(os.getpid(), signal.SIGKILL)
+        yield from batches
+
+
+@dataclass
 class TwoAttempts:
     """Sender 0 of the source level looks to receiver 1 like another attempt: same buffers, another acknowledgement."""
 
