@@ -73,7 +73,7 @@ def test_a_drained_job_has_published_everything_and_holds_no_state(tmp_path: Pat
     once = f"(SELECT DISTINCT * FROM read_csv('{files}', columns={columns}) WHERE spent >= 0)"
     hours = f"SELECT who, date_trunc('hour', \"at\"), count(*), sum(spent)::BIGINT FROM {once} GROUP BY ALL"
     assert _rows(master.read("hourly"), ["who", "window_start", "n", "s"]) == _sorted(duckdb.sql(hours).fetchall())
-    left = f"SELECT who, count(*), max(\"at\") + INTERVAL 8 HOUR FROM {once} GROUP BY ALL"
+    left = f'SELECT who, count(*), max("at") + INTERVAL 8 HOUR FROM {once} GROUP BY ALL'
     assert _rows(master.read("left"), ["who", "seen", "at"]) == _sorted(duckdb.sql(left).fetchall())
 
     assert [master.state(uid).num_rows for uid in ("once", "hourly", "left")] == [0, 0, 0]
