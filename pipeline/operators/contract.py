@@ -85,8 +85,8 @@ class OperatorRun(Protocol):
 
         Args:
             rows: of the operator's input, none too many or too few columns but in any order; may be empty.
-            lateness_us: the stamp that these rows share. It may differ between calls: rows of channel state keep the one
-                they were read with.
+            lateness_us: the stamp that these rows share. It may differ between calls: rows of channel state keep the
+                one they were read with.
         """
 
     def advance(self, firing_us: int | None) -> pa.Table:
