@@ -86,9 +86,9 @@ class _Task:
 
     def run(self, received: Received, started_ms: int) -> Iterator[Item]:
         declined = yield from self._run(received, started_ms)
+        for _, one in self._hosted:
+            one.close()
         if declined is not None:
-            for _, one in self._hosted:
-                one.close()
             yield Declined(declined)
         for writer in self._writers:
             self._files.execute(writer, writer.close())
