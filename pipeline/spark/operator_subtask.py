@@ -337,7 +337,7 @@ class OperatorSubtask:
                 case coordinator_says.DiscardSnapshot():
                     self._snapshot = None
                 case coordinator_says.RecordIncomplete():
-                    self._resources.metrics.complete = False
+                    continue  # a checkpoint's figures are those of its acknowledged subtasks; others are not kept
                 case coordinator_says.DeclineCheckpoint():
                     self.decline = self._cause or self._identity.decline(command.reason, command.detail)
                 case coordinator_says.AcknowledgeCheckpoint() | coordinator_says.BroadcastCancelMarker():
