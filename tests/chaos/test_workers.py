@@ -102,7 +102,11 @@ CHANNEL = "subtask = 0 AND channel = 1"
             "CHANNEL_INCOMPLETE",
             "channel 1: expected buffer 0, got buffer 1",
         ),
-        (_without(f"{CHANNEL} AND kind = 'barrier'"), "CHANNEL_INCOMPLETE", "no barrier arrived on channel 1"),
+        (
+            _without(f"{CHANNEL} AND kind = 'barrier'"),
+            "CHANNEL_INCOMPLETE",
+            "channel 1 carries an acknowledgement before its barrier",
+        ),
         (
             _with_a_longer_payload(f"{CHANNEL} AND kind = 'buffer' AND sequence = 0"),
             "CHANNEL_DIGEST_MISMATCH",
