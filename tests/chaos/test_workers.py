@@ -44,9 +44,13 @@ def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
     workers.fault = KillOnce(level, kind, str(tmp_path / "killed"))
     checkpoint = job.run()["checkpoint_id"]
     assert (tmp_path / "killed").exists()
-    attempts = [(task["level"], task["attempt"]) for task in job.master().show(checkpoint)["tasks"]]
+    shown = job.master().show(checkpoint)
+    attempts = [(task["level"], task["attempt"]) for task in shown["tasks"]]
     assert (level, 1) in attempts
     assert {at for at, attempt in attempts if attempt} == {level}
+    again = sorted({(task["level"], task["subtask"]) for task in shown["tasks"] if task["attempt"]})
+    assert [(one["level"], one["subtask"]) for one in shown["recreated"]] == again
+    assert {(one["attempts"], one["base"]) for one in shown["recreated"]} == {(2, 1)}
     ran = workers.executions(level, "both", "host", "tail")
     assert [one for one in ran if not one.ended and one.attempt == 0]
     job.assert_tables_equal_the_oracle()

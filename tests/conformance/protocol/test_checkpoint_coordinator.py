@@ -8,15 +8,14 @@ import pytest
 
 from pipeline.jobmaster import Session
 from pipeline.planning import EpochPlan
-from pipeline.protocol.coordinator import Transition
 from pipeline.protocol.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from pipeline.protocol.events import CheckpointAborted
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.retention import minimum_grace_ms
 from pipeline.state.key_groups import key_group_range
 from pipeline.storage.layout import checkpoint_prefix
+from pipeline.storage.notices import AbortNotice, read_notice
 from tests.harness.faulty_store import Effect, Fault
-from tests.harness.job_log import A, JobLog
 from tests.harness.job_stores import break_store, later
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
@@ -113,20 +112,24 @@ def test_a_checkpoint_past_its_deadline_is_expired_whoever_still_works_on_it(
     assert job.context.head().state.timeline().head == 2
 
 
-def test_an_abort_says_which_checkpoint_is_the_newest_completed_one() -> None:
-    """I11: whoever reads the abort knows what it may rely on, also when it has missed that completion.
+def test_an_abort_says_which_checkpoint_is_the_newest_completed_one(job: SparklessJob) -> None:
+    """I11: in the log, and to the subtasks of every try that still runs, which may have missed that completion.
 
     Case: CheckpointCoordinatorTest.testReportLatestCompletedCheckpointIdWithAbort
     """
-    log = JobLog()
-    for completed in (0, 1, 2):
-        log.trigger(A)
-        answer = log.abort(A)
-        assert isinstance(answer, Transition) and isinstance(answer.event, CheckpointAborted)
-        head = log.state.head()
-        assert answer.event.pending.base == (0 if head is None else head.checkpoint_id)
-        assert (answer.event.pending.base == 0) is (completed == 0)
-        log.epoch(A)
+    told = []
+    for name in ("b", "c"):
+        with pytest.raises(SubtaskDeclined):
+            run(job, SparklessRunner(before=decline))
+        event = job.context.log.entry(job.context.head().version).event
+        assert isinstance(event, CheckpointAborted)
+        pending = event.pending
+        notices = {read_notice(job.context.store, pending.checkpoint_id, token) for token in pending.prefixes[1:]}
+        assert notices == {AbortNotice(event.reason, pending.base)}
+        told.append((pending.checkpoint_id, pending.base))
+        run(job)
+        job.land(f"{name}.csv")
+    assert told == [(1, 0), (3, 2)]
 
 
 def test_state_that_an_aborted_checkpoint_shared_is_kept(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
