@@ -35,7 +35,7 @@ def job(tmp_path: Path) -> FlightsJob:
 
 @pytest.mark.parametrize(
     ("level", "kind"),
-    [(0, None), (0, "barrier"), (1, "buffer"), (1, "barrier")],
+    [(0, None), (0, "barrier"), (1, "buffer"), (1, "ack")],
     ids=["source stage", "source stage, at its barrier", "stateful stage", "stateful stage, state uploaded"],
 )
 def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
@@ -107,13 +107,14 @@ CHANNEL = "subtask = 0 AND channel = 1"
             "CHANNEL_INCOMPLETE",
             "channel 1 carries an acknowledgement before its barrier",
         ),
+        (_without(f"{CHANNEL} AND kind = 'ack'"), "CHANNEL_INCOMPLETE", "no acknowledgement arrived on channel 1"),
         (
             _with_a_longer_payload(f"{CHANNEL} AND kind = 'buffer' AND sequence = 0"),
             "CHANNEL_DIGEST_MISMATCH",
             "channel 1: barrier states",
         ),
     ],
-    ids=["buffer lost", "barrier lost", "buffer changed"],
+    ids=["buffer lost", "barrier lost", "acknowledgement lost", "buffer changed"],
 )
 def test_what_is_lost_or_changed_inside_an_exchange_declines_the_epoch(
     job: FlightsJob,

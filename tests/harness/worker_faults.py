@@ -60,7 +60,7 @@ class KillOnce:
     """kill -9 of the worker: before the rows of this kind leave the first subtask that has some; once, by a marker.
 
     Attributes:
-        kind: of the exchange's rows (`buffer`, `barrier`), or None for whatever the part puts out first.
+        kind: of the exchange's rows (`buffer`, `barrier`, `ack`), or None for whatever the part puts out first.
     """
 
     level: int
