@@ -26,7 +26,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _LOG,
         "self._store.create(manifest_key(entry.version), body)",
         "self._store.put(manifest_key(entry.version), body)",
-        (_TEST_LOG + "test_a_lost_race_is_decided_again_on_the_new_head",),
+        (_TEST_LOG + "test_an_entry_that_lands_just_before_ours_is_never_overwritten",),
     ),
     Mutant(
         "any entry under our version is taken for ours, without comparing write ids",
@@ -50,7 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _LOG,
         "return Transacted(version, outcome, self._head_from(version))",
         "return Transacted(version, outcome, Head(version, entry.write_id, outcome.state))",
-        (_TEST_LOG + "test_the_head_after_a_transition_may_already_be_anothers",),
+        (_TEST_LOG + "test_who_moved_on_right_after_our_put_is_seen_before_anything_is_done",),
     ),
     Mutant(
         "a put that may still land is reported as refused",

@@ -146,12 +146,12 @@ MUTANTS: tuple[Mutant, ...] = (
         (_TEST_LEADERSHIP + "test_leading_is_judged_by_the_checkpoint_and_its_token",),
     ),
     Mutant(
-        "a grant does not ask for the job's result first",
+        "a grant does not finish what the end of an incarnation has left to do",
         "I4",
         "pipeline/jobmaster.py",
         "if state.status in ENDED:  # a grant",
         "if not ENDED:  # a grant",
-        (_TEST_LEADERSHIP + "test_a_grant_asks_for_the_result_first",),
+        (_TEST_CONTROL + "test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command",),
     ),
     Mutant(
         "a living lease is taken from its holder unasked",
