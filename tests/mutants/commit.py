@@ -8,6 +8,7 @@ _LOG = "pipeline/storage/manifest_log.py"
 _COORDINATOR = "pipeline/protocol/coordinator.py"
 _PRECONDITIONS = "pipeline/protocol/preconditions.py"
 _ACKNOWLEDGEMENTS = "pipeline/protocol/acknowledgements.py"
+_FAILURES = "pipeline/protocol/failures.py"
 _ANSWERS = "pipeline/protocol/answers.py"
 _LEADERSHIP = "pipeline/leadership.py"
 _MASTER = "pipeline/jobmaster.py"
@@ -17,6 +18,7 @@ _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
 _TEST_TRIGGER = "tests/unit/protocol/test_trigger_and_rebind.py::"
 _TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/test_acknowledgements.py::"
 _TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
+_TEST_FAILURES = "tests/conformance/protocol/test_failure_manager.py::"
 _TEST_FINALIZING = "tests/conformance/protocol/test_finalizing.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -91,6 +93,38 @@ MUTANTS: tuple[Mutant, ...] = (
         "        failures=left.failures,\n",
         "",
         (_TEST_COMPLETE + "test_the_failure_after_the_tolerated_ones_makes_the_job_failed",),
+    ),
+    Mutant(
+        "one checkpoint that fails twice counts as two failures",
+        "I2",
+        _FAILURES,
+        " or checkpoint_id in failures.counted:",
+        ":",
+        (_TEST_FAILURES + "test_one_checkpoint_counts_once_however_often_it_fails",),
+    ),
+    Mutant(
+        "a failure of a checkpoint that came before the last success counts",
+        "I2",
+        _FAILURES,
+        "if not reason.counted or checkpoint_id <= failures.last_success or",
+        "if not reason.counted or",
+        (_TEST_FAILURES + "test_a_failure_of_a_checkpoint_up_to_the_last_success_is_ignored",),
+    ),
+    Mutant(
+        "one failure fewer is tolerated than was said",
+        "I2",
+        _FAILURES,
+        "noted.consecutive <= tolerable",
+        "noted.consecutive < tolerable",
+        (_TEST_FAILURES + "test_the_failure_after_the_tolerated_ones_fails_the_job",),
+    ),
+    Mutant(
+        "epochs follow each other without the minimum pause",
+        "I2",
+        _PRECONDITIONS,
+        "if 0 <= since_ms < min_pause_ms:",
+        "if 0 <= since_ms < 0:",
+        (_TEST_TRIGGER + "test_min_pause_counts_from_the_last_completion",),
     ),
     Mutant(
         "an aborted checkpoint's id is given again",
@@ -186,7 +220,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            for name in [sink.name for sink in self.context.spec.sinks]:\n"
         "                for token in range(result.state.version + 1):\n"
         "                    self.context.sink(name).abort(checkpoint_id=request.checkpoint_id, token=token)\n",
-        ("tests/unit/jobmaster/test_job_control.py::test_an_abort_after_the_commit_point_changes_nothing",),
+        ("tests/unit/jobmaster/test_deletion.py::test_an_abort_after_the_commit_point_deletes_nothing",),
     ),
     Mutant(
         "an aborted checkpoint stays pending, so that it can still complete",

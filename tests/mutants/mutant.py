@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CUT = "cut"
+"""Instead of an invariant: the rules of barriers, snapshots and watermarks within one subtask (DESIGN section 4)."""
+
+INVARIANTS: tuple[str, ...] = (*(f"I{number}" for number in range(1, 15)), CUT)
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -11,7 +16,7 @@ class Mutant:
 
     Attributes:
         name: what the mutant does wrong, as a clause.
-        invariant: "I1" to "I14".
+        invariant: one of `INVARIANTS`.
         file: the module, relative to the repository's root.
         old: text that occurs exactly once in the module. new: what the mutant has in its place.
         tests: ``file::test`` or ``file::class::test``; each must fail. They need no Spark and no server.
