@@ -58,7 +58,10 @@ MUTANTS: tuple[Mutant, ...] = (
         _ACKNOWLEDGEMENTS,
         "return one.attempt_digest == other.attempt_digest and set(one.consumed) == set(other.consumed)",
         "return True",
-        (_TEST_ACKNOWLEDGEMENTS + "test_two_attempts_of_one_subtask_decline",),
+        (
+            _TEST_ACKNOWLEDGEMENTS + "test_two_attempts_of_one_subtask_decline",
+            _TEST_BARRIER + "test_two_attempts_of_one_sender_consumed_by_two_subtasks_are_found_at_the_driver",
+        ),
     ),
     Mutant(
         "the driver does not compare the attempts that were consumed with those that acknowledged",
@@ -66,10 +69,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _ACKNOWLEDGEMENTS,
         "    _check_consumed(checkpoint_id, ordered, first)\n",
         "",
-        (
-            _TEST_ACKNOWLEDGEMENTS + "test_a_consumed_attempt_that_is_not_the_acknowledged_one_declines",
-            _TEST_BARRIER + "test_two_attempts_of_one_sender_consumed_by_two_subtasks_are_found_at_the_driver",
-        ),
+        (_TEST_ACKNOWLEDGEMENTS + "test_a_consumed_attempt_that_is_not_the_acknowledged_one_declines",),
     ),
     Mutant(
         "code that was edited after the trigger runs and is recorded as what it was",
@@ -101,7 +101,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _CHAIN,
         "self._store.create(key, head_to_bytes(head))",
         "self._store.put(key, head_to_bytes(head))",
-        (_TEST_SINK + "test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice",),
+        ("tests/unit/sinks/test_parquet.py::test_a_head_that_lands_just_before_ours_is_never_overwritten",),
     ),
     Mutant(
         "a commit does not ask whether the head is its predecessor",

@@ -228,7 +228,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)\n"
         "        self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))\n"
         "        return self.context.sink(name).commit(snapshot.committable, mark)\n",
-        (_TEST_CONTROL + "test_a_sink_that_is_down_keeps_the_job_dirty_and_loses_nothing",),
+        (_TEST_CONTROL + "test_a_commit_that_fails_is_confirmed_by_nobody",),
     ),
     Mutant(
         "a completion that is told twice counts twice",
