@@ -41,7 +41,33 @@ MUTANTS: tuple[Mutant, ...] = (
         _HANDLER,
         "return checkpoint_id < self._current or (checkpoint_id == self._current and self._pending is None)",
         "return checkpoint_id < self._current",
-        (_TEST_ALIGNED + "test_a_late_barrier_of_a_cancelled_checkpoint_is_dropped_and_its_channel_free",),
+        (
+            _TEST_ALIGNED + "test_cancel_markers_among_several_channels",
+            _TEST_UNALIGNED + "test_a_barrier_after_its_cancel_marker_is_ignored",
+        ),
+    ),
+    Mutant(
+        "the barrier of an older checkpoint counts for the newer one",
+        CUT,
+        _HANDLER,
+        "return checkpoint_id < self._current or (checkpoint_id == self._current and self._pending is None)",
+        "return checkpoint_id == self._current and self._pending is None",
+        (
+            _TEST_ALIGNED + "test_a_late_barrier_of_a_cancelled_checkpoint_is_dropped_and_its_channel_free",
+            _TEST_ALTERNATING + "test_an_older_barrier_is_dropped_and_its_channel_free",
+        ),
+    ),
+    Mutant(
+        "the barrier is sent after the state is frozen",
+        CUT,
+        _SUBTASK,
+        "            BroadcastBarrier(barrier, priority=alignment is Alignment.UNALIGNED),\n"
+        "            *((FinishOutput(checkpoint_id),) if channel_state else ()),\n"
+        "            FreezeState(checkpoint_id, channel_state),\n",
+        "            *((FinishOutput(checkpoint_id),) if channel_state else ()),\n"
+        "            FreezeState(checkpoint_id, channel_state),\n"
+        "            BroadcastBarrier(barrier, priority=alignment is Alignment.UNALIGNED),\n",
+        (_TEST_SUBTASK + "test_the_barrier_is_sent_before_the_state_is_frozen_and_acknowledged_after_the_upload",),
     ),
     Mutant(
         "what a barrier has overtaken is not recorded",
