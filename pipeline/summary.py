@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.metadata import CheckpointMetadata
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.records import SubtaskKey
+from pipeline.protocol.rollback import recreated
 from pipeline.times import watermark_text
 
 
@@ -77,6 +80,15 @@ def details_of(metadata: CheckpointMetadata) -> dict[str, Any]:
             for item in metadata.acknowledged
         ],
         "tasks": [dict(task) for task in metadata.tasks],
+        "recreated": _recreated(metadata),
         "phases": dict(metadata.timings),
         "spec": metadata.spec_text,
     }
+
+
+def _recreated(metadata: CheckpointMetadata) -> list[dict[str, int]]:
+    measured = [(SubtaskKey(task["level"], task["subtask"]), task["attempt"]) for task in metadata.tasks]
+    return [
+        {"level": one.subtask.level, "subtask": one.subtask.subtask, "attempts": one.attempts, "base": int(one.base)}
+        for one in recreated(measured, CheckpointId(metadata.base))
+    ]

@@ -11,10 +11,12 @@ Source: Ray streaming's JobWorker.requestRollback and the master's queue of roll
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipeline.protocol.errors import ProtocolViolation
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import SubtaskKey
 
@@ -43,6 +45,37 @@ class RollbackRequest:
     def echoes(self) -> bool:
         """Whether it only passes a cancel marker on, and so says nothing about the cause."""
         return self.decline.reason is CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
+
+
+@dataclass(frozen=True, slots=True)
+class RecreatedSubtask:
+    """A subtask whose task Spark began again inside the epoch: it alone was rolled back.
+
+    The context of the one that was lost, the plan of its level, travels with the job, so the new one begins from the
+    same base; whether it gave the same rows is what the digests compare (I12).
+
+    Attributes:
+        attempts: how many were begun, at least 2. base: checkpoint that each of them was restored from.
+    """
+
+    subtask: SubtaskKey
+    attempts: int
+    base: CheckpointId
+
+
+def recreated(attempts: Iterable[tuple[SubtaskKey, int]], base: CheckpointId) -> tuple[RecreatedSubtask, ...]:
+    """Return the subtasks that were begun more than once, by level and index.
+
+    Args:
+        attempts: of every attempt that lived to be measured: whose, and its number from 0. One that was lost left
+            nothing, but the number of its successor counts it.
+        base: of the epoch.
+    """
+    newest: dict[SubtaskKey, int] = {}
+    for subtask, attempt in attempts:
+        newest[subtask] = max(attempt, newest.get(subtask, 0))
+    begun = sorted(newest.items(), key=lambda item: (item[0].level, item[0].subtask))
+    return tuple(RecreatedSubtask(subtask, attempt + 1, base) for subtask, attempt in begun if attempt > 0)
 
 
 class RollbackRequests:

@@ -4,7 +4,7 @@ It composes the subtask's coordinator: what a notification means is decided ther
 come back in the order in which the driver executes them.
 
     CREATED --restore--> RUNNING --end_of_data--> DRAINED
-    RUNNING, DRAINED --finish--> FINISHED --close-->
+    RUNNING, DRAINED --finish--> CLOSING --close--> FINISHED
     any but an end --fail--> FAILED, --cancel--> CANCELED
 
 A Spark task lives for one epoch, so a subtask finishes in every epoch, once its snapshot is stored. `end_of_data` is of
@@ -31,6 +31,7 @@ class TaskState(Enum):
     CREATED = "created"
     RUNNING = "running"
     DRAINED = "drained"
+    CLOSING = "closing"
     FINISHED = "finished"
     FAILED = "failed"
     CANCELED = "canceled"
@@ -39,6 +40,7 @@ class TaskState(Enum):
 _RUNNING = (TaskState.RUNNING, TaskState.DRAINED)
 _REFUSALS = {
     TaskState.CREATED: CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY,
+    TaskState.CLOSING: CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING,
     TaskState.FINISHED: CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING,
     TaskState.CANCELED: CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING,
     TaskState.FAILED: CheckpointFailureReason.TASK_FAILURE,
@@ -65,8 +67,13 @@ class TaskLifecycle:
 
     @property
     def running(self) -> bool:
-        """Whether operators may be told anything: restored, and not at an end."""
+        """Whether operators may be told anything: restored, and not closing or at an end."""
         return self._state in _RUNNING
+
+    @property
+    def answers(self) -> bool:
+        """Whether a snapshot of it that fails is declined: a subtask that closes still waits for its uploads."""
+        return self.running or self._state is TaskState.CLOSING
 
     @property
     def last_reported(self) -> CheckpointId:
@@ -95,8 +102,8 @@ class TaskLifecycle:
     def refusal(self) -> CheckpointFailureReason | None:
         """Why this subtask cannot take part in a checkpoint now; None when it can.
 
-        Not restored yet: CHECKPOINT_DECLINED_TASK_NOT_READY. Finished or canceled: CHECKPOINT_DECLINED_TASK_CLOSING.
-        Failed: TASK_FAILURE.
+        Not restored yet: CHECKPOINT_DECLINED_TASK_NOT_READY. Closing, finished or canceled:
+        CHECKPOINT_DECLINED_TASK_CLOSING. Failed: TASK_FAILURE.
         """
         return _REFUSALS.get(self._state)
 
@@ -153,13 +160,12 @@ class TaskLifecycle:
         coordinator = self.coordinator
         if self._final is not None and coordinator.last_id < self._final:
             raise self._illegal("finish", f"a part in checkpoint {self._final} or a later one")
-        self._state = TaskState.FINISHED
+        self._state = TaskState.CLOSING
         return coordinator.wait_for_pending()
 
     def close(self) -> Commands:
         """Release what is left, after `finish` and what it waits for; a subtask that did not finish is given up."""
-        self.cancel()
-        return () if self._coordinator is None else self._coordinator.close()
+        return self._end(TaskState.FINISHED if self._state is TaskState.CLOSING else TaskState.CANCELED)
 
     def fail(self) -> Commands:
         """An error that is no answer to a checkpoint ends the subtask: what is not acknowledged is discarded."""

@@ -107,7 +107,7 @@ class OperatorSubtask:
         snapshot, work = self._snapshot, self._work
         if snapshot is None or work is None or snapshot.upload is None or snapshot.asynchronous is None:
             raise ProtocolViolation(f"operator {self.uid}: nothing was snapshotted that could be acknowledged")
-        self._run(self._coordinator.wait_for_pending())
+        self._run(self._lifecycle.finish())
         who = f"operator {self.uid}: snapshot"
         try:
             state = snapshot.upload.result()
@@ -162,9 +162,14 @@ class OperatorSubtask:
         self.close()
 
     def close(self) -> None:
-        """End: what is not acknowledged is given up."""
+        """End: what is not acknowledged is given up. Idempotent."""
         self._handler.close()
-        self._run(self._lifecycle.cancel())
+        self._run(self._lifecycle.close())
+
+    def crash(self) -> None:
+        """An error that is no answer ends the attempt: nothing of it goes on while another one begins."""
+        self._handler.close()
+        self._run(self._lifecycle.fail())
 
     @property
     def _coordinator(self) -> SubtaskCoordinator:
@@ -275,7 +280,10 @@ class OperatorSubtask:
                     if finished:
                         # Always aligned: the last barrier is here, so the last input is processed.
                         self._lifecycle.end_of_data(self._checkpoint_id)
-                    yield from self._obey(self._coordinator.checkpoint_state(command.barrier, finished=finished))
+                    refused = self._lifecycle.refuse(self._checkpoint_id)
+                    yield from self._obey(
+                        refused or self._coordinator.checkpoint_state(command.barrier, finished=finished)
+                    )
                 case handler_says.AbortCheckpoint():
                     yield from self._obey(
                         self._coordinator.abort_on_barrier(command.checkpoint_id, command.reason, command.detail)
@@ -329,7 +337,7 @@ class OperatorSubtask:
                 case coordinator_says.DiscardSnapshot():
                     self._snapshot = None
                 case coordinator_says.RecordIncomplete():
-                    self._resources.metrics.complete = False
+                    continue  # a checkpoint's figures are those of its acknowledged subtasks; others are not kept
                 case coordinator_says.DeclineCheckpoint():
                     self.decline = self._cause or self._identity.decline(command.reason, command.detail)
                 case coordinator_says.AcknowledgeCheckpoint() | coordinator_says.BroadcastCancelMarker():
@@ -355,7 +363,7 @@ class OperatorSubtask:
 
     def _fail_snapshot(self, asynchronous: AsyncSnapshot, cause: Decline) -> None:
         self._cause = cause
-        self._run(asynchronous.failed(cause.detail, running=self._lifecycle.running, reason=cause.reason))
+        self._run(asynchronous.failed(cause.detail, running=self._lifecycle.answers, reason=cause.reason))
         self._coordinator.upload_ended(self._checkpoint_id)
 
     @property

@@ -85,11 +85,17 @@ class _Task:
         self._writers = list({id(writer): writer for writer in writers.values()}.values())
 
     def run(self, received: Received, started_ms: int) -> Iterator[Item]:
-        declined = yield from self._run(received, started_ms)
-        if declined is not None:
+        try:
+            declined = yield from self._run(received, started_ms)
+            if declined is not None:
+                yield Declined(declined)
+        except Exception:  # no answer to the checkpoint: Spark runs another attempt, or gives the job up
+            for _, one in self._hosted:
+                one.crash()
+            raise
+        finally:  # also when Spark stops asking, because it has killed the task
             for _, one in self._hosted:
                 one.close()
-            yield Declined(declined)
         for writer in self._writers:
             self._files.execute(writer, writer.close())
 

@@ -21,7 +21,6 @@ class TaskMetrics:
         alignment_ms: longest time between the first and the last barrier that an operator processed.
         in_flight_bytes: of the buffers that the subtask left unprocessed.
         left_ms: from the end of its processing to its deadline, negative when it was late; None without deadline.
-        complete: whether its snapshot was acknowledged.
     """
 
     level: int
@@ -31,7 +30,6 @@ class TaskMetrics:
     alignment_ms: int = 0
     in_flight_bytes: int = 0
     left_ms: int | None = None
-    complete: bool = True
     marks: dict[str, int] = field(default_factory=dict)
     _last: float = field(default_factory=time.monotonic)
 
@@ -59,7 +57,6 @@ class TaskMetrics:
             "alignment_ms": self.alignment_ms,
             "in_flight_bytes": self.in_flight_bytes,
             "left_ms": self.left_ms,
-            "complete": self.complete,
             **self.marks,
         }
         return json.dumps(document, sort_keys=True).encode()

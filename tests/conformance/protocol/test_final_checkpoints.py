@@ -10,7 +10,7 @@ from pipeline.jobmaster import Triggered
 from pipeline.protocol.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.records import JobStatus
-from pipeline.protocol.subtask_commands import AcknowledgeCheckpoint, AwaitUpload, SnapshotContent
+from pipeline.protocol.subtask_commands import AcknowledgeCheckpoint, AwaitUpload, DeclineCheckpoint, SnapshotContent
 from pipeline.protocol.task_lifecycle import TaskState
 from pipeline.sessions import Session
 from tests.harness.input_gate import Data, End, InputGate, timeoutable, unaligned
@@ -61,6 +61,8 @@ def test_a_subtask_ends_only_after_a_checkpoint_that_was_begun_after_its_data() 
     task.checkpoint(barrier(7), finished=True)
     task.end_upload(7)
     assert task.life.finish() == ()
+    assert task.life.state is TaskState.CLOSING
+    assert task.life.close() == ()
     assert task.life.state is TaskState.FINISHED
 
 
@@ -74,9 +76,11 @@ def test_a_subtask_waits_for_what_it_is_still_uploading_and_closes_then() -> Non
     task.checkpoint(barrier(2))
     assert task.life.finish() == (AwaitUpload(CheckpointId(1)), AwaitUpload(CheckpointId(2)))
     assert task.acknowledged() == []
-    task.fail_upload(1, running=task.life.running)
+    assert (task.life.running, task.life.answers) == (False, True)
+    task.fail_upload(1, running=task.life.answers)
     task.end_upload(2)
     assert [answer.checkpoint_id for answer in task.acknowledged()] == [2]
+    assert [one.checkpoint_id for one in task.all(DeclineCheckpoint)] == [1]
     assert task.life.close() == ()
     assert task.life.close() == ()
 

@@ -23,6 +23,7 @@ from pipeline.protocol.acknowledgements import (
 from pipeline.protocol.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
 from pipeline.protocol.layout import token_prefix
+from pipeline.protocol.object_store import StoreConfig
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import CleanUp, SubtaskKey
 from pipeline.protocol.retention import unreferenced
@@ -37,12 +38,15 @@ from pipeline.protocol.subtask_commands import (
 from pipeline.protocol.task_lifecycle import TaskLifecycle
 from pipeline.sessions import Session
 from pipeline.storage.layout import MANIFEST_PREFIX, state_prefix
-from tests.harness.faulty_store import Effect, Fault, at
+from pipeline.storage.local import LocalStore
+from tests.harness.dataplane import DataPlane
+from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.subtask_driver import barrier
 from tests.harness.task_driver import TaskDriver
+from tests.unit.spark.test_unaligned_epochs import events
 
 ID, TOKEN = CheckpointId(4), FencingToken(9)
 Reason = CheckpointFailureReason
@@ -349,3 +353,19 @@ def test_a_rollback_whose_request_is_lost_is_made_by_the_next_start(
     job.master.run(Session.cli(), runner, take_over=True)
     assert [(plan.checkpoint_id, plan.base) for plan in runner.plans] == [(3, 1)]
     assert rows(job) == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
+
+
+def test_an_error_that_is_no_answer_ends_the_attempt_and_another_one_begins_from_the_same_base(tmp_path: Path) -> None:
+    """Nothing of the attempt that broke is taken over: the next one gives what an undisturbed one gives.
+
+    Ray: JobWorker.rollback of a recreated worker
+    """
+    store = LocalStore(StoreConfig((tmp_path / "broken").as_uri()))
+    fault = Fault(at("put", "chk-1/t1/state/"), Effect.UNAVAILABLE, error=RuntimeError("a bug"))
+    broken, whole = DataPlane(FaultyStore(store, [fault])), DataPlane(LocalStore(StoreConfig(tmp_path.as_uri())))
+    with pytest.raises(RuntimeError, match="a bug"):
+        broken.epoch(events(7, 0, 60))
+    assert broken.epochs == 0
+    for plane in (broken, whole):
+        plane.epoch(events(7, 0, 60))
+    assert broken.acks == whole.acks

@@ -225,9 +225,17 @@ def test_a_subtask_may_be_canceled_before_it_is_restored() -> None:
         life.restore(CheckpointId(1))
 
 
+def finish_and_close(life: TaskLifecycle) -> object:
+    return life.finish(), life.close()
+
+
 def test_the_first_end_counts() -> None:
     """A subtask that failed and is cancelled has failed; one that finished is not given up by its close."""
-    for first, others in ((TaskLifecycle.fail, ENDS[1:]), (TaskLifecycle.finish, ENDS[1:])):
+    for first, others in (
+        (TaskLifecycle.fail, ENDS[1:]),
+        (TaskLifecycle.close, ENDS[1:]),
+        (finish_and_close, ENDS[1:]),
+    ):
         task = TaskDriver()
         first(task.life)
         state = task.life.state

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli import epochs
 from pipeline.planning import EpochPlan
 from pipeline.protocol.errors import StoreUnavailable, SubtaskDeclined
 from pipeline.sinks.parquet import ParquetSink
@@ -38,11 +39,11 @@ def run(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch, failures: int, error: type[Down | Raised], *words: str
 ) -> Outcome:
     """The command, on a data plane in this process whose first so many epochs fail."""
-    epochs: list[EpochPlan] = []
+    planned: list[EpochPlan] = []
 
     def fails(plan: EpochPlan) -> None:
-        epochs.append(plan)
-        if len(epochs) <= failures:
+        planned.append(plan)
+        if len(planned) <= failures:
             raise error()
 
     monkeypatch.setattr(spark_runner, "SparkEpochRunner", lambda: SparklessRunner(before=fails))
@@ -142,3 +143,19 @@ def test_a_sink_that_is_down_after_the_commit_point_is_no_failed_epoch(
     assert run(job, monkeypatch, 0, Down).exit_code == 0
     assert statuses(job) == ["subsumed", "completed"]
     assert job.master.read("table").num_rows == 2
+
+
+def test_a_person_who_stops_the_wait_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failed epoch is aborted before the wait, and the job stays RUNNING: nothing has to be resumed."""
+    job = job_with(tmp_path, "{strategy: fixed_delay, attempts: 3, delay: 1h}")
+
+    def interrupted(seconds: float) -> None:
+        assert seconds == 3600
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(epochs.time, "sleep", interrupted)
+    outcome = run(job, monkeypatch, 1, Down)
+    assert outcome.exit_code == 130
+    assert "restart 1 of 3 in 3600 s" in outcome.stderr
+    assert statuses(job) == ["aborted"]
+    assert job.master.status()["job_status"] == "running"

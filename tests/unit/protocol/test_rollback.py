@@ -11,7 +11,7 @@ from pipeline.protocol.errors import ProtocolViolation, SubtaskDeclined
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import SubtaskKey
-from pipeline.protocol.rollback import RollbackRequests
+from pipeline.protocol.rollback import RecreatedSubtask, RollbackRequests, recreated
 
 ECHO = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 BAD = CheckpointFailureReason.BAD_RECORD
@@ -64,6 +64,15 @@ def test_the_order_in_which_requests_arrive_changes_nothing(asked: list[Decline]
     seed.shuffle(shuffled)  # type: ignore[attr-defined]
     assert collected(*asked).requests() == collected(*shuffled).requests()
     assert sum(request.copies for request in collected(*asked).requests()) == len(asked)
+
+
+def test_a_subtask_that_was_begun_again_is_a_rollback_to_the_base_of_its_epoch() -> None:
+    """A lost attempt leaves no measurement, its successor's number counts it; speculative copies are one more."""
+    one, two, three = SubtaskKey(0, 1), SubtaskKey(1, 0), SubtaskKey(1, 1)
+    measured = [(two, 1), (three, 0), (one, 0), (one, 2), (one, 1)]
+    base = CheckpointId(3)
+    assert recreated(measured, base) == (RecreatedSubtask(one, 3, base), RecreatedSubtask(two, 2, base))
+    assert recreated([], base) == ()
 
 
 def test_the_abort_tells_every_request_and_carries_the_reason_of_the_cause() -> None:

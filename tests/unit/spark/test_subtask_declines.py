@@ -34,7 +34,7 @@ def declined(plane: DataPlane, error: type[CheckpointError] = SubtaskDeclined) -
 
 @pytest.mark.parametrize("what", ["state/", "channel/"])
 def test_an_upload_that_fails_declines_the_checkpoint(inner: LocalStore, what: str) -> None:
-    """Case: AsyncCheckpointRunnableTest.testDeclineWithAsyncCheckpointExceptionWhenRunning"""
+    """DESIGN 4.2: a value that travels to the driver, not an exception; the reason is the upload's own."""
     fault = Fault(at("put", f"chk-1/t1/{what}"), Effect.UNAVAILABLE)
     declines = declined(DataPlane(FaultyStore(inner, [fault])))
     assert fault.reached.is_set() and declines
