@@ -58,10 +58,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _ACKNOWLEDGEMENTS,
         "return one.attempt_digest == other.attempt_digest and set(one.consumed) == set(other.consumed)",
         "return True",
-        (
-            _TEST_ACKNOWLEDGEMENTS + "test_two_attempts_of_one_subtask_decline",
-            _TEST_BARRIER + "test_two_attempts_of_one_sender_consumed_by_two_subtasks_are_found_at_the_driver",
-        ),
+        (_TEST_ACKNOWLEDGEMENTS + "test_two_attempts_of_one_subtask_decline",),
     ),
     Mutant(
         "the driver does not compare the attempts that were consumed with those that acknowledged",
