@@ -18,7 +18,7 @@ ARGS ?= tests
 WORKERS ?= 2
 MILEPOST_DAYS ?= 28
 
-.PHONY: help env lint format types check test demo down status clean
+.PHONY: help env lint format types check test mutants demo down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ format: env ## let ruff rewrite what it can
 test: lint ## build what is needed, check, and run every test
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+
+mutants: env ## break each invariant on purpose in a copy of the tree: the named tests must fail (a few minutes)
+	@$(PY) -m scripts.mutants --jobs $(WORKERS)
 
 demo: env ## S3, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)

@@ -146,7 +146,7 @@ MEANINGS: dict[CheckpointFailureReason, str] = {
     _R.OPERATOR_ERROR: "an operator raised on the rows it was given",
     _R.SINK_PREPARE_FAILED: "a sink refused the staged output before the commit point",
     _R.CODE_MISMATCH: "a subtask ran other code than the recorded one",
-    _R.CHANNEL_INCOMPLETE: "a channel ended with fewer buffers than its barrier states, or without its barrier",
+    _R.CHANNEL_INCOMPLETE: "a channel lacks buffers that its barrier states, its barrier, or the acknowledgement",
     _R.CHANNEL_DIGEST_MISMATCH: "the buffers of a channel do not have the digest its barrier states",
     _R.ATTEMPTS_MIXED: "two attempts of one subtask were consumed in one epoch",
     _R.ACKNOWLEDGEMENT_MISSING: "an expected subtask did not acknowledge",

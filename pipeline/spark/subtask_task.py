@@ -87,8 +87,6 @@ class _Task:
     def run(self, received: Received, started_ms: int) -> Iterator[Item]:
         try:
             declined = yield from self._run(received, started_ms)
-            for _, one in self._hosted:
-                one.close()
             if declined is not None:
                 yield Declined(declined)
         except Exception:  # no answer to the checkpoint: Spark runs another attempt, or gives the job up

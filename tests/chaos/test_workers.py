@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.protocol.errors import SubtaskDeclined
+from pipeline.spark.session import TASK_ATTEMPTS
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import without_quality
-from tests.harness.worker_faults import KillOnce, TwoAttempts, Workers, tamper_once
+from tests.harness.milepost_cli import milepost
+from tests.harness.worker_faults import KillFirst, KillOnce, TwoAttempts, Workers, tamper_once
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def job(tmp_path: Path) -> FlightsJob:
 
 @pytest.mark.parametrize(
     ("level", "kind"),
-    [(0, None), (0, "barrier"), (1, "buffer"), (1, "barrier")],
+    [(0, None), (0, "barrier"), (1, "buffer"), (1, "ack")],
     ids=["source stage", "source stage, at its barrier", "stateful stage", "stateful stage, state uploaded"],
 )
 def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
@@ -55,6 +57,25 @@ def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
     assert [one for one in ran if not one.ended and one.attempt == 0]
     job.assert_tables_equal_the_oracle()
     job.master().verify(deep=True)
+
+
+def test_an_epoch_whose_workers_die_too_often_is_run_again_by_the_restart_strategy(
+    job: FlightsJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark gives the job up; the run does not: a new checkpoint id, from the last completed checkpoint."""
+    restart = "restart: {strategy: fixed_delay, attempts: 1, delay: 0s}"
+    spec = job.spec_path.read_text().replace("timeout: 10m", f"timeout: 10m, {restart}")
+    job.spec_path.write_text(spec)
+    workers = Workers(monkeypatch, tmp_path / "executions")
+    workers.fault = KillFirst(1, TASK_ATTEMPTS, str(tmp_path))
+    outcome = milepost("run", job.spec_path)
+    assert outcome.exit_code == 0, outcome.stderr
+    assert "restart 1 of 1" in outcome.stderr
+    newest, failed, first = job.master().list_checkpoints()
+    assert [one["status"] for one in (newest, failed, first)] == ["completed", "aborted", "completed"]
+    assert failed["failure_reason"] == "TASK_FAILURE"
+    assert newest["checkpoint_id"] == failed["checkpoint_id"] + 1
+    job.assert_tables_equal_the_oracle()
 
 
 def _without(condition: str) -> Callable[[DataFrame], DataFrame]:
@@ -81,14 +102,19 @@ CHANNEL = "subtask = 0 AND channel = 1"
             "CHANNEL_INCOMPLETE",
             "channel 1: expected buffer 0, got buffer 1",
         ),
-        (_without(f"{CHANNEL} AND kind = 'barrier'"), "CHANNEL_INCOMPLETE", "no barrier arrived on channel 1"),
+        (
+            _without(f"{CHANNEL} AND kind = 'barrier'"),
+            "CHANNEL_INCOMPLETE",
+            "channel 1 carries an acknowledgement before its barrier",
+        ),
+        (_without(f"{CHANNEL} AND kind = 'ack'"), "CHANNEL_INCOMPLETE", "no acknowledgement arrived on channel 1"),
         (
             _with_a_longer_payload(f"{CHANNEL} AND kind = 'buffer' AND sequence = 0"),
             "CHANNEL_DIGEST_MISMATCH",
             "channel 1: barrier states",
         ),
     ],
-    ids=["buffer lost", "barrier lost", "buffer changed"],
+    ids=["buffer lost", "barrier lost", "acknowledgement lost", "buffer changed"],
 )
 def test_what_is_lost_or_changed_inside_an_exchange_declines_the_epoch(
     job: FlightsJob,

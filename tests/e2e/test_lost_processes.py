@@ -18,7 +18,7 @@ from tests.harness.airflow_instance import RUN_S, AirflowInstance, E2eJob
 from tests.harness.holding_proxy import Hold, HoldingProxy
 from tests.harness.s3_servers import Ministack
 
-ORPHAN_S = 60.0
+ORPHAN_S = 240.0
 _TOKEN = re.compile(r"/t([0-9]{20})/")
 
 

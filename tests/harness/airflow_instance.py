@@ -21,8 +21,8 @@ from scripts.airflow_rest import AirflowRest
 from scripts.stack import ROOT, Stack
 
 TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
-RUN_S = 180.0
-STATE_S = 120.0
+RUN_S = 420.0
+STATE_S = 420.0
 
 SETTINGS: dict[str, dict[str, object]] = {
     "scheduler": {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
@@ -230,7 +231,7 @@ class DataPlane:
             max_parallelism=MAX_PARALLELISM,
             operators=tuple(hosted),
             channel_directory=f"chk-{self.epochs + 1}/t1/channel/",
-            cache_directory="/nonexistent/cache",
+            cache_directory=unquote(urlsplit(self.store.config.url).path) + "-cache",
             alignment=alignment,
             share=LevelShare(parallelism, parallelism, LEVELS - level + 1),
             latest_completed=CheckpointId(self.epochs) if self.epochs else None,

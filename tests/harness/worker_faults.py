@@ -60,7 +60,7 @@ class KillOnce:
     """kill -9 of the worker: before the rows of this kind leave the first subtask that has some; once, by a marker.
 
     Attributes:
-        kind: of the exchange's rows (`buffer`, `barrier`), or None for whatever the part puts out first.
+        kind: of the exchange's rows (`buffer`, `barrier`, `ack`), or None for whatever the part puts out first.
     """
 
     level: int
@@ -79,6 +79,21 @@ class KillOnce:
         except FileExistsError:
             return False
         return True
+
+
+@dataclass
+class KillFirst:
+    """kill -9 of every worker that begins a stage of this level, so many times in all; the markers lie in `folder`."""
+
+    level: int
+    times: int
+    folder: str
+
+    def __call__(self, part: Part, subtask: int, batches: Batches) -> Batches:
+        for number in range(self.times if part.level == self.level and subtask == 0 else 0):
+            if KillOnce(self.level, None, str(Path(self.folder) / f"killed-{number}"))._first():
+                os.kill(os.getpid(), signal.SIGKILL)
+        yield from batches
 
 
 @dataclass

@@ -35,6 +35,19 @@ def test_what_a_losing_try_staged_is_deleted_at_the_commit_point(tmp_path: Path)
     assert job.context.sink("table").read().num_rows == 1
 
 
+def test_an_abort_after_the_commit_point_deletes_nothing(tmp_path: Path) -> None:
+    """I9: publish or discard, never both: what the commit promised is published by whoever comes next."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session = Session.cli()
+    job.complete(session, job.trigger(session))
+    staged = job.staged_files(1)
+    assert job.master.abort(session, 1, "LEADER_LOST", "too late")["outcome"] == "already_completed"
+    assert job.staged_files(1) == staged != []
+    job.master.notify_complete(session, 1, "table")
+    assert job.context.sink("table").read().num_rows == 1
+
+
 def test_what_a_late_worker_stages_for_an_aborted_epoch_goes_with_its_garbage(tmp_path: Path) -> None:
     """I9: the abort discards what is there; a worker that was still running may write afterwards."""
     job = SparklessJob.create(tmp_path)

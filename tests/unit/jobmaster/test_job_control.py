@@ -17,6 +17,7 @@ from pipeline import job_control
 from pipeline.jobmaster import JobMaster, NothingToDo, Session
 from pipeline.protocol.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from pipeline.protocol.records import CleanUp, JobStatus
+from pipeline.sinks.parquet import ParquetSink
 from tests.harness.milepost_cli import milepost
 from tests.harness.processes import REPOSITORY
 from tests.harness.sparkless_job import SparklessJob
@@ -164,6 +165,22 @@ def test_a_sink_that_is_down_keeps_the_job_dirty_and_loses_nothing(job: Sparkles
     down.undo()
     assert job.master.cancel()["published"] == ["checkpoint 2 to sink table"]
     assert job.master.status()["job_status"] == "canceled"
+
+
+def test_a_commit_that_fails_is_confirmed_by_nobody(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I11: a confirmation is a fact: it follows the sink's commit, so that the next start publishes what is left."""
+    session = Session.cli()
+    completed = job.complete(session, job.trigger(session))
+
+    def unavailable(*_: object) -> bool:
+        raise StoreUnavailable("the lake does not answer")
+
+    with monkeypatch.context() as down:
+        down.setattr(ParquetSink, "commit", unavailable)
+        with pytest.raises(StoreUnavailable):
+            job.master.notify_complete(session, completed.checkpoint_id, "table")
+    assert [one.checkpoint_id for one in job.context.head().state.unconfirmed()] == [completed.checkpoint_id]
+    assert job.master.notify_complete(session, completed.checkpoint_id, "table")["published"] is True
 
 
 def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless(job: SparklessJob) -> None:

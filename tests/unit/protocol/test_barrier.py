@@ -88,7 +88,9 @@ def test_whole_channels_align_in_any_order_of_arrival(channels: list[list[bytes]
 def test_a_dropped_last_buffer_is_a_decline() -> None:
     check = ChannelCheck(ME, 1)
     _feed(check, 0, [b"a", b"b"])
-    check.barrier(0, _barrier(0, [b"a", b"b", b"c"]))
+    barrier = _barrier(0, [b"a", b"b", b"c"])
+    check.barrier(0, barrier)
+    check.ack(0, AckEvent(_ack(barrier)))
     assert _declined(check) is CheckpointFailureReason.CHANNEL_INCOMPLETE
 
 

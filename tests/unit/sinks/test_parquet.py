@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.spec import SinkSpec
-from pipeline.protocol.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, ProtocolViolation, StateCorrupt
+from pipeline.protocol.errors import (
+    CommitOutcomeUnknown,
+    InvalidRequest,
+    NotFound,
+    ProtocolViolation,
+    StateCorrupt,
+    Superseded,
+)
 from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.sinks import parquet, sink_chain
@@ -351,6 +358,25 @@ def test_a_head_that_arrives_late_lands_once_or_not_at_all(store: ObjectStore, t
     assert sink.commit(committable, mark(2, 1)) is False
     assert sink.read().column("v").to_pylist() == (["a", "b", "c"] if tried_again else ["a", "b"])
     assert len(list(store.list("_heads/"))) == (3 if tried_again else 2)
+
+
+def test_a_head_that_lands_just_before_ours_is_never_overwritten(store: ObjectStore) -> None:
+    """I14: heads are created, not put: whoever was faster keeps the version, and the other one is superseded."""
+    sink = open_sink(store, SinkMode.APPEND)
+    publish(sink, 1, None, rows((1, "a")))
+    stalled = stage(sink, 2, rows((2, "b")))
+    rival = stage(sink, 3, rows((3, "c")))
+    landed: list[bool] = []
+
+    def faster(operation: str, key: str) -> None:
+        if not landed and operation in ("put", "create") and key.startswith("_heads/"):
+            landed.append(sink.commit(rival, mark(3, 1)))
+
+    with pytest.raises(Superseded):
+        open_sink(HookedStore(store, before=faster), SinkMode.APPEND).commit(stalled, mark(2, 1))
+    assert landed == [True]
+    assert sink.head() == mark(3, 1)
+    assert sink.read().column("v").to_pylist() == ["a", "c"]
 
 
 def test_reading_before_the_first_commit_says_that_nothing_was_published(store: ObjectStore) -> None:

@@ -194,6 +194,34 @@ def test_the_head_after_a_transition_may_already_be_anothers(store) -> None:
     assert (done.landed_version, done.outcome.state.version, done.head.version) == (1, 1, 2)
 
 
+def test_an_entry_that_lands_just_before_ours_is_never_overwritten(store) -> None:
+    """I1: the put creates; whoever was faster keeps the version, and the loser decides again."""
+    new_log(store).transact(create_job("flights"))
+    fast = []
+
+    def rival(operation: str, key: str) -> None:
+        if not fast and operation in ("put", "create"):
+            fast.append(new_log(store).transact(trigger_checkpoint("cli:fast")))
+
+    with pytest.raises(Busy):
+        new_log(HookedStore(store, before=rival)).transact(trigger_checkpoint("cli:slow"))
+    head = new_log(store).head()
+    assert (head.version, head.write_id) == (2, fast[0].head.write_id)
+
+
+def test_who_moved_on_right_after_our_put_is_seen_before_anything_is_done(store) -> None:
+    """I1: a 200 is not authority: the head that is acted on is read after it."""
+    fast = []
+
+    def rival(operation: str, key: str) -> None:
+        if not fast and operation in ("put", "create"):
+            fast.append(new_log(store).transact(trigger_checkpoint("cli:fast")))
+
+    done = new_log(HookedStore(store, after=rival)).transact(create_job("flights"))
+    assert (done.landed_version, done.outcome.state.version) == (1, 1)
+    assert (done.head.version, done.head.write_id) == (2, fast[0].head.write_id)
+
+
 def test_a_race_that_is_always_lost_ends_as_a_conflict(store) -> None:
     """Bounded: rivals that write a version between our read and our put, each time."""
     log, rival = new_log(store), new_log(store)

@@ -1,0 +1,249 @@
+"""Seeded mutants: each invariant is broken on purpose in a throw-away copy of the tree; its tests must fail there.
+
+A mutant is caught when every test that it names fails in its copy, and passes in a copy that nothing was changed in. A
+survivor means a missing test. The list is `tests/mutants/`; `git ls-files` says what the tree is.
+
+    python -m scripts.mutants              run all of them, print which test catches which; exit 1 if one survives
+    python -m scripts.mutants I8 token     only those whose invariant is I8, or whose name has this text in it
+    python -m scripts.mutants --markdown   the table of PROTOCOL.md, without running anything
+    python -m scripts.mutants --update     write that table into PROTOCOL.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.seeded import ALL
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "pipeline" / "protocol" / "PROTOCOL.md"
+BEGIN, END = "<!-- mutants -->\n", "<!-- end of mutants -->\n"
+TIMEOUT_S = 240.0
+"""One run of a mutant's tests; they take seconds. One that hangs proves nothing."""
+
+_RAN = (0, 1)
+_LAST_LINES = 25
+
+
+class Verdict(Enum):
+    """What became of a mutant; only CAUGHT is good."""
+
+    CAUGHT = "caught"
+    SURVIVED = "SURVIVED"
+    BROKEN = "BROKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the tests of one mutant said.
+
+    Attributes:
+        failed: which of them failed. output: the end of what pytest printed, for people.
+    """
+
+    mutant: Mutant
+    verdict: Verdict
+    failed: tuple[str, ...]
+    output: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of pytest: its exit code (None: it took too long), which tests it ran, which of them failed."""
+
+    code: int | None
+    ran: frozenset[str]
+    failed: frozenset[str]
+    output: str
+
+
+def tracked_files(root: Path) -> tuple[str, ...]:
+    """Return every file of the tree that is not ignored, relative to its root. Raises CalledProcessError: no git."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode()
+    return tuple(sorted({name for name in listed.split("\0") if name and (root / name).is_file()}))
+
+
+def try_mutant(mutant: Mutant, root: Path, files: Iterable[str]) -> Outcome:
+    """Apply one mutant to a copy and run its tests there. Raises ValueError: the old text is not there once."""
+    mutated = mutant.applied_to((root / mutant.file).read_text(encoding="utf-8"))
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="milepost-mutant-") as name:
+        copy = Path(name)
+        _copy(root, copy, files)
+        (copy / mutant.file).write_text(mutated, encoding="utf-8")
+        run = _pytest(copy, mutant.tests)
+    failed = tuple(test for test in mutant.tests if test in run.failed)
+    if run.code not in _RAN or not run.ran.issuperset(mutant.tests):
+        verdict = Verdict.BROKEN
+    else:
+        verdict = Verdict.CAUGHT if len(failed) == len(mutant.tests) else Verdict.SURVIVED
+    return Outcome(mutant, verdict, failed, run.output, time.monotonic() - started)
+
+
+def unchanged_failures(mutants: Iterable[Mutant], root: Path, files: Iterable[str]) -> str:
+    """Run every named test in an unchanged copy. Returns "" when all pass, else what pytest printed."""
+    tests = sorted({test for mutant in mutants for test in mutant.tests})
+    with tempfile.TemporaryDirectory(prefix="milepost-mutant-") as name:
+        copy = Path(name)
+        _copy(root, copy, files)
+        run = _pytest(copy, tests)
+    missing = [test for test in tests if test not in run.ran]
+    return "" if run.code == 0 and not missing else "\n".join([run.output, *(f"did not run: {one}" for one in missing)])
+
+
+def try_all(
+    mutants: Sequence[Mutant], root: Path, files: Iterable[str], jobs: int, tell: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Try mutants side by side; `tell` gets each outcome, in the order of the list."""
+    files = tuple(files)
+    outcomes = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for outcome in pool.map(lambda mutant: try_mutant(mutant, root, files), mutants):
+            tell(outcome)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _copy(root: Path, copy: Path, files: Iterable[str]) -> None:
+    for name in files:
+        target = copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / name, target, follow_symlinks=False)
+
+
+def _pytest(folder: Path, tests: Sequence[str]) -> _Run:
+    report = folder / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "--durations=0"]
+    command += [f"--junitxml={report}", *tests]
+    environment = {**os.environ, "MILEPOST_SEED": "1", "PYTHONHASHSEED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+        code: int | None = process.returncode
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        code = None
+    end = "\n".join(output.decode(errors="replace").splitlines()[-_LAST_LINES:])
+    ran, failed = _results(report, tests) if code in _RAN else (frozenset(), frozenset())
+    return _Run(code, ran, failed, end if code is not None else f"{end}\nnot over after {TIMEOUT_S:.0f} s: killed")
+
+
+def _results(report: Path, tests: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Which of these tests ran, and which of them failed in at least one of their cases."""
+    by_key = {_junit_key(test): test for test in tests}
+    ran: set[str] = set()
+    failed: set[str] = set()
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        test = by_key.get((case.get("classname", ""), case.get("name", "").partition("[")[0]))
+        if test is None:
+            continue
+        ran.add(test)
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed.add(test)
+    return frozenset(ran), frozenset(failed)
+
+
+def _junit_key(test: str) -> tuple[str, str]:
+    """The class name and the name that pytest's report gives to ``file::test`` or ``file::class::test``."""
+    owner, _, name = test.rpartition("::")
+    return owner.replace(".py", "").replace("::", ".").replace("/", "."), name
+
+
+def chosen(words: Sequence[str]) -> tuple[Mutant, ...]:
+    """Return the mutants of these invariants, or with one of these texts in their names; no words: all."""
+    if not words:
+        return ALL
+    return tuple(one for one in ALL if any(word == one.invariant or word in one.name for word in words))
+
+
+def render_markdown(mutants: Iterable[Mutant]) -> str:
+    """The table of PROTOCOL.md: each mutant, the invariant it breaks, where, and the tests that catch it."""
+    lines = ["| breaks | mutant | in | caught by |", "|---|---|---|---|"]
+    for mutant in mutants:
+        tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in mutant.tests)
+        lines.append(f"| {mutant.invariant} | {mutant.name} | `{mutant.file.removeprefix('pipeline/')}` | {tests} |")
+    return "\n".join(lines)
+
+
+def with_section(document: str, section: str) -> str:
+    """PROTOCOL.md with another table between its markers. Raises ValueError when it has none."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{DOCUMENT.name} has no table between {BEGIN.strip()} and {END.strip()}")
+    return f"{before}{begin}{section}\n{end}{after}"
+
+
+def _tell(outcome: Outcome) -> None:
+    mutant = outcome.mutant
+    print(f"{outcome.verdict.value:<8}  {mutant.invariant:<3}  {mutant.name}  ({outcome.seconds:.0f} s)", flush=True)
+    for test in mutant.tests:
+        if outcome.verdict is not Verdict.CAUGHT:
+            print(f"          {'failed' if test in outcome.failed else 'did not fail'}: {test}")
+    if outcome.verdict is Verdict.BROKEN:
+        print("\n".join(f"          | {line}" for line in outcome.output.splitlines()))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run mutants; 1 when one survives or its tests could not be run, 2 when there is nothing to run."""
+    parser = argparse.ArgumentParser(prog="mutants", description=__doc__.split("\n")[0])
+    parser.add_argument("words", nargs="*", help="only mutants of this invariant, or with this text in their name")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="how many run side by side")
+    parser.add_argument("--markdown", action="store_true", help="print the table of PROTOCOL.md, run nothing")
+    parser.add_argument("--update", action="store_true", help="write it into PROTOCOL.md, run nothing")
+    options = parser.parse_args(arguments)
+    if options.markdown or options.update:
+        table = render_markdown(ALL)
+        if options.update:
+            document = DOCUMENT.read_text(encoding="utf-8")
+            DOCUMENT.write_text(with_section(document, table), encoding="utf-8")
+        if options.markdown:
+            print(table)
+        return 0
+    mutants = chosen(options.words)
+    if not mutants:
+        print(f"no mutant of or named {' or '.join(options.words)}", file=sys.stderr)
+        return 2
+    files = tracked_files(ROOT)
+    started = time.monotonic()
+    wrong = unchanged_failures(mutants, ROOT, files)
+    if wrong:
+        print(f"the named tests do not pass in an unchanged copy, so nothing is proven:\n{wrong}", file=sys.stderr)
+        return 1
+    outcomes = try_all(mutants, ROOT, files, max(1, options.jobs), _tell)
+    caught = sum(outcome.verdict is Verdict.CAUGHT for outcome in outcomes)
+    print(f"{caught} of {len(outcomes)} mutants caught in {time.monotonic() - started:.0f} s")
+    return 0 if caught == len(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
