@@ -419,10 +419,10 @@ class Explorer:
 def _complete_request(
     state: ManifestState, session: SessionId, number: int, token: int, *, swept: bool
 ) -> CompleteRequest:
-    """What the driver says of a finished epoch; subtask 1's run of the base is carried by reference."""
+    """What the driver says of a finished epoch; subtask 1's first run is carried by reference for ever."""
     pending = state.timeline().pending
     base = None if pending is None else state.checkpoint(pending.base)
-    carried = None if base is None else run_key(int(base.checkpoint_id), int(base.token), 1)
+    carried = None if base is None else base.summary["carried"] or run_key(int(base.checkpoint_id), int(base.token), 1)
     checkpoint, held = CheckpointId(number), FencingToken(token)
     metadata = ObjectHandle(metadata_key(checkpoint, held), 300, "b" * 64)
     summary: dict[str, object] = {"carried": carried}

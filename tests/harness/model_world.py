@@ -110,7 +110,7 @@ def run_key(checkpoint: int, token: int, subtask: int) -> str:
 
 
 def references(checkpoint: CompletedCheckpoint) -> frozenset[str]:
-    """All that a completed checkpoint needs: its own runs, and subtask 1's of its parent, carried by reference."""
+    """All that a completed checkpoint needs: its own runs, and subtask 1's first one, carried by reference."""
     number, token = int(checkpoint.checkpoint_id), int(checkpoint.token)
     own = {metadata_key(checkpoint.checkpoint_id, checkpoint.token), *(run_key(number, token, one) for one in (0, 1))}
     carried = checkpoint.summary.get("carried")
