@@ -14,9 +14,15 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.harness.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
 from tests.harness.s3_servers import ministack, seaweed
 
-__all__ = ["ministack", "seaweed"]  # fixtures: each server is started once, at its first use
+__all__ = [
+    "ministack",  # fixtures: each server is started once, at its first use
+    "pytest_runtest_logreport",  # hooks of the process that reports, which collects nothing where tests are shared
+    "pytest_terminal_summary",
+    "seaweed",
+]
 
 hypothesis.settings.register_profile("milepost", deadline=None)
 hypothesis.settings.load_profile("milepost")

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from tests.harness.processes import REPOSITORY
+from tests.harness.processes import REPOSITORY, wait_until
 
 SECONDS = 120
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -113,9 +113,16 @@ class MortalProcesses:
             for member in left:
                 with suppress(psutil.NoSuchProcess):
                     member.kill()
-            psutil.wait_procs(left, timeout=10)
+            wait_until(lambda ended=left: all(map(_ended, ended)), seconds=10, what="the end of what a run has left")
             if run.process.poll() is None:
                 run.process.wait(10)
+
+
+def _ended(process: psutil.Process) -> bool:
+    """An orphan's parent may never ask how it ended: a zombie has ended too."""
+    with suppress(psutil.NoSuchProcess):
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    return True
 
 
 def _listens(process: psutil.Process) -> bool:
