@@ -1,6 +1,7 @@
 """A data plane in this process: one epoch of a small job without Spark, with real readers, operators, state and sinks.
 
-For what the master does around an epoch. One stateful level, no SQL, no event time; the exchange is a filter.
+For what the master does around an epoch. One stateful level, no SQL; event time moves the source's watermark and
+nothing else; the exchange is a filter.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.config.spec import SqlOperator
 from pipeline.epoch_run import EpochAnswers
@@ -75,7 +77,8 @@ class SparklessRunner:
             read = [pa.Table.from_batches([batch]) for obj in objects for batch in reader.read(source, obj)]
             rows[item.name] += read
             ack = {"rows": sum(table.num_rows for table in read), "objects": len(objects), "missing": []}
-            payload = {"sources": {item.name: {**ack, "newest_event_us": None}}, "sinks": {}}
+            newest_us = _newest_event_us(plan.spec.sources[item.name].event_time, read)
+            payload = {"sources": {item.name: {**ack, "newest_event_us": newest_us}}, "sinks": {}}
             found.append(_acknowledgement(plan, 0, index, payload, ()))
         consumed = tuple(ConsumedAttempt(0, ack.subtask, ack.attempt_digest) for ack in found)
         operators: dict[str, StatefulOperator] = {}
@@ -94,6 +97,13 @@ class SparklessRunner:
             found.append(_acknowledgement(plan, 1, subtask, {"operators": acks, "sinks": sinks}, consumed))
         self.after(plan)
         return EpochAnswers(tuple(self.answers(tuple(found))), operators, schemas, session_ms=0, job_ms=0)
+
+
+def _newest_event_us(event_time: str | None, tables: Iterable[pa.Table]) -> int | None:
+    if event_time is None:
+        return None
+    newest = [pc.max(table[event_time].cast(pa.int64())).as_py() for table in tables if table.num_rows]
+    return max(newest, default=None)
 
 
 def _process(
