@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.backfill import Backfills
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import plan_epoch
@@ -79,9 +80,9 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster(Rewind):
-    """The use cases of one job: its epochs here, what a person decides in `JobControl` and `Rewind`, reading in
-    `Inspection`."""
+class JobMaster(Rewind, Backfills):
+    """The use cases of one job: its epochs here, what a person decides in `JobControl`, `Rewind` and `Backfills`,
+    reading in `Inspection`."""
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
