@@ -221,9 +221,16 @@ class QualitySpec(SpecModel):
 
 
 class Retained(SpecModel):
-    """How many completed checkpoints stay: the newest `last` ones."""
+    """Which completed checkpoints stay; what any of the three keeps stays.
+
+    Attributes:
+        last: the newest so many.
+        hourly, daily: the newest of each of the newest so many hours, and days, that have one: in UTC, by trigger time.
+    """
 
     last: Annotated[int, Field(ge=1, le=10_000)] = 10
+    hourly: Annotated[int, Field(ge=0, le=10_000)] = 0
+    daily: Annotated[int, Field(ge=0, le=10_000)] = 0
 
 
 def _number(value: object) -> object:
