@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, TriggerRule
+from airflow.sdk import DAG, AssetAlias, Param, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
 from pipeline.config.load import LoadedJob
@@ -18,6 +18,7 @@ from pipeline.orchestration.approval import PlanApprovalOperator
 from pipeline.orchestration.dag_settings import form_dag, sink_assets
 from pipeline.orchestration.planned import PlannedOperator, PlanOperator
 from pipeline.orchestration.specs import rollback_dag_id
+from pipeline.orchestration.switched import SWITCHED, RealignOperator, switched_before
 from pipeline.protocol.errors import CommitConflict
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ ROLLBACK = "rollback"
 REALIGN = "realign"
 
 TO = "to"
-
-_RECENT = 200
-"""Manifest entries among which a retried task looks for what its first try did."""
 
 
 def rollback_dag(job: LoadedJob) -> DAG:
@@ -55,6 +53,7 @@ def rollback_dag(job: LoadedJob) -> DAG:
         rollback = RollbackOperator(task_id=ROLLBACK, trigger_rule=TriggerRule.NONE_FAILED, **carried_out)
         realign = RealignOperator(
             task_id=REALIGN,
+            switch_task=ROLLBACK,
             sink_assets=sink_assets(job),
             outlets=[AssetAlias(f"milepost.{name}")],
             **carried_out,
@@ -89,9 +88,7 @@ class RollbackOperator(PlannedOperator):
         plan = self.planned(context)
         checkpoint_id = self.say_for_whom(plan)
         master, session = self.jobmaster(), self.session(context)
-        done = None
-        if context["ti"].try_number > 1:
-            done = switch_of(master.history(limit=_RECENT), session.session_id, plan)
+        done = switched_before(context, master, session, plan)
         if done is None:
             try:
                 done = master.rollback(
@@ -112,48 +109,7 @@ class RollbackOperator(PlannedOperator):
             done["timeline"],
             ", ".join(map(str, done["discarded"])) or "none",
         )
-        return {name: done[name] for name in ("outcome", "checkpoint_id", "timeline")}
-
-
-def switch_of(history: list[dict[str, Any]], session_id: str, plan: dict[str, Any]) -> dict[str, Any] | None:
-    """The switch by which an earlier try of this session carried the plan out; None when none did.
-
-    Args:
-        history: newest first.
-    """
-    for entry in history:
-        if entry["version"] <= plan["manifest_version"]:
-            return None
-        if entry["event"] == "TimelineSwitched" and entry["session_id"] == session_id:
-            return entry | {"outcome": "rolled_back"}
-    return None
-
-
-class RealignOperator(PlannedOperator):
-    """Sees that every sink has followed the switch, and emits the asset event of each table that went back.
-
-    Args:
-        sink_assets: asset URI of every sink of the job.
-    """
-
-    def __init__(self, *, sink_assets: dict[str, str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.sink_assets = sink_assets
-
-    def act(self, context: Context) -> None:
-        plan = self.planned(context)
-        done: dict[str, Any] = context["ti"].xcom_pull(task_ids=ROLLBACK)
-        checkpoint_id = self.say_for_whom(done | {"token": "none"})
-        self.jobmaster().finish_realignment(self.session(context))
-        if done["outcome"] != "rolled_back":
-            log.info("no table had to go back")
-            return
-        about = {"checkpoint_id": checkpoint_id, "timeline": done["timeline"], "watermark": plan["watermark"]}
-        for sink, rows in sorted(plan["rows"].items()):
-            log.info("sink %s stands at checkpoint %d of timeline %s", sink, checkpoint_id, done["timeline"])
-            for alias in self.outlets:
-                if isinstance(alias, AssetAlias):
-                    context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about | {"rows": rows})
+        return {name: done[name] for name in SWITCHED}
 
 
 def _form() -> dict[str, Param]:

@@ -130,7 +130,8 @@ def test_a_retried_rollback_that_had_landed_is_done_even_if_epochs_went_on(job: 
     first = run.execute("rollback")
     epoch(job)
     history = job.master.history()
-    assert run.execute("rollback", try_number=2) == first
+    again = run.execute("rollback", try_number=2)
+    assert (again["checkpoint_id"], again["timeline"]) == (1, first["timeline"])
     assert job.master.history() == history
     assert table(job) == TABLES[2]
 
@@ -146,9 +147,9 @@ def test_a_sink_that_is_down_delays_its_realignment_and_the_retry_ends_it(
         break_store(outage, url, Fault(lambda operation, key: True, Effect.UNAVAILABLE, times=10_000))
         with pytest.raises(StoreUnavailable, match="have yet to follow"):
             run.execute("rollback")
-        done = run.execute("rollback", try_number=2)
+        run.execute("rollback", try_number=2)
         with pytest.raises(StoreUnavailable, match="have yet to follow"):
             run.execute("realign")
     run.execute("realign", try_number=2)
-    assert (done["outcome"], table(job)) == ("rolled_back", TABLES[1])
+    assert table(job) == TABLES[1]
     assert len(run.outlets.emitted) == 1
