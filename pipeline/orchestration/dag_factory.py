@@ -20,7 +20,7 @@ from pipeline.config.spec import JobSpec, ScheduleSpec
 from pipeline.orchestration import forms, tasks
 from pipeline.orchestration.dag_settings import START, sink_assets, task_defaults
 from pipeline.orchestration.rollback_dag import rollback_dag
-from pipeline.orchestration.specs import epoch_dag_id, spec_files
+from pipeline.orchestration.specs import epoch_dag_id, rollback_dag_id, spec_files
 from pipeline.protocol.errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -166,6 +166,8 @@ def _describe(spec: JobSpec) -> str:
         f"### {spec.name}\n\n"
         "One run of this DAG is one epoch. Before `complete_checkpoint` nothing is visible; after it everything is, "
         "eventually. A failed run is aborted and leaves no trace in the tables; the next one takes up its input.\n\n"
+        f"To go back to a checkpoint, trigger [{rollback_dag_id(spec.name)}](/dags/{rollback_dag_id(spec.name)}). "
+        "Airflow's own backfill of this DAG is harmless: a date that a later epoch covers does nothing.\n\n"
         f"* sources: {', '.join(f'`{name}`' for name in spec.sources)}\n"
         f"* operators: {operators}\n"
         f"* sinks: {sinks}\n"
