@@ -96,12 +96,9 @@ def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_something_of_it_is_ca
 @pytest.mark.parametrize(
     ("retained", "kept"),
     [
-        ("{last: 1}", [6]),
         ("{last: 2}", [5, 6]),
-        ("{last: 1, hourly: 1}", [6]),
         ("{last: 1, hourly: 3}", [3, 4, 6]),
         ("{last: 1, daily: 2}", [4, 6]),
-        ("{last: 10, hourly: 24, daily: 35}", [1, 2, 3, 4, 5, 6]),
     ],
 )
 def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
