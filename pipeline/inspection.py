@@ -7,9 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.config.load import LoadedJob
+from pipeline.diff import Diff, Difference
 from pipeline.fsck import check_job
 from pipeline.history import History
 from pipeline.job_context import JobContext
+from pipeline.job_result import job_document
 from pipeline.pinned import pinned
 from pipeline.preflight import preflight
 from pipeline.tables import Tables
@@ -34,6 +36,11 @@ class Inspection:
         """The manifest log, newest first."""
         return History(self._context).log(limit)
 
+    def job_state(self) -> dict[str, Any]:
+        """The job as a whole: status, incarnation, result, leader, timelines, sinks that have yet to follow."""
+        head = self._context.log.head()
+        return {"job": self._context.spec.name, **job_document(head.state if head is not None else None)}
+
     def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
         """Health in one document: state, lag, unread objects, last success, next step."""
         return History(self._context).status(max_lag_ms)
@@ -47,6 +54,15 @@ class Inspection:
         """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
         with pinned(self._context, at):
             return Tables(self._context).state(uid, at)
+
+    def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
+        """What changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
+
+        Raises: NotFound: a checkpoint is not retained, or neither has it.
+        """
+        with pinned(self._context, before), pinned(self._context, after):
+            found = Diff(self._context, before, after)
+            return list(found.all()) if only is None else [found.one(*only)]
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
