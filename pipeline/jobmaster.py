@@ -222,7 +222,11 @@ class JobMaster(Rewind, Backfills):
         }
 
     def subsume(self, session: Session) -> dict[str, Any]:
-        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8)."""
+        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
+
+        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer.
+        """
+        self._leadership.sweep_forks(session)
         subsumed = subsume_old(self._context, session.session_id)
         deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}
