@@ -23,7 +23,7 @@ from pipeline.protocol.errors import (
 from pipeline.protocol.records import JobStatus
 from pipeline.sinks.contract import SinkMark
 from tests.harness.counted_job import SEEN_SINK, CountedJob
-from tests.harness.job_stores import hook_stores
+from tests.harness.job_stores import hook_stores, later
 from tests.harness.sparkless_runner import SparklessRunner
 
 EPOCHS = 5
@@ -159,6 +159,43 @@ def test_the_plan_says_what_would_happen_and_changes_nothing(job: CountedJob) ->
     job.rollback(2)
     forth = job.master.plan_rollback(5)
     assert (forth["runs_again"], forth["counts_as_read"]["rows"]["objects"]) == ({}, 3)
+
+
+def test_the_plan_says_what_can_not_be_read_again(job: CountedJob) -> None:
+    """Landed data belongs to others: what is gone by now is lost to the live timeline, and a person must know."""
+    (job.small.folder / "landing" / "0004.csv").unlink()
+    (job.small.folder / "landing" / "0005.csv").write_text("k,v\n0,another\n")
+    plan = job.master.plan_rollback(2)
+    assert plan["not_undone"][-2:] == [
+        "source rows: 1 object(s) that would run again are gone, such as 0004.csv",
+        "source rows: 1 object(s) have changed, such as 0005.csv: read as they are now",
+    ]
+    job.rollback(2)
+    job.run(2)
+    assert job.consumed() == ["0001.csv", "0002.csv", "0003.csv", "0005.csv"]
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_source_that_starts_at_latest_reads_nothing_again_from_the_empty_state(tmp_path: Path) -> None:
+    job = CountedJob.create(tmp_path / "job", {"    limits_per_epoch": "    start: latest\n    limits_per_epoch"})
+    job.land([1])
+    job.run()
+    job.land([2])
+    job.run()
+    assert job.master.plan_rollback(1)["runs_again"]["rows"]["objects"] == 1
+    plan = job.master.plan_rollback(0)
+    assert plan["runs_again"] == {}
+    assert plan["not_undone"][-1] == "source rows starts at `latest`: what landed before the next epoch is passed over"
+    job.rollback(0)
+    job.run()
+    assert job.consumed() == [] and job.run_one()["status"] == "empty"
+
+
+def test_the_plan_says_when_the_spec_does_not_fit_the_target(job: CountedJob) -> None:
+    job.edit("inputs: [rows], key: [k, v]}", "inputs: [rows], key: [k]}")
+    plan = job.master.plan_rollback(2)
+    assert [line.split(":")[0] for line in plan["spec"]] == ["unique"]
+    assert any(line.startswith("the spec does not fit the target: operator unique: ") for line in plan["text"])
 
 
 @pytest.mark.parametrize(
@@ -494,3 +531,27 @@ def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_o
     job.run()
     job.assert_tables_equal_the_oracle()
     assert job.small.context.head().state.status is JobStatus.RUNNING
+
+
+def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it(tmp_path: Path) -> None:
+    """It completed, was left before any sink had it, and retention has taken it: its rows are nobody's (I8)."""
+    job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 20": "last: 1"})
+    job.land([3, 4])
+    session = Session.cli()
+    job.master.trigger(session)
+    job.master.run_epoch(session, 3, SparklessRunner())
+    job.master.complete(session, 3)
+    job.rollback(2)
+    assert job.small.staged_files(3) != [] and job.master.fsck()["unreachable"] == []
+    job.run(2)
+    assert [one.checkpoint_id for one in job.small.context.head().state.checkpoints] == [5]
+    with pytest.MonkeyPatch.context() as clock:
+        later(clock, DAY_MS)
+        job.master.collect_garbage()
+        idle = {(one["where"], one["proof"]) for one in job.master.fsck()["unreachable"]}
+        why = "checkpoint 3 was left before the sink had it, and is not retained any more"
+        assert idle == {("sink seen", why), ("sink table", why)}
+        job.master.collect_garbage()
+    assert job.small.staged_files(3) == []
+    assert job.master.fsck()["exit_code"] == 0
+    job.assert_tables_equal_the_oracle()
