@@ -22,10 +22,11 @@ from pipeline.epoch_inputs import plan_epoch
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from pipeline.gc import collect_garbage
 from pipeline.in_flight import check_continuable, is_drained
-from pipeline.job_code import check_compatible, read_code
+from pipeline.job_code import read_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
+from pipeline.preflight import Tell, check_compatible
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.answers import AlreadyDone, Outcome
@@ -95,12 +96,14 @@ class JobMaster(Rewind):
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         drain: bool = False,
+        tell: Tell | None = None,
     ) -> Triggered | NothingToDo:
         """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
 
         Args:
             take_over: abort another session's epoch although its lease is alive.
-            allow_non_restored_state: leave the state of operators behind that are gone from the spec.
+            allow_non_restored_state: leave state behind that nothing restores.
+            tell: gets the pre-flight report of a spec or code that is not the head's.
             drain: when there is nothing to do any more, open the job's last epoch; after that, finish the job.
         Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
         Raises:
@@ -136,7 +139,7 @@ class JobMaster(Rewind):
                 ) in context.spec.quality:  # takes seconds; a suite that an epoch was judged by is known to be one
                     resolve_suite(suite)
             loaded = code.load(context)
-            check_compatible(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
+            check_compatible(context, base, code, loaded, allow_non_restored_state=allow_non_restored_state, tell=tell)
             check_continuable(context, base, loaded)
             self._realigner.admit(session, state, base)
             record = plan_epoch(context, base, loaded.graph, drain=drain)
@@ -252,6 +255,7 @@ class JobMaster(Rewind):
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         drain: bool = False,
+        tell: Tell | None = None,
         progress: Progress | None = None,
         restarts: Callable[[BaseException], bool] | None = None,
     ) -> dict[str, Any]:
@@ -265,7 +269,7 @@ class JobMaster(Rewind):
         """
         _say(progress, "trigger")
         triggered = self.trigger(
-            session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain
+            session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
         )
         if isinstance(triggered, NothingToDo):
             return {"status": triggered.reason, "message": triggered.message}
