@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from pipeline.config.compatibility import COMPATIBLE, compare_signatures, state_signatures
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
+from pipeline.preflight import REFUSED, preflight
 from pipeline.protocol.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -136,8 +136,8 @@ def _misfits(context: JobContext, then: CheckpointMetadata | None) -> list[str]:
     """What of the present spec does not fit the target: the next epoch would refuse it."""
     if then is None:
         return []
-    rows = compare_signatures(then.signatures, state_signatures(context.job.spec, context.graph))
-    return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in rows if row["verdict"] != COMPATIBLE]
+    report = preflight(context, then, None)
+    return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
 def _operators(now: CheckpointMetadata | None, then: CheckpointMetadata | None) -> dict[str, dict[str, int | None]]:
@@ -203,7 +203,7 @@ def _text(plan: dict[str, Any]) -> Iterator[str]:
     if plan["runs_again"] is None:
         yield "runs again: unknown, the head cannot be read; whatever the target has not consumed"
     for line in plan["spec"]:
-        yield f"the spec does not fit the target: operator {line}"
+        yield f"the spec does not fit the target: {line}"
     for line in plan["not_undone"] or ["nothing: state, positions, rows in flight and every table go back"]:
         yield f"cannot be undone: {line}"
     if plan["pending"] is not None:
