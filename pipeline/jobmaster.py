@@ -118,7 +118,7 @@ class JobMaster(Rewind, Backfills):
             return NothingToDo("covered", done.message)
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._finish_clean_up(session))
-        self._realigner.finish(session)
+        followed = self._realigner.finish(session)
         self._leadership.sweep(session, take_over=take_over)
         published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
@@ -143,7 +143,10 @@ class JobMaster(Rewind, Backfills):
             self._realigner.admit(session, state, base)
             record = plan_epoch(context, base, loaded.graph, drain=drain)
             if record is None:
-                finished = f"; published {', '.join(published)}, which had waited" if published else ""
+                finished = (
+                    f"; sinks that had yet to follow the live timeline: {', '.join(followed)}" if followed else ""
+                )
+                finished += f"; published {', '.join(published)}, which had waited" if published else ""
                 return NothingToDo("empty", f"job {context.spec.name}: no new input; no epoch was triggered{finished}")
             answer = self._trigger(session, state, record, code.hash)
             if answer is not None:
