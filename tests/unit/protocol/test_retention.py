@@ -15,29 +15,14 @@ from pipeline.protocol.lineage import ancestry, lineage
 from pipeline.protocol.records import CheckpointKind
 from pipeline.protocol.retention import RetentionPolicy, selected, subsumable
 from tests.harness.job_log import A, B, JobLog
+from tests.harness.timeline_model import HOUR_MS, kept_by_a_plain_reading
 
-HOUR_MS = 3_600_000
 SAMPLE = JobLog()
 SAMPLE.epoch(A)
 CHECKPOINT = SAMPLE.state.checkpoints[0]
 
 TIMES = st.lists(st.integers(0, 30 * 24 * 4).map(lambda quarters: quarters * HOUR_MS // 4), max_size=40)
 TIERS = st.tuples(st.integers(1, 6), st.integers(0, 30), st.integers(0, 40))
-
-
-def kept_by_a_plain_reading(times: list[int], last: int, hourly: int, daily: int) -> set[int]:
-    """Ids are 1, 2, …: what the words of the spec say, one checkpoint at a time."""
-    kept = set()
-    for number, at in enumerate(times, start=1):
-        newer = list(enumerate(times, start=1))[number:]
-        if len(newer) < last:
-            kept.add(number)
-        for tier, length in ((hourly, HOUR_MS), (daily, 24 * HOUR_MS)):
-            newest_of_its_interval = all(other // length != at // length for _, other in newer)
-            later_intervals = {other // length for other in times if other // length > at // length}
-            if newest_of_its_interval and len(later_intervals) < tier:
-                kept.add(number)
-    return kept
 
 
 @given(times=TIMES, tiers=TIERS)
@@ -47,7 +32,9 @@ def test_each_tier_keeps_the_newest_of_its_newest_intervals(times: list[int], ti
         replace(CHECKPOINT, checkpoint_id=CheckpointId(number), trigger_time_ms=at)
         for number, at in enumerate(times, start=1)
     ]
-    assert selected(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_a_plain_reading(times, *tiers)
+    assert selected(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_a_plain_reading(
+        dict(enumerate(times, 1)), *tiers
+    )
 
 
 @given(times=TIMES, tiers=TIERS, more=TIERS)
