@@ -359,7 +359,7 @@ def test_only_so_many_forks_are_open() -> None:
 
 
 def test_a_rollback_to_a_checkpoint_of_a_fork_takes_the_fork() -> None:
-    """How a restored savepoint, or a state built from a table, becomes the job's: fork at 0, complete, roll back to it."""
+    """How a restored savepoint, or a state built from a table, becomes the job's: fork at 0, complete, roll back."""
     log = epochs(2)
     fork = log.fork(B, 0)
     restored = log.epoch_on(B, fork)
