@@ -14,9 +14,10 @@ from typing import Any
 
 from pipeline.config.load import from_text
 from pipeline.in_flight import check_continuable
-from pipeline.job_code import JobCode, LoadedCode, check_compatible, read_code
+from pipeline.job_code import JobCode, LoadedCode, read_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
+from pipeline.preflight import check_compatible
 from pipeline.protocol.errors import InvalidRequest, NotFound
 from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId
 from pipeline.protocol.lineage import lineage
@@ -138,7 +139,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
     for suite in context.spec.quality:
         resolve_suite(suite)
     loaded = code.load(context)
-    check_compatible(context, base, loaded, allow_non_restored_state=request.allow_non_restored_state)
+    check_compatible(context, base, code, loaded, allow_non_restored_state=request.allow_non_restored_state)
     check_continuable(context, base, loaded)
     live = LiveRanges(context, state.live, point, base)
     plan = BackfillPlan(request, state, point, base, live, live.up_to_head(state), code, loaded)

@@ -15,29 +15,14 @@ from pipeline.protocol.lineage import ancestry, lineage
 from pipeline.protocol.records import CheckpointKind
 from pipeline.protocol.retention import RetentionPolicy, selected, subsumable
 from tests.harness.job_log import A, B, JobLog
+from tests.harness.timeline_model import HOUR_MS, kept_by_a_plain_reading
 
-HOUR_MS = 3_600_000
 SAMPLE = JobLog()
 SAMPLE.epoch(A)
 CHECKPOINT = SAMPLE.state.checkpoints[0]
 
 TIMES = st.lists(st.integers(0, 30 * 24 * 4).map(lambda quarters: quarters * HOUR_MS // 4), max_size=40)
 TIERS = st.tuples(st.integers(1, 6), st.integers(0, 30), st.integers(0, 40))
-
-
-def kept_by_a_plain_reading(times: list[int], last: int, hourly: int, daily: int) -> set[int]:
-    """Ids are 1, 2, …: what the words of the spec say, one checkpoint at a time."""
-    kept = set()
-    for number, at in enumerate(times, start=1):
-        newer = list(enumerate(times, start=1))[number:]
-        if len(newer) < last:
-            kept.add(number)
-        for tier, length in ((hourly, HOUR_MS), (daily, 24 * HOUR_MS)):
-            newest_of_its_interval = all(other // length != at // length for _, other in newer)
-            later_intervals = {other // length for other in times if other // length > at // length}
-            if newest_of_its_interval and len(later_intervals) < tier:
-                kept.add(number)
-    return kept
 
 
 @given(times=TIMES, tiers=TIERS)
@@ -47,7 +32,9 @@ def test_each_tier_keeps_the_newest_of_its_newest_intervals(times: list[int], ti
         replace(CHECKPOINT, checkpoint_id=CheckpointId(number), trigger_time_ms=at)
         for number, at in enumerate(times, start=1)
     ]
-    assert selected(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_a_plain_reading(times, *tiers)
+    assert selected(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_a_plain_reading(
+        dict(enumerate(times, 1)), *tiers
+    )
 
 
 @given(times=TIMES, tiers=TIERS, more=TIERS)
@@ -95,6 +82,20 @@ def test_a_lineage_has_no_hole_where_retention_has_taken_checkpoints() -> None:
     assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [1, 2, 6]
     assert [one.checkpoint_id for one in ancestry(log.state, CheckpointId(2))] == [1, 2]
     assert ancestry(log.state, CheckpointId(3)) == ()
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_a_lineage_from_the_empty_state_has_nothing_behind_it(own: int) -> None:
+    """Whether or not the timeline that it was begun from is still listed."""
+    log = epochs(3)
+    log.rollback(A, 2)
+    log.realign(A)
+    for _ in range(own):
+        log.epoch(A)
+    log.rollback(A, 0)
+    log.realign(A)
+    log.epoch(A)
+    assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [4 + own]
 
 
 def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together() -> None:
@@ -159,7 +160,7 @@ def test_what_an_open_fork_has_completed_stays_until_it_is_disposed_of() -> None
     log = epochs(2)
     fork = log.fork(B, 1)
     for _ in range(3):
-        log.epoch_on(B, fork)
+        log.epoch_on(B, fork, sinks=())
     log.epoch(A)
     log.epoch(A)
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 6)
