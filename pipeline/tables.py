@@ -10,12 +10,8 @@ from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
 from pipeline.protocol.errors import CheckpointError, NotFound, StateCorrupt
 from pipeline.protocol.ids import CheckpointId
-<<<<<<< HEAD
 from pipeline.protocol.object_store import ObjectStore
-from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle
-=======
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
->>>>>>> 3b8db03dc471ad26ea12e5bab44ee43702ff5601
 from pipeline.protocol.retention import handle_conflicts
 from pipeline.reachability import metadata_handles, staged_files
 from pipeline.sinks.parquet import ParquetSink
