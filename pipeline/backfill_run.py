@@ -125,7 +125,7 @@ class Backfill:
             self._say(f"fork at checkpoint {plan.fork_point}")
             fork = open_fork(context, self._session, plan)
         else:
-            check_idle(context, self._session, plan.state, own)
+            check_idle(context, self._session, own)
             thaw_for(context, own)
             fork = own.timeline_id
             self._say(f"going on with fork {fork}")

@@ -306,6 +306,29 @@ def test_a_second_backfill_of_the_same_kind_is_busy(job: BackfillJob) -> None:
     job.assert_table(DAYS, fixed=True)
 
 
+def airflow(run_id: str) -> Session:
+    return Session.airflow("small__backfill", run_id, "manual", None)
+
+
+def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a_running_one(job: BackfillJob) -> None:
+    """Nobody can prove an Airflow task dead; what it left says enough."""
+    refused: list[Busy] = []
+
+    def again_then_fail() -> None:
+        with pytest.raises(Busy, match=r"session airflow:small__backfill/one on .* runs the same backfill") as busy:
+            job.backfill(session=airflow("two"))
+        refused.append(busy.value)
+        raise SubtaskDeclined("subtask 0 declined")
+
+    with pytest.raises(SubtaskDeclined):
+        job.backfill(at_epoch(2, again_then_fail), session=airflow("one"))
+    assert len(refused) == 1
+    runner = SparklessRunner()
+    job.backfill(runner, session=airflow("two"))
+    assert len(runner.plans) == 2
+    job.assert_table(DAYS, fixed=True)
+
+
 def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:
     with pytest.raises(CommitConflict, match=r"the live timeline is t.* by now, not main"):
         job.backfill(at_epoch(2, lambda: job.backfill(ranges_per_epoch=3)))
