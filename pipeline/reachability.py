@@ -198,10 +198,12 @@ class _Roots:
         for key in metadata.references():
             self.references.setdefault(key, Reference(key, None, chain))
         for sink, snapshot in metadata.sinks.items():
-            if sink in checkpoint.unconfirmed and snapshot.location == self._location(sink):
+            if sink in checkpoint.unpublished and snapshot.location == self._location(sink):
                 compaction = snapshot.committable.compaction
                 files = (*snapshot.committable.files, *((compaction.file,) if compaction else ()))
-                self._wait(sink, files, (*chain, f"commit to sink {sink}, not confirmed yet"))
+                due = sink in checkpoint.unconfirmed
+                why = f"commit to sink {sink}, not confirmed yet" if due else f"way back of sink {sink} to it"
+                self._wait(sink, files, (*chain, why))
         self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
 
     def _location(self, sink: str) -> str | None:
