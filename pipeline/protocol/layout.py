@@ -14,12 +14,11 @@ METRICS_NAME = "metrics/"
 """Below a token prefix: what each Spark attempt measured. Nothing refers to it."""
 
 SAVEPOINTS_PREFIX = "savepoints/"
-"""Below it ``<name>/``: self-contained copies of checkpoints, each a person's."""
+"""Below it ``<name>/<creation>/``: self-contained copies of checkpoints, each a person's."""
 
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
 
-SAVEPOINTS_PREFIX = "savepoints/"
 SAVEPOINT_DOCUMENT = "savepoint.json"
 """Written last into a savepoint's root: without it there is no savepoint."""
 
@@ -105,6 +104,11 @@ def savepoint_root_of_key(key: str) -> str | None:
     return None if match is None else match[0]
 
 
+def copying_pin(root: str) -> str:
+    """Return the name of the pin that is held while a savepoint is copied below this root: until then it is in use."""
+    return f"copy to {root}"
+
+
 def checkpoint_of_key(key: str) -> CheckpointId | None:
     """Return the checkpoint below whose prefix a key lies; None for a key outside of all of them."""
     match = _CHECKPOINT_KEY.match(key)
@@ -124,8 +128,8 @@ def token_of_prefix(prefix: str) -> tuple[CheckpointId, FencingToken] | None:
 
 
 def is_own_directory(prefix: str) -> bool:
-    """Say whether a prefix is the directory of a checkpoint, of a token, or of a token's metrics, as a whole."""
-    return _OWN_DIRECTORY.fullmatch(prefix) is not None
+    """Say whether a prefix is the directory of a checkpoint, a token, a token's metrics or a savepoint, as a whole."""
+    return _OWN_DIRECTORY.fullmatch(prefix) is not None or savepoint_root_of_key(prefix) == prefix
 
 
 def key_fault(key: str) -> str | None:
