@@ -239,6 +239,13 @@ def _check_position(state: ManifestState, name: str, sink: ParquetSink, predeces
         return  # an older commit is still to come: the table may be at any checkpoint before it
     head = sink.head()
     at = head.checkpoint_id if head is not None else 0
+    if head is not None and head.timeline != state.live:
+        raise InvalidRequest(
+            f"sink {name}: its table is at checkpoint {at} of timeline {head.timeline}, the live timeline is "
+            f"{state.live}. Nothing was published.",
+            hint="run it again: a sink that has yet to follow does so before an epoch is planned",
+            sink=name,
+        )
     if at != (predecessor or 0):
         raise InvalidRequest(
             f"sink {name}: its table is at checkpoint {at}, this job left it at checkpoint {predecessor or 0}. "

@@ -65,7 +65,8 @@ def _check_event_time(spec: JobSpec, base: CheckpointMetadata, loaded: LoadedCod
                 f"operator {node.uid}: its event time ended with checkpoint {base.checkpoint_id}, the last one of a "
                 "drained job: all its windows and timers have fired, and every new row would be late. Nothing was "
                 "written.",
-                hint="give it a new uid, which begins empty, and add --allow-non-restored-state",
+                hint=f"go back to before it: milepost rollback {spec.name} --to {base.base}; or give it a new uid, "
+                "which begins empty, and add --allow-non-restored-state",
                 uid=node.uid,
             )
 

@@ -11,6 +11,7 @@ from pipeline.config.load import LoadedJob
 from pipeline.fsck import check_job
 from pipeline.history import History
 from pipeline.job_context import JobContext
+from pipeline.job_result import job_document
 from pipeline.pinned import pinned
 from pipeline.tables import Tables
 
@@ -33,6 +34,11 @@ class Inspection:
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The manifest log, newest first."""
         return History(self._context).log(limit)
+
+    def job_state(self) -> dict[str, Any]:
+        """The job as a whole: status, incarnation, result, leader, timelines, sinks that have yet to follow."""
+        head = self._context.log.head()
+        return {"job": self._context.spec.name, **job_document(head.state if head is not None else None)}
 
     def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
         """Health in one document: state, lag, unread objects, last success, next step."""

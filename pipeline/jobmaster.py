@@ -24,7 +24,6 @@ from pipeline.gc import collect_garbage
 from pipeline.in_flight import check_continuable, is_drained
 from pipeline.job_code import check_compatible, read_code
 from pipeline.job_context import JobContext
-from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
@@ -39,11 +38,13 @@ from pipeline.protocol.requests import AbortRequest, RebindRequest, TriggerReque
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
+from pipeline.rewind import Rewind
 from pipeline.sessions import Session
 from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX
 from pipeline.storage.probe import ProbeCheck
 from pipeline.store_checks import probe_stores, require_stores
+from pipeline.way_back import naming_the_way_back
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,11 +81,13 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster(JobControl):
-    """The use cases of one job: its epochs here, what a person decides in `JobControl`, reading in `Inspection`."""
+class JobMaster(Rewind):
+    """The use cases of one job: its epochs here, what a person decides in `JobControl` and `Rewind`, reading in
+    `Inspection`."""
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
+    @naming_the_way_back
     def trigger(
         self,
         session: Session,
@@ -113,6 +116,7 @@ class JobMaster(JobControl):
             return NothingToDo("covered", done.message)
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._finish_clean_up(session))
+        self._realigner.finish(session)
         self._leadership.sweep(session, take_over=take_over)
         published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
@@ -134,6 +138,7 @@ class JobMaster(JobControl):
             loaded = code.load(context)
             check_compatible(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
             check_continuable(context, base, loaded)
+            self._realigner.admit(session, state, base)
             record = plan_epoch(context, base, loaded.graph, drain=drain)
             if record is None:
                 finished = f"; published {', '.join(published)}, which had waited" if published else ""
@@ -143,6 +148,7 @@ class JobMaster(JobControl):
                 return answer
         raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
 
+    @naming_the_way_back
     def run_epoch(
         self, session: Session, checkpoint_id: int, runner: EpochRunner, progress: Progress | None = None
     ) -> EpochReport:
@@ -349,7 +355,8 @@ class JobMaster(JobControl):
             # The first error is the one to report; the lease ends by itself and the next start sweeps.
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
             return
-        if isinstance(error, CheckpointError) and aborted.get("job_status") == JobStatus.FAILED.value:
+        failed = aborted.get("job_status") == JobStatus.FAILED.value
+        if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
             error.hint = f"{error.hint.rstrip('.')}. {resume}" if error.hint else resume
 

@@ -92,29 +92,31 @@ class Leadership:
         done = completed_by(state, session.session_id, CheckpointId(checkpoint_id))
         return None if done is None else self.completed(state, checkpoint_id)
 
-    def sweep(self, session: Session, *, take_over: bool) -> None:
+    def sweep(self, session: Session, *, take_over: bool, adopt: bool = True) -> None:
         """End what another session left pending: adopt it if it was finished, else abort it (I10).
 
         When its holder came back, or somebody else ended it meanwhile, the lease is judged again.
 
+        Args:
+            adopt: False: a finished one is aborted too: what follows would discard it.
         Raises:
             Busy: another session's lease is alive. CommitConflict, Fenced: it changed under each of several tries.
         """
         for _ in range(_SWEEPS - 1):
             try:
-                return self._sweep(session, take_over=take_over)
+                return self._sweep(session, take_over=take_over, adopt=adopt)
             except (CommitConflict, Fenced) as moved:
                 _LOG.info("%s; judging the lease again", moved.message)
-        return self._sweep(session, take_over=take_over)
+        return self._sweep(session, take_over=take_over, adopt=adopt)
 
-    def _sweep(self, session: Session, *, take_over: bool) -> None:
+    def _sweep(self, session: Session, *, take_over: bool, adopt: bool) -> None:
         context = self.context
         state = context.head().state
         timeline = state.timeline()
         if timeline.pending is None or timeline.leader is None or timeline.leader.session_id == session.session_id:
             return
         pending = timeline.pending
-        found = self._finished_metadata(pending)
+        found = self._finished_metadata(pending) if adopt else None
         facts = LeaseFacts(
             take_over=take_over,
             heartbeat_ms=context.heartbeat_ms(pending),
@@ -301,7 +303,7 @@ class Leadership:
             }
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
-        notice = AbortNotice(event.reason, result.state.timeline(event.timeline).head)
+        notice = AbortNotice(event.reason, event.pending.base)
         discard_staged(self.context, event.pending, notice)
         return {
             "outcome": "aborted",

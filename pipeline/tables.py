@@ -11,9 +11,11 @@ from pipeline.protocol.errors import CheckpointError, NotFound, StateCorrupt
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle
 from pipeline.protocol.retention import handle_conflicts
-from pipeline.reachability import metadata_handles
+from pipeline.reachability import metadata_handles, staged_files
+from pipeline.sinks.parquet import ParquetSink
 from pipeline.state.keyed_state import read_state
 from pipeline.storage.checked import read_handle, stat_handle
+from pipeline.way_back import newest_whole_ancestor
 
 
 class Tables:
@@ -79,10 +81,16 @@ class Tables:
             shown = "\n".join(problems[:_SHOWN])
             raise StateCorrupt(
                 f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
-                hint="restore the objects from a copy of the bucket; nothing was changed or skipped",
+                hint=f"restore the objects from a copy of the bucket{self._way_back()}; nothing was changed or skipped",
                 problems=problems,
             )
         return {"checkpoints": ids, "objects": checked, "deep": deep, "problems": []}
+
+    def _way_back(self) -> str:
+        """What else helps when it is the head that is broken."""
+        state = self._context.head().state
+        target = newest_whole_ancestor(self._context, state)
+        return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 
     def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[list[ObjectHandle], list[str]]:
         """What the checkpoint refers to in the job's own store, and what is wrong with it."""
@@ -108,11 +116,25 @@ class Tables:
         return handles, problems
 
     def _verify_sink(self, name: str, checkpoint: CompletedCheckpoint, *, deep: bool) -> list[str]:
-        if name in checkpoint.unconfirmed or name not in {sink.name for sink in self._context.spec.sinks}:
-            return []  # not published yet, or no longer of the job: nothing that this checkpoint needs
+        if name not in {sink.name for sink in self._context.spec.sinks}:
+            return []  # no longer of the job: nothing that this checkpoint needs
+        sink = self._context.sink(name)
+        if sink.find(checkpoint.checkpoint_id) is None:
+            problems = self._verify_staged(name, sink, checkpoint)
+        else:
+            problems = sink.verify(checkpoint.checkpoint_id, deep=deep)
+        return [f"sink {name}: {problem}" for problem in problems]
+
+    def _verify_staged(self, name: str, sink: ParquetSink, checkpoint: CompletedCheckpoint) -> list[str]:
+        """What is wrong with what a checkpoint has yet to publish, or will if the job comes back to it."""
+        snapshot = self._context.metadata(checkpoint).sinks[name]
+        if snapshot.location != self._context.sink_location(name):
+            return []
+        files = staged_files(snapshot.committable)
+        sizes = sink.stored_sizes([file.key for file in files])
+        found = {file.key: sizes.get(file.key) for file in files if sizes.get(file.key) != file.size}
         return [
-            f"sink {name}: {problem}"
-            for problem in self._context.sink(name).verify(checkpoint.checkpoint_id, deep=deep)
+            f"{key}: {'missing' if size is None else f'{size} bytes'}, to be published" for key, size in found.items()
         ]
 
     def _checkpoint(self, at: int | None) -> CompletedCheckpoint:

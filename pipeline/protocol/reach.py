@@ -138,8 +138,10 @@ def proof(key: str, fate: Fate | None) -> str:
     return _proof(checkpoint_id, None if owner is None else owner[1], fate)
 
 
-def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
+def staged_proof(sink: str, checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
     """Say in one clause why nothing can need a file that this token staged at a sink any more."""
+    if fate is not None and fate.winner == token and sink not in fate.confirmed:
+        return f"checkpoint {checkpoint_id} was left before the sink had it, and is not retained any more"
     return _proof(checkpoint_id, token, fate)
 
 

@@ -138,7 +138,7 @@ class SparklessJob:
             job="small",
             checkpoint_id=pending.checkpoint_id,
             epoch=pending.epoch,
-            timeline="main",
+            timeline=context.head().state.live,
             token=pending.token,
             base=pending.base,
             code_hash=pending.code_hash,
