@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.bootstrap import Bootstrap
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import plan_epoch
@@ -38,7 +39,6 @@ from pipeline.protocol.requests import AbortRequest, RebindRequest, TriggerReque
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
-from pipeline.rewind import Rewind
 from pipeline.sessions import Session
 from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX
@@ -81,9 +81,12 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster(Rewind):
-    """The use cases of one job: its epochs here, what a person decides in `JobControl` and `Rewind`, reading in
-    `Inspection`."""
+class JobMaster(Bootstrap):
+    """The use cases of one job.
+
+    Its epochs are here, what a person decides in `JobControl`, `Rewind` and `Savepoints`, where it starts from in
+    `Restore` and `Bootstrap`, reading in `Inspection`.
+    """
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 

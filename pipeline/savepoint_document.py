@@ -21,13 +21,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.ids import JOB_NAME_PATTERN
 from pipeline.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT, key_fault
 from pipeline.protocol.records import ObjectHandle
-from pipeline.reachability import metadata_handles
 from pipeline.sinks.contract import StagedFile, decode_schema, staged_file_from_json, staged_file_to_json
 from pipeline.storage.copying import MAX_OBJECT_BYTES
 
@@ -175,31 +173,6 @@ _FIELDS: dict[str, Any] = {
     "tables": dict,
     "objects": list,
 }
-
-
-def check_contents(document: SavepointDocument, metadata: CheckpointMetadata, where: str) -> None:
-    """Hold the objects of a document to what its checkpoint and tables need: all of it, described alike, nothing else.
-
-    Raises: StateCorrupt.
-    """
-    what = f"{SAVEPOINT_DOCUMENT} of {where}"
-    said = (document.job, document.checkpoint_id, document.timeline, document.max_parallelism)
-    found = (metadata.job, metadata.checkpoint_id, metadata.timeline, metadata.max_parallelism)
-    if said != found:
-        raise StateCorrupt(
-            f"{what}: says (job, checkpoint, timeline, max_parallelism) {said}, its {METADATA_NAME} says {found}. "
-            "Nothing was copied."
-        )
-    needed = {handle.key: handle for handle in (document.metadata, *metadata_handles(metadata))}
-    for table in document.tables.values():
-        needed |= {file.key: ObjectHandle(file.key, file.size, file.sha256) for file in table.files}
-    listed = {handle.key: handle for handle in document.objects}
-    for key, handle in needed.items():
-        if listed.get(key) != handle:
-            raise StateCorrupt(f"{what}: {key} is needed and not listed, or described otherwise. Nothing was copied.")
-    extra = sorted(listed.keys() - needed.keys())
-    if extra:
-        raise StateCorrupt(f"{what}: nothing needs {extra[0]!r}. Nothing was copied.")
 
 
 def table_file_key(sink: str, number: int, file: StagedFile) -> str:

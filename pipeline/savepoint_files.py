@@ -7,6 +7,7 @@ the one lists exactly what the other needs. Only then may an object of it be rea
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,12 +16,15 @@ from pipeline.protocol.errors import NotFound, StateCorrupt
 from pipeline.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import ObjectHandle
-from pipeline.savepoint_document import SavepointDocument, check_contents, decode_document
+from pipeline.reachability import metadata_handles
+from pipeline.savepoint_document import SavepointDocument, decode_document
 from pipeline.state.key_groups import MAX_KEY_GROUPS
 from pipeline.storage.checked import read_handle, stat_handle
 
 MAX_DOCUMENT_BYTES = 256 * 1024**2
 """Of `savepoint.json` and of `_metadata`: both are read whole."""
+
+_PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,31 @@ def read_savepoint(store: ObjectStore) -> SavedCheckpoint:
     check_metadata(metadata, body, where)
     check_contents(document, metadata, where)
     return SavedCheckpoint(store, where, document, metadata)
+
+
+def check_contents(document: SavepointDocument, metadata: CheckpointMetadata, where: str) -> None:
+    """Hold the objects of a document to what its checkpoint and tables need: all of it, described alike, nothing else.
+
+    Raises: StateCorrupt.
+    """
+    what = f"{SAVEPOINT_DOCUMENT} of {where}"
+    said = (document.job, document.checkpoint_id, document.timeline, document.max_parallelism)
+    found = (metadata.job, metadata.checkpoint_id, metadata.timeline, metadata.max_parallelism)
+    if said != found:
+        raise StateCorrupt(
+            f"{what}: says (job, checkpoint, timeline, max_parallelism) {said}, its {METADATA_NAME} says {found}. "
+            "Nothing was copied."
+        )
+    needed = {handle.key: handle for handle in (document.metadata, *metadata_handles(metadata))}
+    for table in document.tables.values():
+        needed |= {file.key: ObjectHandle(file.key, file.size, file.sha256) for file in table.files}
+    listed = {handle.key: handle for handle in document.objects}
+    for key, handle in needed.items():
+        if listed.get(key) != handle:
+            raise StateCorrupt(f"{what}: {key} is needed and not listed, or described otherwise. Nothing was copied.")
+    extra = sorted(listed.keys() - needed.keys())
+    if extra:
+        raise StateCorrupt(f"{what}: nothing needs {extra[0]!r}. Nothing was copied.")
 
 
 def _document_body(store: ObjectStore, where: str) -> bytes:
@@ -94,6 +123,9 @@ def _problem(metadata: CheckpointMetadata) -> str | None:
         return "its signatures are not per section and name"
     if metadata.verdict.vetoes:
         return "its quality gate refused it: it was never completed"
+    for name in (*metadata.operators, *metadata.sources):
+        if not _PART_OF_A_KEY.fullmatch(name):
+            return f"{name!r} cannot be the name of an operator or source"
     for uid, snapshot in metadata.operators.items():
         problem = _operator_problem(uid, snapshot, metadata.max_parallelism)
         if problem is not None:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pipeline.protocol.locations import child_url
-from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
+from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.storage.keys import validate_key
 
 
-@dataclass(frozen=True)
 class StoreBelow:
-    """Passes every call to `inner`, with `prefix` before each key. A key of it leads nowhere else.
+    """Passes every call to `inner`, with a prefix before each key. A key of it leads nowhere else.
 
     Attributes:
         prefix: ends in ``/``.
     """
 
-    inner: ObjectStore
-    prefix: str
-
-    @property
-    def config(self) -> StoreConfig:
-        return replace(self.inner.config, url=child_url(self.inner.config.url, self.prefix.rstrip("/")))
+    def __init__(self, inner: ObjectStore, prefix: str) -> None:
+        self.inner = inner
+        self.prefix = prefix
+        self.config = replace(inner.config, url=child_url(inner.config.url, prefix.rstrip("/")))
 
     def get(self, key: str) -> bytes:
         return self.inner.get(self._key(key))
