@@ -22,7 +22,7 @@ from pipeline.metadata import AcknowledgedSubtask, CheckpointMetadata
 from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Transition
 from pipeline.protocol.errors import CheckpointError, CommitOutcomeUnknown, Fenced
-from pipeline.protocol.events import TimelineForked
+from pipeline.protocol.events import ForkDisposed, TimelineForked
 from pipeline.protocol.ids import NO_CHECKPOINT, SessionId, TimelineId
 from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey, Timeline
@@ -79,7 +79,6 @@ def installed(
     leadership.head_or_create()
     _give_up_dead(context, session)
     timeline = _fork(context, session)
-    pending: PendingCheckpoint | None = None
     try:
         pending = _trigger(context, session, timeline, made)
         metadata = write(pending, timeline)
@@ -91,7 +90,7 @@ def installed(
     except CommitOutcomeUnknown:  # what nobody knows is kept
         raise
     except BaseException:
-        _give_up(context, session, timeline, pending)
+        _give_up(context, session, timeline)
         raise
 
 
@@ -123,16 +122,24 @@ def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: 
     return found.pending
 
 
-def _give_up(context: JobContext, session: Session, timeline: TimelineId, pending: PendingCheckpoint | None) -> None:
-    """Dispose of the fork and of what was staged; what cannot be done now is garbage or done by the next one."""
+def _give_up(context: JobContext, session: Session, timeline: TimelineId) -> None:
+    """Dispose of the fork and of what was staged; what cannot be done now is garbage or done by the next one.
+
+    Staged files go only with the transition that aborts their checkpoint: one that completed may be the head by now.
+    """
     request = DisposeForkRequest(session.session_id, timeline)
     try:
-        context.transact(lambda state, now: coordinator.dispose_fork(state, request, now))
+        outcome = context.transact(lambda state, now: coordinator.dispose_fork(state, request, now)).outcome
     except CheckpointError as error:
         _LOG.warning("fork %s stays open: %s", timeline, error.message)
         return
-    if pending is not None:
-        discard(context, pending.checkpoint_id, pending.token)
+    if (
+        isinstance(outcome, Transition)
+        and isinstance(outcome.event, ForkDisposed)
+        and outcome.event.aborted is not None
+    ):
+        aborted = outcome.event.aborted.pending
+        discard(context, aborted.checkpoint_id, aborted.token)
 
 
 def _give_up_dead(context: JobContext, session: Session) -> None:
@@ -148,7 +155,7 @@ def _give_up_dead(context: JobContext, session: Session) -> None:
             fork = forks.pop(event.timeline.timeline_id)
             if event.session_id.startswith(_SESSIONS) and _is_dead(fork, event.at_ms, now_ms):
                 _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, event.session_id)
-                _give_up(context, session, fork.timeline_id, fork.pending)
+                _give_up(context, session, fork.timeline_id)
         if not forks:
             return
 

@@ -27,12 +27,11 @@ class OtherJob(SparklessJob):
     @classmethod
     def beside(cls, job: CountedJob, edit: Mapping[str, str] | None = None) -> OtherJob:
         text = job.spec_path.read_text()
-        changes = {"name: small": "name: other", "../lake/": "../lake/other-", "timeout: 10m}": "timeout: 10m}\nspark:"}
-        for old, new in {**changes, "\nspark:": "\nspark: {parallelism: 3}", **(edit or {})}.items():
+        for old, new in {"name: small": "name: other", "../lake/": "../lake/other-", **(edit or {})}.items():
             assert old in text, f"the spec does not contain {old!r}"
             text = text.replace(old, new)
         other = cls(job.small.folder)
-        other.spec_path.write_text(text)
+        other.spec_path.write_text(text + "spark: {parallelism: 3}\n")
         return other
 
     @property
