@@ -40,7 +40,8 @@ MAX_FAILED_DROPS = 3
 
 def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointId, ...]:
     """Drop the checkpoints that the retention no longer keeps. Returns their ids."""
-    policy = RetentionPolicy(context.spec.checkpointing.retained.last)
+    retained = context.spec.checkpointing.retained
+    policy = RetentionPolicy(retained.last, retained.hourly, retained.daily)
     state = context.head().state
     dropped = subsumable(state, policy)
     if not dropped:

@@ -94,7 +94,6 @@ def run_planned_epoch(
     plan = _plan(context, state, pending, base, record, code, code.load(context), started_ms)
     with Heartbeat(context, pending, runner.stop):
         answers = runner.run(plan)
-        _check_state_schemas(base, answers)
         verified = verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
         ran = time.monotonic()
         committables = _committables(context, answers, verified)
@@ -149,6 +148,7 @@ def _plan(
         states={uid: known[uid].handles for uid in stateful if uid in known},
         firing={uid: restored_firing(base, uid) for uid in stateful if uid in known},
         channels={uid: known[uid].channels for uid in stateful if uid in known},
+        state_schemas={uid: known[uid].state_schema for uid in stateful if uid in known},
         input_signatures=input_signatures(context.job.spec, loaded.graph),
         alignment=EpochAlignment(
             aligned_timeout_ms=_milliseconds(context.spec.checkpointing.aligned_timeout),
@@ -171,26 +171,6 @@ def _plan(
 
 def _milliseconds(duration: timedelta | None) -> int | None:
     return None if duration is None else duration // timedelta(milliseconds=1)
-
-
-def _check_state_schemas(base: CheckpointMetadata | None, answers: EpochAnswers) -> None:
-    """Refuse a type change that only Spark's analysis of the SQL could show."""
-    for uid, snapshot in base.operators.items() if base is not None else ():
-        operator = answers.operators.get(uid)
-        if operator is not None and _types(operator.state_schema) != _types(snapshot.state_schema):
-            raise InvalidRequest(
-                f"operator {uid}: its state has the columns {_columns(snapshot.state_schema)}, the job now asks for "
-                f"{_columns(operator.state_schema)}. Nothing was published.",
-                hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
-            )
-
-
-def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in schema}
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def _committables(context: JobContext, answers: EpochAnswers, verified: Verified) -> dict[str, Committable]:

@@ -6,14 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.compatibility import compare_signatures, state_signatures
 from pipeline.config.load import LoadedJob
 from pipeline.fsck import check_job
 from pipeline.history import History
 from pipeline.job_context import JobContext
 from pipeline.job_result import job_document
 from pipeline.pinned import pinned
+from pipeline.preflight import preflight
 from pipeline.tables import Tables
+from pipeline.way_back import naming_the_way_back
 
 
 class Inspection:
@@ -40,6 +41,7 @@ class Inspection:
         head = self._context.log.head()
         return {"job": self._context.spec.name, **job_document(head.state if head is not None else None)}
 
+    @naming_the_way_back
     def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
         """Health in one document: state, lag, unread objects, last success, next step."""
         return History(self._context).status(max_lag_ms)
@@ -49,6 +51,7 @@ class Inspection:
         with pinned(self._context, at):
             return Tables(self._context).read(sink, at)
 
+    @naming_the_way_back
     def state(self, uid: str, at: int | None = None) -> pa.Table:
         """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
         with pinned(self._context, at):
@@ -63,10 +66,12 @@ class Inspection:
         """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
         return check_job(self._context)
 
-    def compatibility(self) -> list[dict[str, Any]]:
-        """How the spec fits the state of the head, per stateful operator; [] for a job that has never run."""
+    @naming_the_way_back
+    def compatibility(self) -> list[dict[str, str]]:
+        """The pre-flight report of the spec against the head (`preflight`); [] for a job that has never run.
+
+        No class of a process operator is loaded: what depends on one, `run` compares.
+        """
         head = self._context.log.head()
         base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
-        if base is None:
-            return []
-        return compare_signatures(base.signatures, state_signatures(self._context.job.spec, self._context.graph))
+        return preflight(self._context, base, None)

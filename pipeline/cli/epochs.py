@@ -30,9 +30,7 @@ def run(
     take_over: Annotated[bool, typer.Option("--take-over", help="Abort another session's epoch and go on.")] = False,
     allow_non_restored_state: Annotated[
         bool,
-        typer.Option(
-            "--allow-non-restored-state", help="Leave behind the state of operators that are gone from the spec."
-        ),
+        typer.Option("--allow-non-restored-state", help="Leave state behind that nothing in the spec restores."),
     ] = False,
     drain: Annotated[
         bool, typer.Option("--drain", help="Until there is nothing new; then fire everything and end the job.")
@@ -48,6 +46,7 @@ def run(
     from pipeline.cli.progress import EpochProgress
     from pipeline.config.load import load_job
     from pipeline.jobmaster import JobMaster, Session
+    from pipeline.preflight import report_lines
     from pipeline.recovery import Recovery
     from pipeline.spark.runner import SparkEpochRunner
 
@@ -58,6 +57,11 @@ def run(
     left = None if until_caught_up or drain else epochs or 1
     several = left is None or left > 1
     recovery = Recovery(loaded.spec.checkpointing.restart)
+
+    def tell(report: list[dict[str, str]]) -> None:
+        for line in report_lines(report):
+            output.note(line)
+
     # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
     session = Session.cli()
     while left is None or left > 0:
@@ -69,6 +73,7 @@ def run(
                     take_over=take_over,
                     allow_non_restored_state=allow_non_restored_state,
                     drain=drain,
+                    tell=tell,
                     progress=progress,
                     restarts=recovery.failed,
                 )

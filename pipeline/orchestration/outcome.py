@@ -99,7 +99,7 @@ def told_to_airflow(ti: Any, log: Logger) -> Iterator[None]:
         yield
     except CheckpointError as error:
         reaction = REACTIONS[error.action]
-        hint = f" What to do: {error.hint}." if error.hint else ""
+        hint = f" What to do: {error.hint.rstrip('.')}." if error.hint else ""
         if reaction is Reaction.SKIP:
             log.warning("%s%s", error.message, hint)
             raise AirflowSkipException(error.message) from error

@@ -109,9 +109,14 @@ class TriggerCheckpointOperator(EpochOperator):
 
     def act(self, context: Context) -> dict[str, Any]:
         from pipeline.jobmaster import NothingToDo
+        from pipeline.preflight import report_lines
+
+        def tell(report: list[dict[str, str]]) -> None:
+            for line in report_lines(report):
+                log.info("%s", line)
 
         take_over = bool(context["params"].get(TAKE_OVER, False))
-        triggered = self.jobmaster().trigger(self.session(context), take_over=take_over)
+        triggered = self.jobmaster().trigger(self.session(context), take_over=take_over, tell=tell)
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.

@@ -195,7 +195,8 @@ def restore_state(
     """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
 
     Args:
-        uid, key, schema: of the operator; the schema's key columns identify a row.
+        uid, key, schema: of the operator; the schema's key columns identify a row. Runs of an older schema are
+            converted by the stored names in it (see `evolution`).
         routing_key: the columns by which rows are exchanged; part of `key`.
         handles: every subtask's state handle of this operator in the checkpoint; empty for the empty state.
         key_groups: what this subtask owns.
@@ -216,12 +217,12 @@ def restore_state(
     for name in key:
         check_key_type(name, plain.field(name).type)
     keys = KeySpec(tuple(key), tuple(routing_key), hasher)
-    identity = StateIdentity(uid, keys, plain, key_groups, max_parallelism)
+    identity = StateIdentity(uid, keys, plain, schema, key_groups, max_parallelism)
     reader = _RunReader(identity, store, prefix, cache, checkpoint_id, job)
     runs = _references(identity, handles, checkpoint_id, job)
     layers = [(run.kind, reader.read(run)) for run in runs]
     if cache is not None:
-        cache.retain(uid, key_groups, [(run, run.valid) for run in runs], plain, keys, max_parallelism)
+        cache.retain(uid, key_groups, [(run, run.valid) for run in runs], schema, keys, max_parallelism)
     base = stack([layer for kind, layer in layers if kind is RunKind.BASE], keys, plain)
     deltas = stack([layer for kind, layer in layers if kind is RunKind.DELTA], keys, plain)
     state = SubtaskState(identity, base, deltas, runs, watermark_us, cache)
@@ -332,7 +333,7 @@ class _RunReader:
 
     def read(self, run: RunHandle) -> Layer:
         identity = self._identity
-        schema, keys, groups = identity.schema, identity.keys, identity.max_parallelism
+        schema, keys, groups = identity.stored, identity.keys, identity.max_parallelism
         if self._cache is not None:
             layer = self._cache.load(identity.uid, run, run.valid, schema, keys, groups)
             if layer is not None:

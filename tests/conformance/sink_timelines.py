@@ -40,8 +40,8 @@ def switch(
     return sink.follow(base=to, committables=missing, mark=here, decision=decision), here
 
 
-class SinkTimelineTests:
-    """Mixed into a subclass of `SinkTests`, whose `open_sink` it uses."""
+class SinkSwitchTests:
+    """What is worth the time of a remote store too. Mixed into a subclass of `SinkTests`, whose `open_sink` it uses."""
 
     open_sink: Callable[..., Sink]
     published: Callable[..., Pairs]
@@ -79,29 +79,6 @@ class SinkTimelineTests:
         assert self.published(self.open_sink(tmp_path)) == expected
         assert sink.verify(deep=True) == []
 
-    def test_the_table_shows_the_target_and_stands_on_the_new_timeline(self, tmp_path: Path) -> None:
-        sink = self.main_up_to(tmp_path, 42)
-        switched, here = switch(sink, self.found(sink, 40), "t50", 50)
-        assert switched is True
-        assert sink.head() == here
-        assert sink.is_committed(here) and sink.is_committed(mark(40, 39)) and sink.is_committed(mark(38, None))
-        assert not sink.is_committed(mark(41, 40)) and not sink.is_committed(mark(42, 41))
-
-    def test_a_commit_of_the_timeline_that_was_left_never_lands_again(self, tmp_path: Path) -> None:
-        """Also the one that follows exactly the checkpoint that the new timeline starts at."""
-        sink = self.main_up_to(tmp_path, 40)
-        after, stalled = staged(sink, 41), staged(sink, 42)
-        switch(sink, self.found(sink, 40), "t50", 50)
-        for committable, late in ((after, mark(41, 40)), (stalled, mark(42, 41))):
-            with pytest.raises(Superseded):
-                sink.commit(committable, late)
-            with pytest.raises(Superseded):
-                sink.prepare(committable, mark=late)
-        publish(sink, 43, 40, "t50")
-        with pytest.raises(Superseded):
-            sink.commit(after, mark(41, 40))
-        assert [key for key, _ in self.published(sink)] == [38, 39, 40, 43]
-
     @pytest.mark.parametrize("follow_first", [True, False], ids=["the follow lands first", "the commit lands first"])
     def test_a_commit_that_stalls_at_its_atomic_step_while_the_table_follows(
         self, tmp_path: Path, follow_first: bool
@@ -133,6 +110,33 @@ class SinkTimelineTests:
                 assert follow.result(WAIT_S)[0] is True
         assert [key for key, _ in self.published(sink)] == [38, 39, 40]
         publish(sink, 43, 40, "t50")
+
+
+class SinkTimelineTests(SinkSwitchTests):
+    """All of it; mixed in like `SinkSwitchTests`."""
+
+    def test_the_table_shows_the_target_and_stands_on_the_new_timeline(self, tmp_path: Path) -> None:
+        sink = self.main_up_to(tmp_path, 42)
+        switched, here = switch(sink, self.found(sink, 40), "t50", 50)
+        assert switched is True
+        assert sink.head() == here
+        assert sink.is_committed(here) and sink.is_committed(mark(40, 39)) and sink.is_committed(mark(38, None))
+        assert not sink.is_committed(mark(41, 40)) and not sink.is_committed(mark(42, 41))
+
+    def test_a_commit_of_the_timeline_that_was_left_never_lands_again(self, tmp_path: Path) -> None:
+        """Also the one that follows exactly the checkpoint that the new timeline starts at."""
+        sink = self.main_up_to(tmp_path, 40)
+        after, stalled = staged(sink, 41), staged(sink, 42)
+        switch(sink, self.found(sink, 40), "t50", 50)
+        for committable, late in ((after, mark(41, 40)), (stalled, mark(42, 41))):
+            with pytest.raises(Superseded):
+                sink.commit(committable, late)
+            with pytest.raises(Superseded):
+                sink.prepare(committable, mark=late)
+        publish(sink, 43, 40, "t50")
+        with pytest.raises(Superseded):
+            sink.commit(after, mark(41, 40))
+        assert [key for key, _ in self.published(sink)] == [38, 39, 40, 43]
 
     def test_of_two_decisions_the_newer_one_counts_in_either_order(self, tmp_path: Path) -> None:
         sink = self.main_up_to(tmp_path, 42)

@@ -142,6 +142,7 @@ class SparklessJob:
             token=pending.token,
             base=pending.base,
             code_hash=pending.code_hash,
+            code={},
             spec_hash=pending.spec_hash,
             spec_text="",
             signatures=base.signatures if base else {},

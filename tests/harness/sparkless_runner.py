@@ -82,7 +82,9 @@ class SparklessRunner:
         for node in plan.graph.at_level(1):
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
-            operators[node.uid] = build_operator(spec, schemas[node.inputs[0]], None, timed=False)
+            operators[node.uid] = build_operator(
+                spec, schemas[node.inputs[0]], None, plan.functions.get(node.uid), timed=False
+            )
             schemas[node.uid] = operators[node.uid].output_schema
         inputs = {node.uid: pa.concat_tables(rows[node.inputs[0]]) for node in plan.graph.at_level(1)}
         for subtask in range(plan.spec.spark.parallelism):
@@ -108,7 +110,7 @@ def _process(
     state = restore_state(
         operator.uid,
         operator.key,
-        operator.state_schema,
+        plan.state_schema(operator),
         routing_key=operator.routing_key,
         handles=plan.states.get(operator.uid, ()),
         key_groups=key_group_range(groups, parallelism, subtask),
