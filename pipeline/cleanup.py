@@ -16,6 +16,7 @@ from pipeline.protocol.answers import Transition
 from pipeline.protocol.errors import CheckpointError, StateCorrupt
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
 from pipeline.protocol.layout import token_of_prefix
+from pipeline.protocol.lineage import lineage
 from pipeline.protocol.records import CompletedCheckpoint, Garbage, ManifestState, PendingCheckpoint
 from pipeline.protocol.requests import GarbageDeletedRequest, SubsumeRequest
 from pipeline.protocol.retention import (
@@ -39,18 +40,21 @@ MAX_FAILED_DROPS = 3
 
 def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointId, ...]:
     """Drop the checkpoints that the retention no longer keeps. Returns their ids."""
-    policy = RetentionPolicy(context.spec.checkpointing.retained.last)
+    retained = context.spec.checkpointing.retained
+    policy = RetentionPolicy(retained.last, retained.hourly, retained.daily)
     state = context.head().state
     dropped = subsumable(state, policy)
     if not dropped:
         return ()
-    needed = {item.checkpoint_id: context.metadata(item) for item in state.checkpoints}
-    _check_shared(state.job, needed)
     kept = [item for item in state.checkpoints if item.checkpoint_id not in dropped]
     gone = [item for item in state.checkpoints if item.checkpoint_id in dropped]
+    needed = _readable(context, state)
+    if any(item.checkpoint_id not in needed for item in kept):
+        return ()  # what it shares with the others is unknown, so all of it stays
+    _check_shared(state.job, needed)
     garbage = unreferenced(
-        [_referenced(item, needed[item.checkpoint_id]) for item in kept],
-        [[*_referenced(item, needed[item.checkpoint_id]), *_own_objects(context, item)] for item in gone],
+        [_referenced(item, needed) for item in kept],
+        [[*_referenced(item, needed), *_own_objects(context, item)] for item in gone],
     )
     request = SubsumeRequest(session_id, policy, dropped, garbage)
     result = context.transact(lambda state, now: coordinator.subsume(state, request, now))
@@ -172,8 +176,27 @@ def _check_shared(job: str, needed: Mapping[CheckpointId, CheckpointMetadata]) -
         )
 
 
-def _referenced(checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata) -> list[str]:
-    return [checkpoint.metadata.key, *metadata.references()]
+def _readable(context: JobContext, state: ManifestState) -> dict[CheckpointId, CheckpointMetadata]:
+    """The metadata of the retained checkpoints.
+
+    One that a rollback has left because it is corrupt must not stop the job: it is left out, and logged.
+    Raises: StateCorrupt: one of the live lineage cannot be read.
+    """
+    live = lineage(state, state.timeline())
+    found = {}
+    for checkpoint in state.checkpoints:
+        try:
+            found[checkpoint.checkpoint_id] = context.metadata(checkpoint)
+        except StateCorrupt as error:
+            if checkpoint in live:
+                raise
+            _LOG.warning("checkpoint %s of %s: %s", checkpoint.checkpoint_id, checkpoint.timeline, error.message)
+    return found
+
+
+def _referenced(checkpoint: CompletedCheckpoint, needed: Mapping[CheckpointId, CheckpointMetadata]) -> list[str]:
+    metadata = needed.get(checkpoint.checkpoint_id)
+    return [checkpoint.metadata.key, *(metadata.references() if metadata is not None else ())]
 
 
 def _own_objects(context: JobContext, checkpoint: CompletedCheckpoint) -> Iterator[str]:

@@ -36,3 +36,15 @@ def code_hash_of(functions: Mapping[str, str]) -> str:
     for uid, function in sorted(functions.items()):
         digest.update(f"\0{uid}\0{function}".encode())
     return digest.hexdigest()
+
+
+def code_by_name(modules: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """What the hash of a job's code is made of, as a checkpoint records it for people.
+
+    Args:
+        modules: uid of each process operator -> module -> hash of its text.
+    Returns:
+        ``milepost``, this package, and ``<uid>: <module>``, each with its hash.
+    """
+    own = {f"{uid}: {name}": digest for uid, found in sorted(modules.items()) for name, digest in sorted(found.items())}
+    return {"milepost": CODE_HASH, **own}

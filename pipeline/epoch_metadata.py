@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pipeline.code import code_by_name
 from pipeline.config.compatibility import state_signatures
 from pipeline.job_context import JobContext
 from pipeline.metadata import (
@@ -57,7 +58,7 @@ def build_metadata(
         verified: one acknowledgement per expected subtask. timings: milliseconds of the driver, by phase.
     """
     marks = dict(base.marks) if base is not None else {}
-    snapshots = _operators(operators, verified)
+    snapshots = _operators(plan, operators, verified)
     tasks = _task_metrics(context, pending)
     return CheckpointMetadata(
         job=context.spec.name,
@@ -67,6 +68,7 @@ def build_metadata(
         token=pending.token,
         base=pending.base,
         code_hash=pending.code_hash,
+        code=code_by_name({uid: function.code.modules() for uid, function in plan.functions.items()}),
         spec_hash=pending.spec_hash,
         spec_text=context.job.text,
         signatures=state_signatures(context.job.spec, plan.graph),
@@ -149,7 +151,9 @@ def _source_acks(verified: Verified, source: str) -> list[dict[str, Any]]:
     return found
 
 
-def _operators(hosted: Mapping[str, StatefulOperator], verified: Verified) -> dict[str, OperatorSnapshot]:
+def _operators(
+    plan: EpochPlan, hosted: Mapping[str, StatefulOperator], verified: Verified
+) -> dict[str, OperatorSnapshot]:
     snapshots = {}
     for uid, operator in hosted.items():
         acks: list[dict[str, Any]] = []
@@ -160,7 +164,7 @@ def _operators(hosted: Mapping[str, StatefulOperator], verified: Verified) -> di
         snapshots[uid] = OperatorSnapshot(
             key=tuple(operator.key),
             routing_key=tuple(operator.routing_key),
-            state_schema=operator.state_schema,
+            state_schema=plan.state_schema(operator),
             handles=tuple(StateHandle.from_json(ack["state"]) for ack in acks),
             firing=tuple(ack["firing_us"] for ack in acks),
             channels=tuple(_channel(ack["channel"]) for ack in acks),

@@ -106,7 +106,7 @@ def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
             checkpoint_id, token = CheckpointId(item.staged_by[0]), FencingToken(item.staged_by[1])
             fate = reach.fates.get(checkpoint_id)
             found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate)
-            why = staged_proof(checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
+            why = staged_proof(sink.name, checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
             yield Placed(item.stat, found, sink.name, (checkpoint_id, token), why)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from pipeline.epoch_inputs import plan_inputs
@@ -16,6 +16,8 @@ from pipeline.protocol.events import (
     CheckpointCompleted,
     CheckpointTriggered,
     JobCanceled,
+    SinkConfirmed,
+    TimelineSwitched,
     aborts_of,
 )
 from pipeline.protocol.ids import SessionId
@@ -121,24 +123,37 @@ class History:
         return None if status is LeaseStatus.HELD else status.value
 
     def _documents(self) -> Iterator[dict[str, Any]]:
-        """Every checkpoint that was ever triggered, newest first: each is told by its newest event."""
+        """Every checkpoint that was ever triggered, newest first: each is told by its newest event.
+
+        `live`: the live head continues it, or it is pending on the live timeline. One that a rollback has discarded, or
+        that is of a fork, is not.
+        """
         head = self._context.log.head()
         if head is None:
             return
         state = head.state
         seen: set[int] = set()
-        timeline = state.timeline()
-        if timeline.pending is not None and timeline.leader is not None:
-            seen.add(timeline.pending.checkpoint_id)
-            leader = _leader(timeline.leader.session_id, timeline.pending.token, timeline.leader.holder)
-            yield _pending_document(timeline.pending, timeline.timeline_id, leader)
+        continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
+        confirmed: set[tuple[int, str]] = set()
+        for timeline in reversed(state.timelines):
+            if timeline.pending is not None and timeline.leader is not None:
+                seen.add(timeline.pending.checkpoint_id)
+                leader = _leader(timeline.leader.session_id, timeline.pending.token, timeline.leader.holder)
+                on_live = timeline.timeline_id == state.live
+                yield _pending_document(timeline.pending, timeline.timeline_id, leader) | {"live": on_live}
         for entry in self._context.log.entries():
             event = entry.event
             if isinstance(event, CheckpointCompleted) and event.checkpoint.checkpoint_id not in seen:
-                seen.add(event.checkpoint.checkpoint_id)
-                current = state.checkpoint(event.checkpoint.checkpoint_id)
+                done = event.checkpoint
+                seen.add(done.checkpoint_id)
+                current = state.checkpoint(done.checkpoint_id)
                 status = CheckpointStatus.COMPLETED if current is not None else CheckpointStatus.SUBSUMED
-                yield _completed_document(current or event.checkpoint, status)
+                on_live = done.checkpoint_id == continued
+                continued = done.parent if on_live else continued
+                shown = {sink for sink in done.sinks if on_live or (done.checkpoint_id, sink) in confirmed}
+                yield _completed_document(current or done, status, shown) | {"live": on_live}
+            if isinstance(event, SinkConfirmed):
+                confirmed.add((event.checkpoint_id, event.sink))
             for aborted in aborts_of(event):
                 if aborted.pending.checkpoint_id not in seen:
                     seen.add(aborted.pending.checkpoint_id)
@@ -151,6 +166,9 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
         return 1, f"fix the cause ({document['last_failure']}), then: milepost resume {job}"
     if document["result"] is not None:
         return 4, ended_step(job, document["result"])
+    if document["realigning"]:
+        waiting = ", ".join(document["realigning"])
+        return 1, f"sinks {waiting} have yet to follow timeline {document['timeline']}: milepost run {job} lets them"
     if document["last_failure"] is not None:
         return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
     if document["source_changed"] is not None:
@@ -212,6 +230,7 @@ def _common(
         "checkpoint_id": int(checkpoint_id),
         "epoch": int(epoch),
         "timeline": timeline,
+        "live": False,
         "kind": kind,
         "status": status.value,
         "trigger_time": iso_ms(trigger_time_ms),
@@ -259,9 +278,13 @@ def _pending_document(pending: PendingCheckpoint, timeline: str, leader: dict[st
     )
 
 
-def _completed_document(checkpoint: CompletedCheckpoint, status: CheckpointStatus) -> dict[str, Any]:
+def _completed_document(
+    checkpoint: CompletedCheckpoint, status: CheckpointStatus, published: Collection[str]
+) -> dict[str, Any]:
+    """Args: published: the sinks whose table has, or had, what the checkpoint committed."""
     summary = dict(checkpoint.summary)
-    sinks = {sink: "unconfirmed" if sink in checkpoint.unconfirmed else "committed" for sink in checkpoint.sinks}
+    sinks = {sink: "committed" if sink in published else "unpublished" for sink in checkpoint.sinks}
+    sinks |= dict.fromkeys(checkpoint.unconfirmed if status is CheckpointStatus.COMPLETED else (), "unconfirmed")
     return _common(
         checkpoint_id=checkpoint.checkpoint_id,
         epoch=checkpoint.epoch,
@@ -276,7 +299,7 @@ def _completed_document(checkpoint: CompletedCheckpoint, status: CheckpointStatu
         expected=int(str(summary.get("acks", 0))),
         failure_reason=None,
         failure_detail=None,
-        sinks=sinks if status is CheckpointStatus.COMPLETED else dict.fromkeys(checkpoint.sinks, "committed"),
+        sinks=sinks,
         kind=checkpoint.kind.value,
         summary=summary,
     )
@@ -334,6 +357,19 @@ def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:
             "detail": event.detail,
             "tolerated": event.tolerated,
         }
+    if isinstance(event, TimelineSwitched):
+        return document | {
+            "checkpoint_id": int(event.to),
+            "kind": event.kind.value,
+            "from_timeline": event.from_timeline,
+            "from_head": int(event.from_head),
+            "timeline": event.timeline,
+            "discarded": [int(one) for one in event.discarded],
+            "sinks": list(event.sinks),
+            "session_id": event.session_id,
+            "reason": event.kind.value,
+            "detail": _switched(event),
+        }
     if isinstance(event, JobCanceled):
         return document | {
             "aborted": [int(aborted.pending.checkpoint_id) for aborted in event.aborted],
@@ -344,3 +380,8 @@ def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:
     fields = to_json(event)
     assert isinstance(fields, dict)
     return document | {name: value for name, value in fields.items() if name != "at_ms"}
+
+
+def _switched(event: TimelineSwitched) -> str:
+    left = f"timeline {event.timeline} from checkpoint {event.to}; left {event.from_timeline} at {event.from_head}"
+    return f"{left}: {event.detail}" if event.detail else left

@@ -18,11 +18,21 @@ from pipeline.protocol.records import ManifestState
 
 def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:
     """Raises InvalidRequest unless rows in flight fit the spec, and no operator's event time has ended."""
-    if base is None:
-        return
-    _check_rows_in_flight(context.job.spec, base, loaded.graph)
-    if base.final:
-        _check_event_time(context.job.spec, base, loaded)
+    if base is not None:
+        for refusal in refusals(context.job.spec, base, loaded.graph, loaded).values():
+            raise refusal
+
+
+def refusals(
+    spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
+) -> dict[str, InvalidRequest]:
+    """Why operators cannot go on behind their rows in flight, or behind the end of their event time, by uid.
+
+    Args:
+        loaded: None: no class was loaded; what depends on one is not judged.
+    """
+    found = _rows_in_flight(spec, base, graph)
+    return found | _event_time(spec, base, graph, loaded) if base.final else found
 
 
 def is_drained(state: ManifestState, base: CheckpointMetadata | None) -> bool:
@@ -43,12 +53,13 @@ def restored_firing(base: CheckpointMetadata | None, uid: str) -> tuple[int | No
     return (None,) * len(snapshot.firing) if base.final else snapshot.firing
 
 
-def _check_rows_in_flight(spec: JobSpec, base: CheckpointMetadata, graph: JobGraph) -> None:
+def _rows_in_flight(spec: JobSpec, base: CheckpointMetadata, graph: JobGraph) -> dict[str, InvalidRequest]:
     now = input_signatures(spec, graph)
+    found = {}
     for uid, snapshot in base.operators.items():
         made_by = {channel.signature for channel in snapshot.channels if channel is not None}
-        if uid in now and made_by - {now[uid]}:
-            raise InvalidRequest(
+        if uid in now and is_known(graph, uid) and made_by - {now[uid]}:
+            found[uid] = InvalidRequest(
                 f"operator {uid}: checkpoint {base.checkpoint_id} has {snapshot.in_flight_bytes} bytes of its input in "
                 "flight, and the spec has changed what makes them: the columns of its producers, or the SQL between. "
                 "Nothing was written.",
@@ -56,24 +67,35 @@ def _check_rows_in_flight(spec: JobSpec, base: CheckpointMetadata, graph: JobGra
                 f"the job with that spec: milepost run {spec.name} --drain",
                 uid=uid,
             )
+    return found
 
 
-def _check_event_time(spec: JobSpec, base: CheckpointMetadata, loaded: LoadedCode) -> None:
-    for node in loaded.graph.stateful:
-        if node.uid in base.operators and _uses_event_time(spec, node.uid, loaded):
-            raise InvalidRequest(
-                f"operator {node.uid}: its event time ended with checkpoint {base.checkpoint_id}, the last one of a "
-                "drained job: all its windows and timers have fired, and every new row would be late. Nothing was "
-                "written.",
-                hint="give it a new uid, which begins empty, and add --allow-non-restored-state",
-                uid=node.uid,
-            )
+def is_known(graph: JobGraph, uid: str) -> bool:
+    """Whether the columns of everything that an operator's input descends from are."""
+    return all(graph.nodes[name].known and is_known(graph, name) for name in graph.nodes[uid].inputs)
 
 
-def _uses_event_time(spec: JobSpec, uid: str, loaded: LoadedCode) -> bool:
+def _event_time(
+    spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
+) -> dict[str, InvalidRequest]:
+    return {
+        node.uid: InvalidRequest(
+            f"operator {node.uid}: its event time ended with checkpoint {base.checkpoint_id}, the last one of a "
+            "drained job: all its windows and timers have fired, and every new row would be late. Nothing was "
+            "written.",
+            hint=f"go back to before it: milepost rollback {spec.name} --to {base.base}; or give it a new uid, which "
+            "begins empty, and add --allow-non-restored-state",
+            uid=node.uid,
+        )
+        for node in graph.stateful
+        if node.uid in base.operators and _uses_event_time(spec, node.uid, loaded)
+    }
+
+
+def _uses_event_time(spec: JobSpec, uid: str, loaded: LoadedCode | None) -> bool:
     operator = spec.operator(uid)
     if isinstance(operator, WindowOperator):
         return True
     if isinstance(operator, DeduplicateOperator):
         return operator.ttl is not None
-    return uid in loaded.functions and loaded.functions[uid].declared.timers
+    return loaded is not None and uid in loaded.functions and loaded.functions[uid].declared.timers

@@ -6,12 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.compatibility import compare_signatures, state_signatures
 from pipeline.config.load import LoadedJob
+from pipeline.diff import Diff, Difference
 from pipeline.fsck import check_job
 from pipeline.history import History
 from pipeline.job_context import JobContext
+from pipeline.job_result import job_document
 from pipeline.pinned import pinned
+from pipeline.preflight import preflight
 from pipeline.tables import Tables
 
 
@@ -34,6 +36,11 @@ class Inspection:
         """The manifest log, newest first."""
         return History(self._context).log(limit)
 
+    def job_state(self) -> dict[str, Any]:
+        """The job as a whole: status, incarnation, result, leader, timelines, sinks that have yet to follow."""
+        head = self._context.log.head()
+        return {"job": self._context.spec.name, **job_document(head.state if head is not None else None)}
+
     def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
         """Health in one document: state, lag, unread objects, last success, next step."""
         return History(self._context).status(max_lag_ms)
@@ -48,6 +55,15 @@ class Inspection:
         with pinned(self._context, at):
             return Tables(self._context).state(uid, at)
 
+    def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
+        """What changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
+
+        Raises: NotFound: a checkpoint is not retained, or neither has it.
+        """
+        with pinned(self._context, before), pinned(self._context, after):
+            found = Diff(self._context, before, after)
+            return list(found.all()) if only is None else [found.one(*only)]
+
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
         with pinned(self._context, checkpoint_id):
@@ -57,10 +73,11 @@ class Inspection:
         """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
         return check_job(self._context)
 
-    def compatibility(self) -> list[dict[str, Any]]:
-        """How the spec fits the state of the head, per stateful operator; [] for a job that has never run."""
+    def compatibility(self) -> list[dict[str, str]]:
+        """The pre-flight report of the spec against the head (`preflight`); [] for a job that has never run.
+
+        No class of a process operator is loaded: what depends on one, `run` compares.
+        """
         head = self._context.log.head()
         base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
-        if base is None:
-            return []
-        return compare_signatures(base.signatures, state_signatures(self._context.job.spec, self._context.graph))
+        return preflight(self._context, base, None)

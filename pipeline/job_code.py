@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.code import code_hash_of
-from pipeline.config.compatibility import COMPATIBLE, NON_RESTORED, compare_signatures, state_signatures
 from pipeline.config.graph import JobGraph
 from pipeline.config.spec import ProcessOperator
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
-from pipeline.operators.contract import TIMER_COLUMN
-from pipeline.operators.declared import declare, schema_of
+from pipeline.operators.declared import declare
 from pipeline.operators.process import ProcessFunction
 from pipeline.operators.user_code import UserCodeFailed, UserFunction, read_function
 from pipeline.protocol.errors import InvalidRequest, SubtaskDeclined
@@ -126,49 +124,3 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
                 hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
                 sink=sink.name,
             )
-
-
-def check_compatible(
-    context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode, *, allow_non_restored_state: bool = False
-) -> None:
-    """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue.
-
-    Args:
-        allow_non_restored_state: state of operators, and positions of sources, that are gone from the spec may be left.
-    """
-    if base is None:
-        return
-    check_locations(context, base)
-    now = state_signatures(context.job.spec, loaded.graph)
-    accepted = {COMPATIBLE, NON_RESTORED} if allow_non_restored_state else {COMPATIBLE}
-    refused = [row for row in compare_signatures(base.signatures, now) if row["verdict"] not in accepted]
-    if refused:
-        lines = "; ".join(f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in refused)
-        raise InvalidRequest(
-            f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
-            "Nothing was written.",
-            hint="undo the change; or give each changed operator a new uid (it begins empty) and leave the old state "
-            "behind with --allow-non-restored-state",
-        )
-    if base.max_parallelism != context.spec.checkpointing.max_parallelism:
-        raise InvalidRequest(
-            f"job {context.spec.name}: max_parallelism is {base.max_parallelism} for the job's life, the "
-            f"spec now says {context.spec.checkpointing.max_parallelism}. Nothing was written.",
-            hint=f"set checkpointing.max_parallelism back to {base.max_parallelism}",
-        )
-    for uid, function in loaded.functions.items():
-        snapshot = base.operators.get(uid)
-        if snapshot is not None:
-            own = {*snapshot.key, TIMER_COLUMN}
-            before = {field.name: field.type for field in snapshot.state_schema if field.name not in own}
-            after = {field.name: field.type for field in schema_of(function.declared.state)}
-            if before != after:
-                raise InvalidRequest(
-                    f"operator {uid}: its state in checkpoint {base.checkpoint_id} has the columns {_shown(before)}, "
-                    f"its class now declares {_shown(after)}. Nothing was written.",
-                    hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
-                )
-
-
-def _shown(columns: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}: {type_}" for name, type_ in sorted(columns.items())) or "none"

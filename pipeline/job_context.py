@@ -20,6 +20,7 @@ from pipeline.protocol.errors import NotFound, ProtocolViolation
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, PendingCheckpoint
+from pipeline.renames import with_names_of
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.parquet import ParquetSink
 from pipeline.sources.objects import split_path
@@ -57,6 +58,11 @@ class JobContext:
     @functools.cached_property
     def graph(self) -> JobGraph:
         return self.job.graph()
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long an epoch may take, from its trigger or the last try of `run_epoch` to its commit point."""
+        return round(self.spec.checkpointing.timeout.total_seconds() * 1000)
 
     @functools.cached_property
     def store_config(self) -> StoreConfig:
@@ -152,13 +158,16 @@ class JobContext:
         return read
 
     def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
-        """The metadata of the checkpoint that an epoch continues; None for checkpoint 0, the empty state."""
+        """The metadata of the checkpoint that an epoch continues, with its operators under the uids of the spec.
+
+        None for checkpoint 0, the empty state.
+        """
         if base == 0:
             return None
         checkpoint = state.checkpoint(CheckpointId(base))
         if checkpoint is None:
             raise NotFound(f"checkpoint {base} of job {self.spec.name} is not retained any more", checkpoint_id=base)
-        return self.metadata(checkpoint)
+        return with_names_of(self.job.spec, self.metadata(checkpoint))
 
 
 def _read_metadata(store: ObjectStore, handle: ObjectHandle) -> CheckpointMetadata:

@@ -3,7 +3,8 @@
 Order of an end (I4): the transition that ends the incarnation, with a dirty result, its pending checkpoint aborted and
 its leader fenced -> staged files of that checkpoint discarded -> completed checkpoints published at the sinks that had
 not confirmed -> the result is clean. Stopped between any two, the next command that may change the job's status does
-what is left, before anything else; until then nothing is lost, and nothing new may start.
+what is left, before anything else; until then nothing is lost, and nothing new may start. Sinks that have yet to
+follow a switch of the live timeline (`realignment.py`) follow before what waits is published.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pipeline.protocol.requests import (
     ResumeRequest,
     StartRequest,
 )
+from pipeline.realignment import Realigner
 from pipeline.sessions import Session
 from pipeline.storage.notices import AbortNotice
 
@@ -48,6 +50,7 @@ class JobControl(Inspection):
     def __init__(self, job: LoadedJob) -> None:
         super().__init__(job)
         self._leadership = Leadership(self._context)
+        self._realigner = Realigner(self._context)
 
     def abort_running(self) -> dict[str, Any]:
         """Give up the pending checkpoint, whoever runs it; that session is fenced, and its run ends as fenced.
@@ -146,9 +149,10 @@ class JobControl(Inspection):
         result = dirty[-1]
         if result.status is JobStatus.CANCELED:
             for aborted in self._given_up(result.incarnation):
-                notice = AbortNotice(aborted.reason, state.timeline(aborted.timeline).head)
+                notice = AbortNotice(aborted.reason, aborted.pending.base)
                 discard_staged(self._context, aborted.pending, notice)
         try:
+            self._realigner.finish(session)
             published = self._leadership.finish_commits(session)
         except CheckpointError as error:
             raise type(error)(
@@ -199,5 +203,6 @@ def _told(state: ManifestState, outcome: str) -> dict[str, Any]:
         "status": state.status.value,
         "job_status": job_phase(state).value,
         "incarnation": state.incarnation,
+        "timeline": state.live,
         "head": head or None,
     }

@@ -6,15 +6,15 @@ from typing import Any
 
 from pipeline.protocol.codec import to_json
 from pipeline.protocol.incarnation import job_phase, result_of
-from pipeline.protocol.records import CleanUp, ManifestState
+from pipeline.protocol.records import CleanUp, ManifestState, Timeline
 from pipeline.times import iso_ms
 
 
 def job_document(state: ManifestState | None) -> dict[str, Any]:
-    """Return {job_status, incarnation, result, leader} of a head; None: the job has never run.
+    """Return {job_status, incarnation, result, leader, timeline, timelines, realigning} of a head; None: never run.
 
     `result` is None until the incarnation has ended; `leader` is None before a session claimed the timeline in this
-    incarnation, and after its end.
+    incarnation, and after its end. `timeline` is the live one; `realigning` are the sinks that have yet to follow it.
     """
     result = result_of(state.results, state.incarnation) if state is not None else None
     leader = state.timeline().leader if state is not None else None
@@ -34,6 +34,20 @@ def job_document(state: ManifestState | None) -> dict[str, Any]:
         "leader": None
         if leader is None
         else {"session_id": leader.session_id, "token": int(leader.token), "holder": to_json(leader.holder)},
+        "timeline": state.live if state is not None else None,
+        "timelines": [_timeline(one) for one in state.timelines] if state is not None else [],
+        "realigning": list(state.realignment.sinks) if state is not None and state.realignment is not None else [],
+    }
+
+
+def _timeline(timeline: Timeline) -> dict[str, Any]:
+    parent = timeline.parent
+    return {
+        "timeline": timeline.timeline_id,
+        "role": timeline.role.value,
+        "parent": None if parent is None else {"timeline": parent[0], "checkpoint_id": int(parent[1])},
+        "head": int(timeline.head) or None,
+        "pending": None if timeline.pending is None else int(timeline.pending.checkpoint_id),
     }
 
 

@@ -16,17 +16,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.backfill import Backfills
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import plan_epoch
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from pipeline.gc import collect_garbage
 from pipeline.in_flight import check_continuable, is_drained
-from pipeline.job_code import check_compatible, read_code
+from pipeline.job_code import read_code
 from pipeline.job_context import JobContext
-from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata
-from pipeline.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
+from pipeline.planning import InputRecord
+from pipeline.preflight import Tell, check_compatible
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.answers import AlreadyDone, Outcome
@@ -35,15 +36,15 @@ from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.preconditions import check_runnable, ended
 from pipeline.protocol.reasons import reason_of
 from pipeline.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
-from pipeline.protocol.requests import AbortRequest, RebindRequest, TriggerRequest
+from pipeline.protocol.requests import AbortRequest, RebindRequest
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
+from pipeline.rewind import Rewind
 from pipeline.sessions import Session
-from pipeline.storage.checked import write_content_addressed
-from pipeline.storage.layout import INPUTS_PREFIX
 from pipeline.storage.probe import ProbeCheck
 from pipeline.store_checks import probe_stores, require_stores
+from pipeline.way_back import naming_the_way_back
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,11 +81,13 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster(JobControl):
-    """The use cases of one job: its epochs here, what a person decides in `JobControl`, reading in `Inspection`."""
+class JobMaster(Rewind, Backfills):
+    """The use cases of one job: its epochs here, what a person decides in `JobControl`, `Rewind` and `Backfills`,
+    reading in `Inspection`."""
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
+    @naming_the_way_back
     def trigger(
         self,
         session: Session,
@@ -92,12 +95,14 @@ class JobMaster(JobControl):
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         drain: bool = False,
+        tell: Tell | None = None,
     ) -> Triggered | NothingToDo:
         """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
 
         Args:
             take_over: abort another session's epoch although its lease is alive.
-            allow_non_restored_state: leave the state of operators behind that are gone from the spec.
+            allow_non_restored_state: leave state behind that nothing restores.
+            tell: gets the pre-flight report of a spec or code that is not the head's.
             drain: when there is nothing to do any more, open the job's last epoch; after that, finish the job.
         Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
         Raises:
@@ -113,6 +118,7 @@ class JobMaster(JobControl):
             return NothingToDo("covered", done.message)
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._finish_clean_up(session))
+        self._realigner.finish(session)
         self._leadership.sweep(session, take_over=take_over)
         published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
@@ -132,8 +138,9 @@ class JobMaster(JobControl):
                 ) in context.spec.quality:  # takes seconds; a suite that an epoch was judged by is known to be one
                     resolve_suite(suite)
             loaded = code.load(context)
-            check_compatible(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
+            check_compatible(context, base, code, loaded, allow_non_restored_state=allow_non_restored_state, tell=tell)
             check_continuable(context, base, loaded)
+            self._realigner.admit(session, state, base)
             record = plan_epoch(context, base, loaded.graph, drain=drain)
             if record is None:
                 finished = f"; published {', '.join(published)}, which had waited" if published else ""
@@ -143,16 +150,27 @@ class JobMaster(JobControl):
                 return answer
         raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
 
+    @naming_the_way_back
     def run_epoch(
-        self, session: Session, checkpoint_id: int, runner: EpochRunner, progress: Progress | None = None
+        self,
+        session: Session,
+        checkpoint_id: int,
+        runner: EpochRunner,
+        progress: Progress | None = None,
+        *,
+        judged: bool = True,
     ) -> EpochReport:
         """Run the session's pending epoch under a new token (I3), up to a durable `_metadata`.
 
+        Args:
+            judged: as `run_planned_epoch` has it.
         Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
         """
         context = self._context
         _say(progress, "run")
-        request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), self._timeout_ms)
+        request = RebindRequest(
+            session.session_id, session.holder, CheckpointId(checkpoint_id), self._context.timeout_ms
+        )
         result = context.transact(lambda state, now: coordinator.rebind(state, request, now))
         if isinstance(result.outcome, AlreadyDone):
             completed = self._leadership.completed(result.state, checkpoint_id)
@@ -164,7 +182,7 @@ class JobMaster(JobControl):
                 f"checkpoint {checkpoint_id}: token {result.outcome.token} was superseded by {pending.token} at once. "
                 "Nothing was run. Another try of the same epoch is running."
             )
-        return run_planned_epoch(context, result.state, pending, runner)
+        return run_planned_epoch(context, result.state, pending, runner, judged=judged)
 
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
         """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
@@ -206,7 +224,7 @@ class JobMaster(JobControl):
     def subsume(self, session: Session) -> dict[str, Any]:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8)."""
         subsumed = subsume_old(self._context, session.session_id)
-        deleted = delete_garbage(self._context, session.session_id, self._timeout_ms)
+        deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}
 
     def abort(
@@ -246,6 +264,7 @@ class JobMaster(JobControl):
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         drain: bool = False,
+        tell: Tell | None = None,
         progress: Progress | None = None,
         restarts: Callable[[BaseException], bool] | None = None,
     ) -> dict[str, Any]:
@@ -259,7 +278,7 @@ class JobMaster(JobControl):
         """
         _say(progress, "trigger")
         triggered = self.trigger(
-            session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain
+            session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
         )
         if isinstance(triggered, NothingToDo):
             return {"status": triggered.reason, "message": triggered.message}
@@ -290,41 +309,20 @@ class JobMaster(JobControl):
 
         Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
         """
-        return collect_garbage(self._context, Session.cli().session_id, self._timeout_ms, dry_run=dry_run)
+        return collect_garbage(self._context, Session.cli().session_id, self._context.timeout_ms, dry_run=dry_run)
 
     # -- steps ------------------------------------------------------------------------------------------------------
-
-    @property
-    def _timeout_ms(self) -> int:
-        return round(self._context.spec.checkpointing.timeout.total_seconds() * 1000)
 
     def _trigger(
         self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str
     ) -> Triggered | NothingToDo | None:
         """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
-        context = self._context
-        spec = context.spec
-        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
-        splits = split_inputs(plan.sources, spec.spark.parallelism)
-        request = TriggerRequest(
-            session_id=session.session_id,
-            holder=session.holder,
-            run=session.run,
-            base=state.timeline().head,
-            plan=record,
-            expected=expected_subtasks(len(splits), context.graph.levels, spec.spark.parallelism),
-            timeout_ms=self._timeout_ms,
-            code_hash=code_hash,
-            spec_hash=context.job.spec_hash,
-            min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
-        )
         try:
-            result = context.transact(lambda state, now: coordinator.trigger(state, request, now))
+            claim = self._leadership.claim(session, state, plan, code_hash)
         except CommitConflict:
             return None
-        if isinstance(result.outcome, AlreadyDone) and result.outcome.outcome is Outcome.COVERED:
-            return NothingToDo("covered", result.outcome.message)
-        head = result.state
+        if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
+            return NothingToDo("covered", claim.outcome.message)
         summary = {
             item.name: {
                 "objects": len(item.objects),
@@ -333,7 +331,7 @@ class JobMaster(JobControl):
             }
             for item in plan.sources
         }
-        return self._triggered(head, self._leadership.require_own_pending(head, session), summary)
+        return self._triggered(claim.state, self._leadership.require_own_pending(claim.state, session), summary)
 
     def _triggered(self, state: ManifestState, pending: PendingCheckpoint, summary: dict[str, Any]) -> Triggered:
         sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
@@ -349,7 +347,8 @@ class JobMaster(JobControl):
             # The first error is the one to report; the lease ends by itself and the next start sweeps.
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
             return
-        if isinstance(error, CheckpointError) and aborted.get("job_status") == JobStatus.FAILED.value:
+        failed = aborted.get("job_status") == JobStatus.FAILED.value
+        if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
             error.hint = f"{error.hint.rstrip('.')}. {resume}" if error.hint else resume
 

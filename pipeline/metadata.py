@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.metadata_formats import from_format_1
+from pipeline.metadata_formats import from_format_1, from_format_2
 from pipeline.pace import Pace
 from pipeline.protocol.codec import from_json, to_json
 from pipeline.protocol.errors import StateCorrupt
@@ -25,7 +25,7 @@ from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.storage.layout import require_own_key
 
-METADATA_FORMAT = 2
+METADATA_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class OperatorSnapshot:
     """One stateful operator at the end of the epoch. Tuples have one entry per subtask, in order.
 
     Attributes:
-        key: key of its state. state_schema: Arrow.
+        key: key of its state. state_schema: Arrow, with the stored name of each column (`state.evolution`).
         handles: state. firing: firing watermarks. channels: rows in flight; None for a subtask that left none.
         processed_bytes: of the buffers that a subtask processed.
     """
@@ -117,6 +117,8 @@ class CheckpointMetadata:
     """Everything of one checkpoint.
 
     Attributes:
+        code: what ran, by name: ``milepost`` and ``<uid>: <module>`` -> SHA-256; `code_hash` is of all of it. Empty in
+            checkpoints from before it was recorded.
         marks: position of every sink of this lineage, also of those that the spec has dropped: what a sink that comes
             back must follow.
         unaligned: a subtask stopped before the end of its input.
@@ -132,6 +134,7 @@ class CheckpointMetadata:
     token: int
     base: int
     code_hash: str
+    code: Mapping[str, str]
     spec_hash: str
     spec_text: str
     signatures: Mapping[str, Any]
@@ -159,6 +162,7 @@ class CheckpointMetadata:
             "token": self.token,
             "base": self.base,
             "code_hash": self.code_hash,
+            "code": dict(self.code),
             "spec_hash": self.spec_hash,
             "spec_text": self.spec_text,
             "signatures": self.signatures,
@@ -214,6 +218,8 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
         document = json.loads(body)
         if document["format"] == 1:
             document = from_format_1(document)
+        if document["format"] == 2:
+            document = from_format_2(document)
         if document["format"] != METADATA_FORMAT:
             raise StateCorrupt(
                 f"{key}: format {document['format']}, expected 1 to {METADATA_FORMAT}",
@@ -236,6 +242,7 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         token=document["token"],
         base=document["base"],
         code_hash=document["code_hash"],
+        code=document["code"],
         spec_hash=document["spec_hash"],
         spec_text=document["spec_text"],
         signatures=document["signatures"],

@@ -2,6 +2,9 @@
 
 Format 1: epochs were always aligned: one firing watermark per operator, no rows in flight, no measured pace, no
 job that ends.
+
+Format 2: the code was recorded by one hash only, and an operator's signature had types and aggregates, which are
+compared with the state schema since.
 """
 
 from __future__ import annotations
@@ -21,6 +24,19 @@ def from_format_1(document: Mapping[str, Any]) -> dict[str, Any]:
         "held_back": None,
         "pace": {"ms_per_source_byte": None, "in_flight_ms": 0.0},
     }
+
+
+def from_format_2(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document as format 3. Raises KeyError, TypeError: it is not one of format 2."""
+    signatures = document["signatures"]
+    operators = {uid: _signature(item) for uid, item in signatures.get("operators", {}).items()}
+    named = {"operators": operators} if operators else {}
+    return {**document, "format": 3, "code": {}, "signatures": {**signatures, **named}}
+
+
+def _signature(item: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in item.items() if name != "aggregates"}
+    return kept | ({"key": [column for column, _ in item["key"]]} if "key" in item else {})
 
 
 def _operator(item: Mapping[str, Any]) -> dict[str, Any]:

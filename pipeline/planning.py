@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from pipeline.config.graph import JobGraph
 from pipeline.config.load import LoadedJob
 from pipeline.config.spec import JobSpec
+from pipeline.operators.contract import StatefulOperator
 from pipeline.operators.process import ProcessFunction
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
@@ -22,6 +25,7 @@ from pipeline.protocol.records import SubtaskKey
 from pipeline.sources.contract import SourceObject
 from pipeline.sources.plan import SourcePlan, assign_splits
 from pipeline.state.channel_state import ChannelStateHandle
+from pipeline.state.evolution import evolved
 from pipeline.state.handles import StateHandle
 
 INPUT_RECORD_FORMAT = 2
@@ -182,6 +186,7 @@ class EpochPlan:
         watermarks_us: per source, at the start of the epoch.
         states, firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever
             its parallelism: the handle of its state, its firing watermark, its rows in flight.
+        state_schemas: per stateful operator with state in the base checkpoint, as recorded there.
         input_signatures: per stateful operator, of what makes its input: recorded with its channel state.
         alignment: when subtasks stop and leave rows in flight.
         latest_completed, lowest_retained: checkpoint ids, None while there is none. aborted_since: of checkpoints
@@ -204,6 +209,7 @@ class EpochPlan:
     states: Mapping[str, tuple[StateHandle, ...]]
     firing: Mapping[str, tuple[int | None, ...]]
     channels: Mapping[str, tuple[ChannelStateHandle | None, ...]]
+    state_schemas: Mapping[str, pa.Schema]
     input_signatures: Mapping[str, str]
     alignment: EpochAlignment
     latest_completed: CheckpointId | None
@@ -216,3 +222,8 @@ class EpochPlan:
     code_hash: str
     cache_directory: str
     timeout_ms: int
+
+    def state_schema(self, operator: StatefulOperator) -> pa.Schema:
+        """The schema of an operator's state in this epoch. Raises InvalidRequest: what is recorded cannot become it."""
+        recorded = self.state_schemas.get(operator.uid)
+        return evolved(operator.uid, recorded, operator.state_schema, operator.key, self.checkpoint_id)

@@ -2,7 +2,7 @@
 
 Order: list the objects, then read the manifest's head, then follow every reference. So whatever was listed and is not
 reached by then never will be. Roots: the manifest log with the input record of every completed epoch, the retained and
-the pending checkpoints, the garbage list, and each sink's chain of heads. Nothing is changed.
+the pending checkpoints of every timeline, the garbage list, and each sink's chain of heads. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.protocol.reach import Fate
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
 from pipeline.protocol.retention import handle_conflicts
-from pipeline.sinks.contract import StagedFile, TableWalk
+from pipeline.sinks.contract import Committable, StagedFile, TableWalk
 
 _WALKS = 3
 
@@ -44,7 +44,7 @@ class SinkReach:
     """One sink's table, and what completed checkpoints have yet to publish to it.
 
     Attributes:
-        waiting: staged files of completed checkpoints that the sink has not confirmed, by key.
+        waiting: staged files of retained checkpoints that it has yet to publish, or would if the job came back to them.
     """
 
     name: str
@@ -109,6 +109,12 @@ def metadata_handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
         handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
         handles += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
     return list(dict.fromkeys(handles))  # operators of one task share a file of rows in flight
+
+
+def staged_files(committable: Committable) -> tuple[StagedFile, ...]:
+    """Every file that a commit of it may name."""
+    compaction = committable.compaction
+    return (*committable.files, *((compaction.file,) if compaction else ()))
 
 
 def _walk(context: JobContext) -> JobReach:
@@ -198,10 +204,10 @@ class _Roots:
         for key in metadata.references():
             self.references.setdefault(key, Reference(key, None, chain))
         for sink, snapshot in metadata.sinks.items():
-            if sink in checkpoint.unconfirmed and snapshot.location == self._location(sink):
-                compaction = snapshot.committable.compaction
-                files = (*snapshot.committable.files, *((compaction.file,) if compaction else ()))
-                self._wait(sink, files, (*chain, f"commit to sink {sink}, not confirmed yet"))
+            if sink in checkpoint.unpublished and snapshot.location == self._location(sink):
+                due = sink in checkpoint.unconfirmed
+                why = f"commit to sink {sink}, not confirmed yet" if due else f"way back of sink {sink} to it"
+                self._wait(sink, staged_files(snapshot.committable), (*chain, why))
         self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
 
     def _location(self, sink: str) -> str | None:

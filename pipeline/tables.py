@@ -7,13 +7,53 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
 from pipeline.protocol.errors import CheckpointError, NotFound, StateCorrupt
 from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle
 from pipeline.protocol.retention import handle_conflicts
-from pipeline.reachability import metadata_handles
+from pipeline.reachability import metadata_handles, staged_files
+from pipeline.sinks.parquet import ParquetSink
 from pipeline.state.keyed_state import read_state
 from pipeline.storage.checked import read_handle, stat_handle
+from pipeline.way_back import newest_whole_ancestor
+
+
+def operator_rows(
+    store: ObjectStore,
+    metadata: CheckpointMetadata,
+    uid: str,
+    snapshot: OperatorSnapshot,
+    *,
+    bodies: dict[str, bytes] | None = None,
+) -> pa.Table:
+    """All live rows of an operator's state at a checkpoint.
+
+    Args:
+        uid: of its handles. bodies: of runs that were read before, as in `read_state`.
+    Raises:
+        StateCorrupt: a run is missing, altered or not what its handle says.
+    """
+    # Each subtask's rows are dead by its own firing watermark.
+    parts = [
+        read_state(
+            uid,
+            snapshot.key,
+            snapshot.state_schema,
+            routing_key=snapshot.routing_key,
+            handles=[handle],
+            key_groups=handle.key_groups,
+            watermark_us=firing_us,
+            store=store,
+            checkpoint_id=metadata.checkpoint_id,
+            job=metadata.job,
+            bodies=bodies,
+        )
+        for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True)
+    ]
+    schema = pa.schema([pa.field(field.name, field.type) for field in snapshot.state_schema])
+    return pa.concat_tables([schema.empty_table(), *parts])
 
 
 class Tables:
@@ -26,12 +66,12 @@ class Tables:
         """The sink's table at its head, or as of a retained checkpoint."""
         self._context.head()
         if at is not None:
-            self._checkpoint(at)
+            self.checkpoint(at)
         return self._context.sink(sink).read(at)
 
     def state(self, uid: str, at: int | None) -> pa.Table:
         """All live rows of one operator's state, over all key groups."""
-        checkpoint = self._checkpoint(at)
+        checkpoint = self.checkpoint(at)
         metadata = self._context.metadata(checkpoint)
         snapshot = metadata.operators.get(uid)
         if snapshot is None:
@@ -40,22 +80,7 @@ class Tables:
                 f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {uid}; stateful operators: {known}",
                 uid=uid,
             )
-        # Each subtask's rows are dead by its own firing watermark.
-        return pa.concat_tables(
-            read_state(
-                uid,
-                snapshot.key,
-                snapshot.state_schema,
-                routing_key=snapshot.routing_key,
-                handles=[handle],
-                key_groups=handle.key_groups,
-                watermark_us=firing_us,
-                store=self._context.store,
-                checkpoint_id=checkpoint.checkpoint_id,
-                job=metadata.job,
-            )
-            for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True)
-        )
+        return operator_rows(self._context.store, metadata, uid, snapshot)
 
     def verify(self, at: int | None, *, deep: bool) -> dict[str, Any]:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
@@ -63,7 +88,7 @@ class Tables:
         Raises: StateCorrupt, naming each broken object and the checkpoint that needs it.
         """
         state = self._context.head().state
-        checkpoints = [self._checkpoint(at)] if at is not None else list(state.checkpoints)
+        checkpoints = [self.checkpoint(at)] if at is not None else list(state.checkpoints)
         problems: list[str] = []
         described: list[tuple[str, ObjectHandle]] = []
         checked = 0
@@ -79,10 +104,16 @@ class Tables:
             shown = "\n".join(problems[:_SHOWN])
             raise StateCorrupt(
                 f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
-                hint="restore the objects from a copy of the bucket; nothing was changed or skipped",
+                hint=f"restore the objects from a copy of the bucket{self._way_back()}; nothing was changed or skipped",
                 problems=problems,
             )
         return {"checkpoints": ids, "objects": checked, "deep": deep, "problems": []}
+
+    def _way_back(self) -> str:
+        """What else helps when it is the head that is broken."""
+        state = self._context.head().state
+        target = newest_whole_ancestor(self._context, state)
+        return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 
     def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[list[ObjectHandle], list[str]]:
         """What the checkpoint refers to in the job's own store, and what is wrong with it."""
@@ -108,14 +139,29 @@ class Tables:
         return handles, problems
 
     def _verify_sink(self, name: str, checkpoint: CompletedCheckpoint, *, deep: bool) -> list[str]:
-        if name in checkpoint.unconfirmed or name not in {sink.name for sink in self._context.spec.sinks}:
-            return []  # not published yet, or no longer of the job: nothing that this checkpoint needs
+        if name not in {sink.name for sink in self._context.spec.sinks}:
+            return []  # no longer of the job: nothing that this checkpoint needs
+        sink = self._context.sink(name)
+        if sink.find(checkpoint.checkpoint_id) is None:
+            problems = self._verify_staged(name, sink, checkpoint)
+        else:
+            problems = sink.verify(checkpoint.checkpoint_id, deep=deep)
+        return [f"sink {name}: {problem}" for problem in problems]
+
+    def _verify_staged(self, name: str, sink: ParquetSink, checkpoint: CompletedCheckpoint) -> list[str]:
+        """What is wrong with what a checkpoint has yet to publish, or will if the job comes back to it."""
+        snapshot = self._context.metadata(checkpoint).sinks[name]
+        if snapshot.location != self._context.sink_location(name):
+            return []
+        files = staged_files(snapshot.committable)
+        sizes = sink.stored_sizes([file.key for file in files])
+        found = {file.key: sizes.get(file.key) for file in files if sizes.get(file.key) != file.size}
         return [
-            f"sink {name}: {problem}"
-            for problem in self._context.sink(name).verify(checkpoint.checkpoint_id, deep=deep)
+            f"{key}: {'missing' if size is None else f'{size} bytes'}, to be published" for key, size in found.items()
         ]
 
-    def _checkpoint(self, at: int | None) -> CompletedCheckpoint:
+    def checkpoint(self, at: int | None) -> CompletedCheckpoint:
+        """A retained checkpoint; None is the head. Raises NotFound."""
         state = self._context.head().state
         wanted = state.timeline().head if at is None else CheckpointId(at)
         checkpoint = state.checkpoint(wanted)

@@ -60,7 +60,10 @@ def _read(job: Any) -> dict[str, Any]:
     from pipeline.jobmaster import JobMaster
 
     master = JobMaster(job)
+    state = master.job_state()
     return {
+        "timeline": state["timeline"] or "main",
+        "realigning": state["realigning"],
         "job": job.spec.name,
         "storage": job.spec.storage,
         "checkpoints": master.list_checkpoints(limit=SHOWN_CHECKPOINTS),
@@ -69,7 +72,14 @@ def _read(job: Any) -> dict[str, Any]:
 
 
 def _page(status_code: int, **shown: Any) -> HTMLResponse:
-    values: dict[str, Any] = {"job": "", "storage": "", "checkpoints": [], "events": []} | shown
+    values: dict[str, Any] = {
+        "job": "",
+        "storage": "",
+        "timeline": "",
+        "realigning": [],
+        "checkpoints": [],
+        "events": [],
+    } | shown
     html = templates.get_template("checkpoints_page.html").render(values)
     return HTMLResponse(html, status_code=status_code, headers=HEADERS)
 

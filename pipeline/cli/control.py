@@ -86,20 +86,22 @@ def cancel(
 def start(
     ctx: typer.Context,
     job: Job,
-    from_: Annotated[str | None, typer.Option("--from", hidden=True)] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="ID", help="Go back to this checkpoint first; default: the head.")
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Open the next incarnation of a job that has ended; its first epoch continues the head."""
-    if from_ is not None:
-        raise InvalidRequest("`--from` is not available in this version: a start continues the head. Nothing was done.")
+    """Open the next incarnation of a job that has ended; its first epoch continues the head, or `--from`."""
     output: Output = ctx.obj
-    result = _master(job).start()
+    result = _master(job).start(from_)
     if output.json:
         return output.document(result)
     if result["outcome"] != "started":
         return output.text(f"nothing to start: job {job} is {result['job_status']}")
     head = f"checkpoint {result['head']}" if result["head"] is not None else "the empty state"
+    if result["rolled_back_from"] is not None:
+        output.text(f"job {job} is back at {head}, on timeline {result['timeline']}")
     return output.text(f"job {job}: incarnation {result['incarnation']} is open; its first epoch continues {head}")
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pipeline.cli.progress import EpochProgress
     from pipeline.recovery import Recovery
 
+_THAW_S = 2.0
+
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
@@ -30,9 +32,7 @@ def run(
     take_over: Annotated[bool, typer.Option("--take-over", help="Abort another session's epoch and go on.")] = False,
     allow_non_restored_state: Annotated[
         bool,
-        typer.Option(
-            "--allow-non-restored-state", help="Leave behind the state of operators that are gone from the spec."
-        ),
+        typer.Option("--allow-non-restored-state", help="Leave state behind that nothing in the spec restores."),
     ] = False,
     drain: Annotated[
         bool, typer.Option("--drain", help="Until there is nothing new; then fire everything and end the job.")
@@ -48,6 +48,7 @@ def run(
     from pipeline.cli.progress import EpochProgress
     from pipeline.config.load import load_job
     from pipeline.jobmaster import JobMaster, Session
+    from pipeline.preflight import report_lines
     from pipeline.recovery import Recovery
     from pipeline.spark.runner import SparkEpochRunner
 
@@ -58,6 +59,11 @@ def run(
     left = None if until_caught_up or drain else epochs or 1
     several = left is None or left > 1
     recovery = Recovery(loaded.spec.checkpointing.restart)
+
+    def tell(report: list[dict[str, str]]) -> None:
+        for line in report_lines(report):
+            output.note(line)
+
     # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
     session = Session.cli()
     while left is None or left > 0:
@@ -69,13 +75,14 @@ def run(
                     take_over=take_over,
                     allow_non_restored_state=allow_non_restored_state,
                     drain=drain,
+                    tell=tell,
                     progress=progress,
                     restarts=recovery.failed,
                 )
             except Busy as busy:
                 if not several:
                     raise
-                _wait_out_pause(busy, progress)
+                _wait_out(busy, progress)
                 continue
             except CheckpointError as error:
                 if not recovery.failed(error):
@@ -89,11 +96,18 @@ def run(
         left = None if left is None else left - 1
 
 
-def _wait_out_pause(busy: Busy, progress: EpochProgress) -> None:
-    """Wait until `min_pause` is over, which the next of several epochs has to; any other reason is raised again."""
+def _wait_out(busy: Busy, progress: EpochProgress) -> None:
+    """Wait until `min_pause`, or a freeze, is over, which the next of several epochs has to; else raise it again.
+
+    A freeze may end long before its time, so it is looked at again soon.
+    """
     wait_ms = busy.details.get("wait_ms")
     if not isinstance(wait_ms, int):
         raise busy
+    if "until_ms" in busy.details:
+        progress("waiting for a backfill to take its last step")
+        time.sleep(min(wait_ms / 1000, _THAW_S))
+        return
     progress(f"waiting {-(-wait_ms // 1000)} s for the minimum pause")
     time.sleep(wait_ms / 1000)
 

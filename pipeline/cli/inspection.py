@@ -73,11 +73,24 @@ def list_(
     checkpoints = _master(job).list_checkpoints(status.value if status else None, limit)
     if output.json:
         return output.document({"checkpoints": checkpoints})
-    columns = ["id", "epoch", "status", "triggered", "duration", "rows in", "rows out", "late", "bytes", "watermark"]
+    columns = [
+        "id",
+        "epoch",
+        "timeline",
+        "status",
+        "triggered",
+        "duration",
+        "rows in",
+        "rows out",
+        "late",
+        "bytes",
+        "watermark",
+    ]
     rows = [
         [
             checkpoint.get("checkpoint_id"),
             checkpoint.get("epoch"),
+            checkpoint.get("timeline"),
             _status(checkpoint),
             show_time(checkpoint.get("trigger_time")),
             f"{checkpoint['duration_ms'] / 1000:.1f} s" if checkpoint.get("duration_ms") is not None else None,
@@ -93,8 +106,10 @@ def list_(
 
 
 def _status(checkpoint: dict[str, Any]) -> str:
-    reason = checkpoint.get("failure_reason")
-    return f"{checkpoint.get('status')} ({reason})" if reason else str(checkpoint.get("status"))
+    """The status, and why it failed, or that the live timeline does not continue it."""
+    left = "not live" if checkpoint["status"] != Status.aborted and not checkpoint["live"] else None
+    note = checkpoint.get("failure_reason") or left
+    return f"{checkpoint['status']} ({note})" if note else str(checkpoint["status"])
 
 
 def show(
@@ -149,7 +164,7 @@ def status(
         output.document(health, ok=code == 0)
     facts = [
         f"job {health['job_status']}",
-        f"head {printable(health['head'])}",
+        f"head {printable(health['head'])}{_on_timeline(health['timeline'])}",
         f"last success {printable(health['last_success'])}",
         "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
         f"{show_count(health['unread_objects'])} unread objects",
@@ -157,6 +172,11 @@ def status(
     health_word = "ended" if health["result"] is not None else _HEALTH.get(code, "failed")
     output.text(f"{health_word}: {', '.join(facts)}; next: {health['next_step']}")
     raise typer.Exit(code)
+
+
+def _on_timeline(timeline: str | None) -> str:
+    """Where the head is, for a job that was ever rolled back."""
+    return "" if timeline in (None, "main") else f" of timeline {timeline}"
 
 
 def read(
@@ -170,7 +190,7 @@ def read(
     verbose: Verbose = False,
 ) -> None:
     """Read a published table at the head, or as of a retained checkpoint."""
-    _show_table(_master(job).read(sink, at), format_, file, ctx.obj)
+    show_table(_master(job).read(sink, at), format_, file, ctx.obj)
 
 
 def state(
@@ -184,7 +204,7 @@ def state(
     verbose: Verbose = False,
 ) -> None:
     """Read an operator's keyed state as a table."""
-    _show_table(_master(job).state(uid, at), format_, file, ctx.obj)
+    show_table(_master(job).state(uid, at), format_, file, ctx.obj)
 
 
 def _default_format(file: Path | None) -> str:
@@ -194,7 +214,8 @@ def _default_format(file: Path | None) -> str:
     return suffix if suffix in ("csv", "json") else "parquet"
 
 
-def _show_table(table: Any, format_: Format | None, file: Path | None, output: Output) -> None:
+def show_table(table: Any, format_: Format | None, file: Path | None, output: Output) -> None:
+    """Print a table, or write it to a file, as the options of a command ask for."""
     from pipeline.cli.tables import as_rows, write_file, write_stdout
 
     chosen = format_.value if format_ else _default_format(file)

@@ -48,7 +48,7 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     loaded = load_job(job)
     report = lint_report(loaded)
     report["compatibility"], report["compatibility_unknown"] = _compatibility(loaded)
-    refused = [row for row in report["compatibility"] if row["verdict"] != "compatible"]
+    refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
     if output.json:
         output.document(report, ok=not refused)
         raise typer.Exit(2 if refused else 0)
@@ -65,8 +65,8 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
         output.note(f"note: nothing reads {uid}")
     if report["compatibility"]:
         output.text()
-        verdicts = [[row["uid"], row["verdict"], row["detail"]] for row in report["compatibility"]]
-        output.table(["with the head", "verdict", "detail"], verdicts)
+        rows = [[row["uid"], row["outcome"], row["verdict"], row["detail"]] for row in report["compatibility"]]
+        output.table(["with the head", "outcome", "verdict", "detail"], rows)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
     raise typer.Exit(2 if refused else 0)

@@ -21,6 +21,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
     return [
         *reference_problems(spec),
         *_names(spec),
+        *_renames(spec),
         *_inputs(spec),
         *_cycles(spec),
         *_sinks(spec),
@@ -66,6 +67,21 @@ def _names(spec: JobSpec) -> Iterator[Problem]:
             own = ("window_start", "window_end") if isinstance(operator, WindowOperator) else ()
             names = [*operator.key, *own, *getattr(operator, "aggregates", {})]
             yield from _columns(("operators", index), names)
+
+
+def _renames(spec: JobSpec) -> Iterator[Problem]:
+    uids = {operator.uid for operator in spec.operators}
+    taken: dict[str, str] = {}
+    for index, operator in enumerate(spec.operators):
+        former = None if isinstance(operator, SqlOperator) else operator.renamed_from
+        if former is None:
+            continue
+        path: Path = ("operators", index, "renamed_from")
+        if former in uids:
+            yield Problem(path, f"{former} is an operator of this spec: its state stays with it")
+        elif former in taken:
+            yield Problem(path, f"the state of {former} went to {taken[former]} already")
+        taken.setdefault(former, operator.uid)
 
 
 def _columns(path: Path, names: list[str]) -> Iterator[Problem]:

@@ -1,23 +1,31 @@
-"""Whether a job's recorded state can be continued by a changed spec.
+"""Whether a job's recorded state means the same to a changed spec.
 
 A signature says what an operator's state, or a sink's chain, depends on; it is kept with each checkpoint and compared
 before anything is planned. What is not in it (sql, limits, schedule) may change freely; a ttl or an allowed lateness
-may only shrink.
+may only shrink. The columns and types of an operator's state are recorded with its runs, and compared there
+(`pipeline/preflight.py`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from operator import ne
 from typing import Any
 
 from pipeline.config.durations import format_duration, parse_duration
 from pipeline.config.graph import JobGraph, Node
-from pipeline.config.spec import AggregateOperator, DeduplicateOperator, JobSpec, WindowOperator
+from pipeline.config.spec import DeduplicateOperator, JobSpec, WindowOperator
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"
 NEW_UID = "needs a new uid or a backfill"
+
+UNCHANGED = "unchanged"
+BEGINS_EMPTY = "new: begins empty"
+
+RENAMED_FROM = "renamed_from"
+"""In a signature as it is read, never as it is recorded: the uid under which the checkpoint has the operator."""
 
 _REMEMBERS = "remembers"
 """How much longer than its watermark an operator keeps keys: allowed lateness, or ttl."""
@@ -49,19 +57,10 @@ def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]
 
 def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     operator = spec.operator(node.uid)
-    rows = graph.nodes[node.inputs[0]].columns
-    signature: dict[str, Any] = {
-        "kind": node.kind,
-        "key": [[column, _type(rows.get(column))] for column in getattr(operator, "key", ())],
-    }
+    signature: dict[str, Any] = {"kind": node.kind, "key": list(getattr(operator, "key", ()))}
     if isinstance(operator, WindowOperator | DeduplicateOperator):
         # What is late, and what has fired, was judged by these sources' watermarks.
         signature["sources"] = sorted(node.sources)
-    if isinstance(operator, AggregateOperator | WindowOperator):
-        signature["aggregates"] = {
-            output: [str(call), _type(rows.get(call.column)) if call.column else None]
-            for output, call in sorted(operator.aggregates.items())
-        }
     if isinstance(operator, WindowOperator):
         signature["window"] = operator.window.model_dump(mode="json")
         signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
@@ -79,75 +78,57 @@ def _root(path: str) -> str:
     return fixed[: fixed.rfind("/") + 1]
 
 
-def _type(type_: object) -> str | None:
-    """Return a column's type, or None where only Spark knows it (the state's own schema is checked at restore)."""
-    return None if type_ is None else str(type_)
-
-
 def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return one verdict per operator, source and sink, in the order of the new spec, then what is gone.
+    """Return one verdict per operator, source, sink and the job: in the order of the new spec, then what is gone.
 
     Returns:
-        ``{"uid", "verdict", "detail"}``; verdict is COMPATIBLE, NON_RESTORED or NEW_UID; detail says what changed.
+        ``{"kind", "name", "uid", "verdict", "detail"}``; kind is operator, source, sink or job; uid is the name as
+        people read it; verdict is COMPATIBLE, NON_RESTORED or NEW_UID; detail says what changed.
     """
     verdicts = []
     for section in _SECTIONS:
         before, after = old.get(section, {}), new.get(section, {})
         for name, signature in after.items():
             verdict, detail = _judge(section, before.get(name), signature)
-            verdicts.append({"uid": _label(section, name), "verdict": verdict, "detail": detail})
+            verdicts.append(_row(section, name, verdict, detail))
         for name in before:
             if name not in after:
                 verdict = NON_RESTORED if section in ("operators", "sources") else COMPATIBLE
-                detail = f"{section.removesuffix('s')} is gone from the spec"
-                verdicts.append({"uid": _label(section, name), "verdict": verdict, "detail": detail})
+                verdicts.append(_row(section, name, verdict, f"{section.removesuffix('s')} is gone from the spec"))
     return verdicts
 
 
-def _label(section: str, name: str) -> str:
-    """Return an operator's uid as it is, and what else has a name with its kind before it."""
-    return name if section in ("operators", "job") else f"{section.removesuffix('s')} {name}"
+def _row(section: str, name: str, verdict: str, detail: str) -> dict[str, str]:
+    """A verdict; an operator is called by its uid alone, what else has a name with its kind before it."""
+    kind = section.removesuffix("s")
+    uid = name if kind in ("operator", "job") else f"{kind} {name}"
+    return {"kind": kind, "name": name, "uid": uid, "verdict": verdict, "detail": detail}
 
 
 def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, str]:
     if before is None:
-        return COMPATIBLE, "new: begins empty"
+        return COMPATIBLE, BEGINS_EMPTY
     changed = [
         key
         for key in sorted({*before, *after})
-        if (_grows if key == _REMEMBERS else _differs)(before.get(key), after.get(key))
+        if key != RENAMED_FROM and (_grows if key == _REMEMBERS else ne)(before.get(key), after.get(key))
     ]
     if not changed:
-        return COMPATIBLE, "unchanged"
+        return COMPATIBLE, UNCHANGED
     pairs = [(key, before.get(key), after.get(key)) for key in changed]
-    detail = "; ".join(f"{key} was {_text(_unlike(x, y))}, is {_text(_unlike(y, x))}" for key, x, y in pairs)
+    detail = "; ".join(f"{key} was {_text(x)}, is {_text(y)}" for key, x, y in pairs)
     # A source remembers object keys below its root: below another root they would mean other objects.
     return NEW_UID, detail
 
 
 def _grows(before: str | None, after: str | None) -> bool:
-    """Whether an operator would have to remember more than it did: what it has forgotten cannot come back."""
-    if before is None or after is None or before == _FOR_EVER:
-        return False
-    return after == _FOR_EVER or parse_duration(after) > parse_duration(before)
+    """Whether an operator would have to remember more than it did: what it has forgotten cannot come back.
 
-
-def _differs(before: Any, after: Any) -> bool:
-    """Whether two values differ; None (a type that only Spark knows) differs from nothing."""
-    if before is None or after is None:
-        return (before is None) != (after is None) and not (isinstance(before or after, str))
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        return before.keys() != after.keys() or any(_differs(before[key], after[key]) for key in before)
-    if isinstance(before, list) and isinstance(after, list):
-        return len(before) != len(after) or any(map(_differs, before, after))
-    return bool(before != after)
-
-
-def _unlike(value: Any, other: Any) -> Any:
-    """Return what of a mapping the other one does not have alike; any other value as it is."""
-    if not isinstance(value, Mapping) or not isinstance(other, Mapping):
-        return value
-    return {key: item for key, item in value.items() if key not in other or _differs(item, other[key])}
+    Also from "for ever" to a time: when the keys that it has were seen was not recorded.
+    """
+    if before is None or after is None or _FOR_EVER in (before, after):
+        return before is not None and after is not None and before != after
+    return parse_duration(after) > parse_duration(before)
 
 
 def _text(value: Any) -> str:

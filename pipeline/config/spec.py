@@ -110,12 +110,22 @@ class SqlOperator(SpecModel):
     sql: Text
 
 
-class AggregateOperator(SpecModel):
-    """Running aggregates per key; emits, per epoch, the keys that changed."""
+class KeyedOperator(SpecModel):
+    """What every operator with state has.
+
+    Attributes:
+        renamed_from: the uid under which earlier checkpoints have its state.
+    """
 
     uid: NodeName
-    kind: Literal["aggregate"]
+    renamed_from: NodeName | None = None
     inputs: OneInput
+
+
+class AggregateOperator(KeyedOperator):
+    """Running aggregates per key; emits, per epoch, the keys that changed."""
+
+    kind: Literal["aggregate"]
     key: KeyColumns
     aggregates: Aggregates
 
@@ -126,7 +136,7 @@ class TumblingWindow(SpecModel):
     tumbling: PositiveDuration
 
 
-class WindowOperator(SpecModel):
+class WindowOperator(KeyedOperator):
     """Aggregates per key and event-time window; output has window_start and window_end.
 
     Attributes:
@@ -134,39 +144,33 @@ class WindowOperator(SpecModel):
             (append); more: again with each epoch that brings it rows (updates).
     """
 
-    uid: NodeName
     kind: Literal["window"]
-    inputs: OneInput
     key: KeyColumns
     window: TumblingWindow
     aggregates: Aggregates
     allowed_lateness: Duration = timedelta(0)
 
 
-class DeduplicateOperator(SpecModel):
+class DeduplicateOperator(KeyedOperator):
     """The first row of each key.
 
     Attributes:
         ttl: event time for which a key is remembered; None = for ever, and nothing is late.
     """
 
-    uid: NodeName
     kind: Literal["deduplicate"]
-    inputs: OneInput
     key: KeyColumns
     ttl: PositiveDuration | None = None
 
 
-class ProcessOperator(SpecModel):
+class ProcessOperator(KeyedOperator):
     """A user's class that sees the rows of one key at a time, with state and timers of that key.
 
     Attributes:
         function: `module:Class`; the module lies beside the spec or is installed.
     """
 
-    uid: NodeName
     kind: Literal["process"]
-    inputs: OneInput
     key: KeyColumns
     function: Function
 
@@ -217,9 +221,16 @@ class QualitySpec(SpecModel):
 
 
 class Retained(SpecModel):
-    """How many completed checkpoints stay: the newest `last` ones."""
+    """Which completed checkpoints stay; what any of the three keeps stays.
+
+    Attributes:
+        last: the newest so many.
+        hourly, daily: the newest of each of the newest so many hours, and days, that have one: in UTC, by trigger time.
+    """
 
     last: Annotated[int, Field(ge=1, le=10_000)] = 10
+    hourly: Annotated[int, Field(ge=0, le=10_000)] = 0
+    daily: Annotated[int, Field(ge=0, le=10_000)] = 0
 
 
 def _number(value: object) -> object:

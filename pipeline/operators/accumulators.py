@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.operators.columns import Bools, Ints
+from pipeline.operators.contract import SCALE
 
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -81,12 +82,19 @@ class Count:
 
 
 class ExactSum:
-    """Sums integers or decimals exactly. State: a 128-bit two's complement in two int64 columns, low half and high."""
+    """Sums integers or decimals exactly. State: a 128-bit two's complement in two int64 columns, low half and high.
 
-    def __init__(self, column: str) -> None:
+    Args:
+        scale: decimal places of the values; 0 for integers.
+    """
+
+    def __init__(self, column: str, scale: int) -> None:
         self.column = column
         self.low, self.high = f"sum({column}).low", f"sum({column}).high"
-        self.fields: tuple[pa.Field, ...] = (pa.field(self.low, pa.int64()), pa.field(self.high, pa.int64()))
+        kept = {SCALE: str(scale)}
+        self.fields: tuple[pa.Field, ...] = tuple(
+            pa.field(name, pa.int64(), metadata=kept) for name in (self.low, self.high)
+        )
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         values, codes = grouped.valid(self.column)

@@ -80,7 +80,9 @@ class Aggregates:
         data_type = self._types[column]
         if call.function in ("min", "max"):
             return (Extreme(column, data_type, largest=call.function == "max"),)
-        return (Count(column), FloatSum(column) if pa.types.is_floating(data_type) else ExactSum(column))
+        if pa.types.is_floating(data_type):
+            return (Count(column), FloatSum(column))
+        return (Count(column), ExactSum(column, data_type.scale if pa.types.is_decimal(data_type) else 0))
 
     def _result_type(self, name: str, call: AggregateCall) -> pa.DataType:
         if call.function == "count":

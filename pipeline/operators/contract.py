@@ -24,6 +24,12 @@ TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
 """State column (int64, us): the row is dead when it is <= the firing watermark; merges drop it. Optional."""
 
+BEGINS_NULL = b"milepost.begins_null"
+"""Field metadata of a state column: null is what it is until it is set, so it may be added to recorded state."""
+
+SCALE = b"milepost.scale"
+"""Field metadata of a state column that holds a sum of decimals as a whole number: its decimal places."""
+
 
 class OutputKind(Enum):
     """APPEND: a row is final. UPDATES: a row replaces the last one with its key."""

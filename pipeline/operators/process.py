@@ -16,6 +16,8 @@ the same rows after a failure: no wall clock, no randomness, no effect outside.
   cut where its time is up: the key's rows come in plan order, in any number of calls, so a class that takes them row by
   row gives the same result wherever the cut is. No row is late.
 * `state`: a mutable mapping over the declared columns. A key whose columns are all None and that has no timer is gone.
+  A column that `state` gains is None for every key that there is; one that gets a wider type keeps its values; one that
+  it loses is left behind, and is None when it comes back.
 * `ctx.watermark`: a datetime in UTC, or None while there is none: in `on_rows` that of the start of the epoch in which
   the rows were read, in `on_timer` the firing watermark. When the job ends it is the last datetime there is.
 * `ctx.set_timer(datetime)`: the key's one timer; setting it again replaces it. Once the rows of an epoch are done,
@@ -39,7 +41,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.operators.columns import check_key, plain_schema
-from pipeline.operators.contract import TIMER_COLUMN, KeyedState, OperatorFailed, OutputKind
+from pipeline.operators.contract import BEGINS_NULL, TIMER_COLUMN, KeyedState, OperatorFailed, OutputKind
 from pipeline.operators.declared import Declaration, schema_of
 from pipeline.operators.process_run import ProcessParts, ProcessRun
 from pipeline.operators.user_code import UserCodeFailed, UserFunction
@@ -81,7 +83,8 @@ class ProcessByKey:
         self.uid = uid
         self.key = self.routing_key = tuple(key)
         key_schema = pa.schema([plain.field(name) for name in key])
-        self.state_schema = pa.schema([*key_schema, *schema_of(declared.state), pa.field(TIMER_COLUMN, pa.int64())])
+        state = [field.with_metadata({BEGINS_NULL: "1"}) for field in schema_of(declared.state)]
+        self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
         self.output_schema = schema_of(declared.output)
         self._parts = ProcessParts(
             uid=uid,

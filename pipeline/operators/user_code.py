@@ -61,6 +61,11 @@ class UserFunction:
         """Hash of the code that this process would run, which for an installed module is what it first saw of it."""
         return _digest(self.files) if self.files else installed_digest(self.module) or "absent"
 
+    def modules(self) -> dict[str, str]:
+        """Hash of each module that it is made of: those beside the spec, or the installed one."""
+        own = {file.module: hashlib.sha256(file.text.encode()).hexdigest() for file in self.files}
+        return own or {self.module: self.digest}
+
     def load(self) -> type:
         """Execute the module and return the class.
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from pipeline.protocol.answers import with_garbage, with_timeline
 from pipeline.protocol.events import CheckpointAborted
-from pipeline.protocol.failures import record_failure
+from pipeline.protocol.failures import FailureVerdict, printable_detail, record_failure
 from pipeline.protocol.ids import CheckpointId, SessionId
 from pipeline.protocol.layout import token_prefix
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import Leader, ManifestState, PendingCheckpoint, Timeline
+from pipeline.protocol.records import Leader, ManifestState, PendingCheckpoint, Timeline, TimelineRole
 
 MAX_SESSIONS = 256
 """How many completed, and how many aborted, sessions the manifest remembers."""
@@ -34,21 +34,24 @@ def given_up(
 ) -> tuple[CheckpointAborted, ManifestState]:
     """Return what happens to a pending checkpoint, and the state without it; version and status stay as they are.
 
-    All its prefixes become garbage, its failure counts if the reason does, its session is remembered.
+    All its prefixes become garbage, its failure counts if the reason does, its session is remembered. What fails on a
+    fork is no failure of the job: it moves no counter, and is always tolerated.
 
     Args:
         where: the checkpoint with its timeline and leader. session_id: who gives it up.
         tolerable: counted failures in a row that are tolerated; None = any number.
     """
     timeline, pending, leader = where
-    verdict = record_failure(state.failures, pending.checkpoint_id, reason, detail, tolerable)
+    verdict = FailureVerdict(state.failures, counted=False, tolerated=True)
+    if timeline.role is TimelineRole.LIVE:
+        verdict = record_failure(state.failures, pending.checkpoint_id, reason, detail, tolerable)
     event = CheckpointAborted(
         at_ms=now_ms,
         timeline=timeline.timeline_id,
         leader=leader,
         pending=pending,
         reason=reason,
-        detail=verdict.failures.last_detail or "",
+        detail=printable_detail(detail),
         aborted_by=session_id,
         counted=verdict.counted,
         consecutive_failures=verdict.failures.consecutive,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
 from pipeline.protocol.errors import ProtocolViolation
 from pipeline.protocol.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
+from pipeline.protocol.lineage import still_listed
 from pipeline.protocol.preconditions import check_garbage, find_pending, leads
 from pipeline.protocol.records import ManifestState
 from pipeline.protocol.requests import ConfirmSinkRequest, GarbageDeletedRequest, SubsumeRequest
@@ -38,7 +39,11 @@ def confirm_sink(state: ManifestState, request: ConfirmSinkRequest, now_ms: int)
             f"checkpoint {request.checkpoint_id}: sink {request.sink} is confirmed",
             request.checkpoint_id,
         )
-    confirmed = replace(checkpoint, unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink != request.sink))
+    confirmed = replace(
+        checkpoint,
+        unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink != request.sink),
+        unpublished=tuple(sink for sink in checkpoint.unpublished if sink != request.sink),
+    )
     return advance(
         state,
         SinkConfirmed(now_ms, request.checkpoint_id, request.sink, request.session_id),
@@ -48,6 +53,8 @@ def confirm_sink(state: ManifestState, request: ConfirmSinkRequest, now_ms: int)
 
 def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answer:
     """Drop checkpoints from the retained set and list what only they refer to as garbage (I8).
+
+    An abandoned timeline of which nothing is retained any more leaves the list with its last checkpoint.
 
     Returns:
         A transition, or AlreadyDone: NOT_LEADER (the session that leads now does it) or NOTHING_TO_SUBSUME.
@@ -73,6 +80,7 @@ def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answe
         state,
         CheckpointsSubsumed(now_ms, dropped, request.garbage, request.session_id),
         checkpoints=checkpoints,
+        timelines=still_listed(state.timelines, checkpoints),
         garbage=with_garbage(state, request.garbage, now_ms),
     )
 

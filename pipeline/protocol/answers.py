@@ -50,6 +50,13 @@ class Outcome(Enum):
     ALREADY_ENDED = "already_ended"
     ALREADY_CLEAN = "already_clean"
     NOT_PINNED = "not_pinned"
+    ALREADY_THERE = "already_there"
+    ALREADY_LIVE = "already_live"
+    NOT_OPEN = "not_open"
+    NOT_FROZEN = "not_frozen"
+    ALREADY_REALIGNED = "already_realigned"
+    ALREADY_RECORDED = "already_recorded"
+    NO_SAVEPOINT = "no_savepoint"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.events import EVENT_TYPES, Event
 from pipeline.protocol.invariants import faults
 from pipeline.protocol.layout import key_fault
+from pipeline.protocol.older_formats import NotOfThatFormat, upgraded
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle
 
-FORMAT = 2
+FORMAT = 3
 """What this module writes; `decode_entry` reads every format that was ever written."""
 
 Record = TypeVar("Record")
@@ -134,20 +135,7 @@ def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombst
     return decoder(value, what)
 
 
-def _decode_format_1(value: dict[str, object], what: str) -> LogEntry | Tombstone:
-    """Format 1 knew neither results nor pins: read as format 2 with none of either."""
-    event, state = value.get("event"), value.get("state")
-    if isinstance(event, dict) and event.get(_TAG) in _SINCE_FORMAT_2:
-        raise StateCorrupt(f"{what}: format 1 has no event {event[_TAG]}. Nothing was changed.")
-    if isinstance(state, dict):
-        known = sorted({"pins", "results"} & state.keys())
-        if known:
-            raise StateCorrupt(f"{what}: .state: format 1 has no keys {known}. Nothing was changed.")
-        value = value | {"state": state | {"pins": [], "results": []}}
-    return _decode_format_2(value, what)
-
-
-def _decode_format_2(value: dict[str, object], what: str) -> LogEntry | Tombstone:
+def _decode(value: dict[str, object], what: str) -> LogEntry | Tombstone:
     if "tombstone" in value:
         if value.pop("tombstone") is not True:
             raise StateCorrupt(f"{what}: tombstone: expected true. Nothing was changed.")
@@ -164,21 +152,24 @@ def _decode_format_2(value: dict[str, object], what: str) -> LogEntry | Tombston
     return entry
 
 
+def _decode_older(number: int) -> Callable[[dict[str, object], str], LogEntry | Tombstone]:
+    """The decoder of an older format: the value is brought to the present one, and read as that."""
+
+    def decode_older(value: dict[str, object], what: str) -> LogEntry | Tombstone:
+        try:
+            for older in range(number, FORMAT):
+                value = upgraded(value, older)
+        except NotOfThatFormat as error:
+            raise StateCorrupt(f"{what}: {error}. Nothing was changed.") from error
+        return _decode(value, what)
+
+    return decode_older
+
+
 _DECODERS: dict[int, Callable[[dict[str, object], str], LogEntry | Tombstone]] = {
-    1: _decode_format_1,
-    2: _decode_format_2,
+    **{number: _decode_older(number) for number in range(1, FORMAT)},
+    FORMAT: _decode,
 }
-_SINCE_FORMAT_2 = frozenset(
-    {
-        "JobCanceled",
-        "JobFinished",
-        "JobCleaned",
-        "JobStarted",
-        "CheckpointPinned",
-        "CheckpointUnpinned",
-        "GarbageListed",
-    }
-)
 
 
 def _dumps(value: object) -> bytes:

@@ -6,7 +6,8 @@ apply a function again to a newer head after a lost race (I1).
 
 Checks come in one order everywhere: already done, then whose checkpoint it is (session), then the token (I3).
 What follows the commit point is in `after_commit.py`, how a job ends and starts again in `incarnation.py`, what holds a
-checkpoint for a reader in `pins.py`; this module offers them too.
+checkpoint for a reader in `pins.py`, what changes the live timeline in `timelines.py`, what a person owns in
+`savepoints.py`; this module offers them too.
 """
 
 from __future__ import annotations
@@ -24,20 +25,25 @@ from pipeline.protocol.events import (
     JobCreated,
 )
 from pipeline.protocol.failures import record_success
-from pipeline.protocol.ids import JOB_NAME_PATTERN, MAIN_TIMELINE, CheckpointId, Epoch, FencingToken
+from pipeline.protocol.ids import JOB_NAME_PATTERN, MAIN_TIMELINE, CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.incarnation import cancel, clean, finish, resume, start
 from pipeline.protocol.layout import heartbeat_key, token_prefix
 from pipeline.protocol.pins import live_pins, pin, unpin
 from pipeline.protocol.preconditions import (
     check_finished,
     check_not_aborted,
+    check_not_ended,
+    check_not_frozen,
     check_pause,
+    check_realigned,
     check_request,
     check_runnable,
     check_sinks,
     check_token,
     completed_by,
     find_pending,
+    frozen_by,
+    open_timeline,
     own_pending,
 )
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -48,6 +54,7 @@ from pipeline.protocol.records import (
     ManifestState,
     PendingCheckpoint,
     Timeline,
+    TimelineRole,
 )
 from pipeline.protocol.requests import (
     AbortRequest,
@@ -57,6 +64,8 @@ from pipeline.protocol.requests import (
     TriggerRequest,
 )
 from pipeline.protocol.runs import covered, later_scheduled_date
+from pipeline.protocol.savepoints import dispose_savepoint, record_savepoint
+from pipeline.protocol.timelines import dispose_fork, fast_forward, fork, freeze, realign_sink, rollback, thaw
 from pipeline.protocol.transitions import job_status_after
 
 __all__ = [
@@ -70,13 +79,22 @@ __all__ = [
     "complete",
     "confirm_sink",
     "create",
+    "dispose_fork",
+    "dispose_savepoint",
+    "fast_forward",
     "finish",
+    "fork",
+    "freeze",
     "garbage_deleted",
     "pin",
+    "realign_sink",
     "rebind",
+    "record_savepoint",
     "resume",
+    "rollback",
     "start",
     "subsume",
+    "thaw",
     "trigger",
     "unpin",
 ]
@@ -109,27 +127,31 @@ def create(state: ManifestState | None, request: CreateRequest, now_ms: int) -> 
 
 
 def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answer:
-    """Claim the live timeline and begin its next checkpoint; the new version is the session's fencing token.
+    """Claim a timeline and begin its next checkpoint; the new version is the session's fencing token.
 
-    A pending checkpoint of another session must have been swept before (`lease.sweep_decision`).
+    A pending checkpoint of another session must have been swept before (`lease.sweep_decision`). On a fork only its
+    pending checkpoint and its head are looked at: no schedule covers it, no sink waits for it, no failure stops it.
 
     Returns:
         A transition, or AlreadyDone: COVERED (a completed checkpoint covers the run) or ALREADY_TRIGGERED (the
         session's own checkpoint is pending: continue it).
     Raises:
-        JobNotRunnable: FAILED or ended (I4), or more than three checkpoints wait for a sink (I8).
-        Fenced: this Airflow run's checkpoint was aborted: a new id comes only from a new run.
-        Busy: another session's checkpoint is pending, or `min_pause` is not over.
+        JobNotRunnable: FAILED or ended (I4), more than three checkpoints wait for a sink (I8), or a sink has yet to
+            follow a switch of the live timeline (I14).
+        Fenced: this Airflow run's checkpoint was aborted: a new id comes only from a new run; or the timeline is not
+            open.
+        Busy: another session's checkpoint is pending or has frozen the timeline, or `min_pause` is not over.
         CommitConflict: the plan was made from another head.
         InvalidRequest: a value is out of bounds.
     """
     check_request(request)
-    done = covered(state, request.session_id, request.run)
+    on_fork = _on_fork(state, request.timeline)
+    done = None if on_fork else covered(state, request.session_id, request.run)
     if done is not None:
         return AlreadyDone(
             Outcome.COVERED, done.message, done.checkpoint_id, None, state.checkpoint(done.checkpoint_id)
         )
-    timeline = state.timeline()
+    timeline = open_timeline(state, request.timeline, "trigger")
     pending, leader = timeline.pending, timeline.leader
     if pending is not None and leader is not None and leader.session_id == request.session_id:
         return AlreadyDone(
@@ -138,9 +160,12 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             pending.checkpoint_id,
             pending,
         )
-    check_runnable(state)
-    if request.run.run_id is not None:
-        check_not_aborted(state, request.session_id)
+    if on_fork:
+        check_not_ended(state)
+    else:
+        check_runnable(state)
+        if request.run.run_id is not None:
+            check_not_aborted(state, request.session_id)
     if pending is not None:
         raise Busy(
             f"job {state.job}: trigger refused: checkpoint {pending.checkpoint_id} of another session is pending."
@@ -149,8 +174,11 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
         )
-    check_sinks(state)
-    check_pause(state, request.min_pause_ms, now_ms)
+    if not on_fork:
+        check_realigned(state, "trigger")
+        check_not_frozen(state, request.session_id, now_ms)
+        check_sinks(state)
+        check_pause(state, request.min_pause_ms, now_ms)
     if timeline.head != request.base:
         raise CommitConflict(
             f"job {state.job}: trigger refused: the plan continues checkpoint {request.base}, the head is"
@@ -179,8 +207,16 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         state,
         CheckpointTriggered(now_ms, timeline.timeline_id, claimed, checkpoint),
         next_checkpoint_id=CheckpointId(state.next_checkpoint_id + 1),
-        timelines=with_timeline(state, replace(timeline, leader=claimed, pending=checkpoint)),
+        timelines=with_timeline(
+            state, replace(timeline, leader=claimed, pending=checkpoint, frozen=frozen_by(timeline, now_ms))
+        ),
         pins=live_pins(state, now_ms),
+    )
+
+
+def _on_fork(state: ManifestState, timeline_id: TimelineId | None) -> bool:
+    return timeline_id is not None and any(
+        one.timeline_id == timeline_id and one.role is TimelineRole.FORK for one in state.timelines
     )
 
 
@@ -242,6 +278,7 @@ def complete(state: ManifestState, request: CompleteRequest, now_ms: int) -> Ans
     timeline, pending, leader = own_pending(state, session_id, request.checkpoint_id, "complete")
     check_token(pending, request.token, "complete", request.swept)
     check_finished(pending, request)
+    live = timeline.role is TimelineRole.LIVE
     completed = CompletedCheckpoint(
         checkpoint_id=pending.checkpoint_id,
         epoch=pending.epoch,
@@ -258,19 +295,25 @@ def complete(state: ManifestState, request: CompleteRequest, now_ms: int) -> Ans
         code_hash=pending.code_hash,
         spec_hash=pending.spec_hash,
         sinks=request.sinks,
-        unconfirmed=request.sinks,
+        unconfirmed=request.sinks if live else (),
         summary=request.summary,
+        unpublished=request.sinks,
     )
     losers = [token_prefix(pending.checkpoint_id, token) for token in pending.prefixes if token != pending.token]
     return advance(
         state,
         CheckpointCompleted(now_ms, completed, request.session_id if request.swept else None),
         timelines=with_timeline(state, replace(timeline, pending=None, head=pending.checkpoint_id)),
-        checkpoints=(*state.checkpoints, completed),
-        failures=record_success(state.failures, pending.checkpoint_id),
+        # A fork may complete a later id than the live timeline's pending one, and before it.
+        checkpoints=tuple(sorted((*state.checkpoints, completed), key=lambda one: one.checkpoint_id)),
+        failures=record_success(state.failures, pending.checkpoint_id) if live else state.failures,
         garbage=with_garbage(state, [*losers, heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),
         completed_sessions=remembered(state.completed_sessions, leader.session_id, pending.checkpoint_id),
-        last_scheduled_logical_date=later_scheduled_date(state.last_scheduled_logical_date, pending.run),
+        last_scheduled_logical_date=(
+            later_scheduled_date(state.last_scheduled_logical_date, pending.run)
+            if live
+            else state.last_scheduled_logical_date
+        ),
     )
 
 

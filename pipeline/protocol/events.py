@@ -7,10 +7,21 @@ An event holds all that `list`, `history` and the UI show of it, so that nobody 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CompletedCheckpoint, Holder, JobResult, Leader, PendingCheckpoint, Pin
+from pipeline.protocol.records import (
+    CompletedCheckpoint,
+    Freeze,
+    Holder,
+    JobResult,
+    Leader,
+    PendingCheckpoint,
+    Pin,
+    Savepoint,
+    Timeline,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +211,105 @@ class CheckpointUnpinned:
     session_id: SessionId
 
 
+class SwitchKind(StrEnum):
+    """Why another timeline became the live one."""
+
+    ROLLBACK = "rollback"
+    FAST_FORWARD = "fast_forward"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineSwitched:
+    """Another timeline is the live one; the sinks follow it before it commits anything.
+
+    Attributes:
+        from_timeline, from_head: what was live before.
+        timeline, to: what is live now, and its head; 0 for the empty state.
+        discarded: retained checkpoints that were on the live lineage and no longer are, ascending.
+        sinks: those that must follow. detail: for people: who, why.
+    """
+
+    at_ms: int
+    kind: SwitchKind
+    from_timeline: TimelineId
+    from_head: CheckpointId
+    timeline: TimelineId
+    to: CheckpointId
+    discarded: tuple[CheckpointId, ...]
+    sinks: tuple[str, ...]
+    detail: str
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineForked:
+    """A fork is open: a timeline beside the live one, which publishes nothing."""
+
+    at_ms: int
+    timeline: Timeline
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class ForkDisposed:
+    """A fork is given up.
+
+    Attributes:
+        aborted: the checkpoint that was pending on it, given up in this same version; None when there was none.
+    """
+
+    at_ms: int
+    timeline: TimelineId
+    aborted: CheckpointAborted | None
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFrozen:
+    """The live timeline takes triggers of one session only, for a time."""
+
+    at_ms: int
+    timeline: TimelineId
+    freeze: Freeze
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineThawed:
+    """The session that froze the live timeline has let go of it."""
+
+    at_ms: int
+    timeline: TimelineId
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRealigned:
+    """One sink shows what the switch of manifest version `decision` asks for."""
+
+    at_ms: int
+    decision: int
+    sink: str
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointCreated:
+    """A copy of a completed checkpoint is complete, and a person's."""
+
+    at_ms: int
+    savepoint: Savepoint
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointDisposed:
+    """A person has given a savepoint up: its checkpoint is the job's again, its copy may be deleted."""
+
+    at_ms: int
+    savepoint: Savepoint
+    session_id: SessionId
+
+
 Event = (
     JobCreated
     | CheckpointTriggered
@@ -217,6 +327,14 @@ Event = (
     | JobStarted
     | CheckpointPinned
     | CheckpointUnpinned
+    | TimelineSwitched
+    | TimelineForked
+    | ForkDisposed
+    | TimelineFrozen
+    | TimelineThawed
+    | SinkRealigned
+    | SavepointCreated
+    | SavepointDisposed
 )
 
 EVENT_TYPES: tuple[type[Event], ...] = (
@@ -236,11 +354,24 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     JobStarted,
     CheckpointPinned,
     CheckpointUnpinned,
+    TimelineSwitched,
+    TimelineForked,
+    ForkDisposed,
+    TimelineFrozen,
+    TimelineThawed,
+    SinkRealigned,
+    SavepointCreated,
+    SavepointDisposed,
 )
 
 
 def aborts_of(event: Event) -> tuple[CheckpointAborted, ...]:
-    """Return the checkpoints that an event gave up: one, or those that a cancel aborted in its own transition."""
-    if isinstance(event, CheckpointAborted):
-        return (event,)
-    return event.aborted if isinstance(event, JobCanceled) else ()
+    """Return the checkpoints that an event gave up: one, or those that a larger transition aborted in itself."""
+    match event:
+        case CheckpointAborted():
+            return (event,)
+        case JobCanceled():
+            return event.aborted
+        case ForkDisposed(aborted=CheckpointAborted() as aborted):
+            return (aborted,)
+    return ()

@@ -17,7 +17,7 @@ from pipeline.protocol.errors import Busy, Fenced, JobNotRunnable, NotFound, Pro
 from pipeline.protocol.events import CheckpointAborted, JobCanceled, JobCleaned, JobFinished, JobResumed, JobStarted
 from pipeline.protocol.failures import printable_detail
 from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.preconditions import ended
+from pipeline.protocol.preconditions import check_realigned, ended
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ENDED, CleanUp, Failures, JobResult, JobStatus, ManifestState
 from pipeline.protocol.requests import CancelRequest, CleanRequest, FinishRequest, ResumeRequest, StartRequest
@@ -131,7 +131,7 @@ def finish(state: ManifestState, request: FinishRequest, now_ms: int) -> Answer:
     Returns:
         A transition, or AlreadyDone ALREADY_ENDED when it is FINISHED.
     Raises:
-        JobNotRunnable: FAILED, canceled, or a sink has not confirmed.
+        JobNotRunnable: FAILED, canceled, or a sink has not confirmed, or has yet to follow a switch.
         Fenced: `final` is not the head: an outdated leader says so. Busy: an epoch is running after it.
     """
     if state.status is JobStatus.FINISHED:
@@ -159,6 +159,7 @@ def finish(state: ManifestState, request: FinishRequest, now_ms: int) -> Answer:
             hint="Bring the sinks back; the next run publishes them.",
             unconfirmed=waiting,
         )
+    check_realigned(state, "finish")
     result = _dirty(state, JobStatus.FINISHED, request.detail, now_ms)
     return advance(
         state,
@@ -174,7 +175,8 @@ def clean(state: ManifestState, request: CleanRequest, now_ms: int) -> Answer:
     Returns:
         A transition, or AlreadyDone ALREADY_CLEAN.
     Raises:
-        NotFound: the incarnation has no result. JobNotRunnable: a completed checkpoint still waits for a sink.
+        NotFound: the incarnation has no result. JobNotRunnable: a completed checkpoint still waits for a sink, or a
+            sink has yet to follow a switch.
     """
     results = with_clean(state.results, request.incarnation)
     if results == state.results:
@@ -188,6 +190,7 @@ def clean(state: ManifestState, request: CleanRequest, now_ms: int) -> Answer:
             hint="Bring the sinks back: what is completed is published before anything else.",
             sinks=sinks,
         )
+    check_realigned(state, "clean")
     return advance(state, JobCleaned(now_ms, request.incarnation, request.session_id), results=results)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pipeline.protocol.layout import checkpoint_of_key, is_own_directory, metadata_key, token_prefix
-from pipeline.protocol.records import ENDED, CleanUp, ManifestState, Timeline
+from pipeline.protocol.records import ENDED, CleanUp, ManifestState
+from pipeline.protocol.timeline_faults import lineage_faults, timeline_faults
 
 
 def faults(state: ManifestState) -> list[str]:
     """Return, for people, every invariant that a state breaks; empty for a sound one."""
-    found = [fault for timeline in state.timelines for fault in _timeline_faults(state, timeline)]
+    found = [fault for timeline in state.timelines for fault in timeline_faults(state, timeline)]
     names = [timeline.timeline_id for timeline in state.timelines]
     if len(set(names)) != len(names) or state.live not in names:
         found.append(f"timelines {names} must differ and contain the live one, {state.live}")
@@ -18,11 +19,12 @@ def faults(state: ManifestState) -> list[str]:
     if ids and not 0 < ids[0] <= ids[-1] < state.next_checkpoint_id:
         found.append(f"I5: checkpoint ids {ids} must lie between 1 and the next one, {state.next_checkpoint_id}")
     found += [
-        f"checkpoint {checkpoint.checkpoint_id}: unconfirmed {checkpoint.unconfirmed} must be sinks of it"
+        f"checkpoint {checkpoint.checkpoint_id}: unconfirmed {checkpoint.unconfirmed} must be unpublished sinks of it,"
+        f" {checkpoint.unpublished} of {checkpoint.sinks}"
         for checkpoint in state.checkpoints
-        if not set(checkpoint.unconfirmed) <= set(checkpoint.sinks)
+        if not set(checkpoint.unconfirmed) <= set(checkpoint.unpublished) <= set(checkpoint.sinks)
     ]
-    return found + _garbage_faults(state) + _result_faults(state) + _pin_faults(state)
+    return found + lineage_faults(state) + _garbage_faults(state) + _result_faults(state) + _held_faults(state)
 
 
 def _result_faults(state: ManifestState) -> list[str]:
@@ -46,8 +48,8 @@ def _result_faults(state: ManifestState) -> list[str]:
     return found
 
 
-def _pin_faults(state: ManifestState) -> list[str]:
-    """I8: what is pinned is retained."""
+def _held_faults(state: ManifestState) -> list[str]:
+    """I8: what is pinned, or copied by a savepoint, is retained."""
     found = [
         f"I8: checkpoint {pin.checkpoint_id} is pinned by {pin.name} and must be retained"
         for pin in state.pins
@@ -56,29 +58,14 @@ def _pin_faults(state: ManifestState) -> list[str]:
     names = [pin.name for pin in state.pins]
     if names != sorted(set(names)):
         found.append(f"pins {names} must be listed once, by name")
-    return found
-
-
-def _timeline_faults(state: ManifestState, timeline: Timeline) -> list[str]:
-    found = []
-    name = f"timeline {timeline.timeline_id}"
-    if timeline.head != 0 and state.checkpoint(timeline.head) is None:
-        found.append(f"I8: {name}: its head, checkpoint {timeline.head}, must be retained")
-    if timeline.leader is not None and timeline.leader.token > state.version:
-        found.append(f"I3: {name}: token {timeline.leader.token} must not be above version {state.version}")
-    pending = timeline.pending
-    if pending is None:
-        return found
-    if timeline.leader is None or timeline.leader.token != pending.token:
-        found.append(f"I3: {name}: the leader must hold the pending checkpoint's token, {pending.token}")
-    if not timeline.head < pending.checkpoint_id < state.next_checkpoint_id:
-        found.append(f"I5: {name}: pending {pending.checkpoint_id} must lie between its head and the next id")
-    if pending.base != timeline.head:
-        found.append(f"{name}: pending {pending.checkpoint_id} must continue the head, {timeline.head}")
-    if not pending.prefixes or list(pending.prefixes) != sorted(set(pending.prefixes)):
-        found.append(f"I3: {name}: tokens {pending.prefixes} must rise strictly")
-    elif pending.prefixes[-1] != pending.token:
-        found.append(f"I3: {name}: the newest of tokens {pending.prefixes} must be in force, not {pending.token}")
+    found += [
+        f"I8: checkpoint {savepoint.checkpoint_id} of savepoint {savepoint.name} must be retained"
+        for savepoint in state.savepoints
+        if state.checkpoint(savepoint.checkpoint_id) is None
+    ]
+    names = [savepoint.name for savepoint in state.savepoints]
+    if names != sorted(set(names)):
+        found.append(f"savepoints {names} must be listed once, by name")
     return found
 
 

@@ -13,6 +13,9 @@ METADATA_NAME = "_metadata"
 METRICS_NAME = "metrics/"
 """Below a token prefix: what each Spark attempt measured. Nothing refers to it."""
 
+SAVEPOINTS_PREFIX = "savepoints/"
+"""Below it ``<name>/``: self-contained copies of checkpoints, each a person's."""
+
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
 

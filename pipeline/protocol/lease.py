@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pipeline.protocol.errors import Busy
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ManifestState, PendingCheckpoint
 
@@ -104,16 +104,25 @@ def lease_status(pending: PendingCheckpoint, facts: LeaseFacts, now_ms: int) -> 
     return LeaseStatus.HELD
 
 
-def sweep_decision(state: ManifestState, session_id: SessionId, facts: LeaseFacts, now_ms: int) -> SweepDecision:
-    """Decide what a session does about the live timeline's pending checkpoint before it may trigger.
+def sweep_decision(
+    state: ManifestState,
+    session_id: SessionId,
+    facts: LeaseFacts,
+    now_ms: int,
+    timeline: TimelineId | None = None,
+) -> SweepDecision:
+    """Decide what a session does about a timeline's pending checkpoint before it may trigger there.
 
+    Args:
+        timeline: None: the live one. One that is not listed (any more) has nothing pending.
     Returns:
         NothingToSweep, or Adopt when it is finished with a passed verdict, else Abandon.
     Raises:
         Busy: another session's lease is alive.
     """
-    timeline = state.timeline()
-    pending, leader = timeline.pending, timeline.leader
+    wanted = state.live if timeline is None else timeline
+    found = next((one for one in state.timelines if one.timeline_id == wanted), None)
+    pending, leader = (None, None) if found is None else (found.pending, found.leader)
     if pending is None or leader is None or leader.session_id == session_id:
         return NothingToSweep()
     status = lease_status(pending, facts, now_ms)

@@ -13,16 +13,19 @@ from pipeline.protocol.errors import (
     QualityGateFailed,
     SubtaskDeclined,
 )
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from pipeline.protocol.layout import checkpoint_of_key, is_own_directory, key_fault, token_prefix, token_prefix_of_key
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
+    ENDED,
     CompletedCheckpoint,
+    Freeze,
     JobStatus,
     Leader,
     ManifestState,
     PendingCheckpoint,
     Timeline,
+    TimelineRole,
 )
 from pipeline.protocol.requests import CompleteRequest, TriggerRequest
 from pipeline.protocol.retention import MAX_UNCONFIRMED, lowest_pending
@@ -33,6 +36,29 @@ def leads(state: ManifestState, session_id: SessionId) -> bool:
     """Say whether the session leads the live timeline."""
     leader = state.timeline().leader
     return leader is not None and leader.session_id == session_id
+
+
+def open_timeline(state: ManifestState, timeline_id: TimelineId | None, what: str) -> Timeline:
+    """Return the live timeline (None), or one that is live or a fork.
+
+    Raises:
+        Fenced: it is abandoned, or not listed: whoever worked on it has lost it.
+    """
+    wanted = state.live if timeline_id is None else timeline_id
+    for timeline in state.timelines:
+        if timeline.timeline_id == wanted and timeline.role is not TimelineRole.ABANDONED:
+            return timeline
+    raise Fenced(
+        f"job {state.job}: {what} on timeline {wanted} refused: it is not open, the live one is {state.live}. It was"
+        " disposed of, or left behind by a rollback. Nothing was written. Do not retry.",
+        timeline=wanted,
+        live=state.live,
+    )
+
+
+def frozen_by(timeline: Timeline, now_ms: int) -> Freeze | None:
+    """Return the freeze of a timeline that is not over; None when it takes triggers of anybody."""
+    return timeline.frozen if timeline.frozen is not None and timeline.frozen.until_ms > now_ms else None
 
 
 def find_pending(
@@ -165,6 +191,12 @@ def check_runnable(state: ManifestState) -> None:
         raise ended(state)
 
 
+def check_not_ended(state: ManifestState) -> None:
+    """I4: the incarnation has not ended; a fork goes on when it has FAILED. Raises JobNotRunnable."""
+    if state.status in ENDED:
+        raise ended(state)
+
+
 def ended(state: ManifestState) -> JobNotRunnable:
     """Return the error of a job that has ended."""
     return JobNotRunnable(
@@ -199,6 +231,36 @@ def check_sinks(state: ManifestState) -> None:
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             unconfirmed=[checkpoint.checkpoint_id for checkpoint in waiting],
             sinks=sinks,
+        )
+
+
+def check_realigned(state: ManifestState, what: str) -> None:
+    """I14: every sink has followed the newest switch of the live timeline. Raises JobNotRunnable."""
+    due = state.realignment
+    if due is not None:
+        raise JobNotRunnable(
+            f"job {state.job}: {what} refused: sinks {list(due.sinks)} have yet to follow timeline {due.timeline} to"
+            f" checkpoint {due.checkpoint_id}. Nothing was written, and nothing is lost.",
+            hint="Bring the sinks back: the next run lets them follow before anything else.",
+            sinks=list(due.sinks),
+            decision=due.decision,
+            checkpoint_id=due.checkpoint_id,
+        )
+
+
+def check_not_frozen(state: ManifestState, session_id: SessionId, now_ms: int) -> None:
+    """No other session has frozen the live timeline. Raises Busy."""
+    frozen = frozen_by(state.timeline(), now_ms)
+    if frozen is not None and frozen.session_id != session_id:
+        wait_ms = frozen.until_ms - now_ms
+        raise Busy(
+            f"job {state.job}: trigger refused: session {frozen.session_id} has frozen timeline {state.live} for"
+            f" another {wait_ms} ms, to put its fork in its place. Nothing was written.",
+            hint=f"The freeze ends by itself: run it again in {-(-wait_ms // 1000)} s at the latest.",
+            reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
+            session_id=frozen.session_id,
+            until_ms=frozen.until_ms,
+            wait_ms=wait_ms,
         )
 
 

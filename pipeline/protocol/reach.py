@@ -18,6 +18,7 @@ from pipeline.protocol.layout import (
     MANIFEST_PREFIX,
     METRICS_NAME,
     PROBE_PREFIX,
+    SAVEPOINTS_PREFIX,
     checkpoint_of_key,
     heartbeat_key,
     manifest_version,
@@ -41,6 +42,7 @@ class Standing(Enum):
     UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
     UNREACHABLE = "nothing refers to it, and nothing can any more"
     PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
+    SAVEPOINT = "below the job's savepoints: a person's, never the job's to delete"
     FOREIGN = "not part of the job's layout: not ours to delete"
 
 
@@ -74,6 +76,8 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
         return Standing.PROBE
     if _INPUT_KEY.fullmatch(key):
         return Standing.UNCLAIMED
+    if key.startswith(SAVEPOINTS_PREFIX):
+        return Standing.SAVEPOINT
     prefix = token_prefix_of_key(key)
     owner = None if prefix is None else token_of_prefix(prefix)
     if prefix is None or owner is None or not 0 < owner[0] < state.next_checkpoint_id or owner[1] > state.version:
@@ -94,6 +98,9 @@ def staged_standing(
 ) -> Standing:
     """Return where a file stands that a token staged at a sink, and that neither a head nor a checkpoint names.
 
+    What won its checkpoint and was never confirmed is needed while the checkpoint is retained: to be committed, or for
+    a way back to it. Once it is not, it was on a fork or left behind by a rollback, and no way leads there any more.
+
     Args:
         fate: of that checkpoint; None when the log does not tell (yet): then it is kept.
     """
@@ -103,7 +110,7 @@ def staged_standing(
         return Standing.IN_USE
     if any(token_of_prefix(entry.prefix) == (checkpoint_id, token) for entry in state.garbage):
         return Standing.LISTED
-    if fate.winner == token and sink not in fate.confirmed:
+    if fate.winner == token and sink not in fate.confirmed and state.checkpoint(checkpoint_id) is not None:
         return Standing.IN_USE
     return Standing.UNREACHABLE
 
@@ -116,8 +123,10 @@ def proof(key: str, fate: Fate | None) -> str:
     return _proof(checkpoint_id, None if owner is None else owner[1], fate)
 
 
-def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
+def staged_proof(sink: str, checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
     """Say in one clause why nothing can need a file that this token staged at a sink any more."""
+    if fate is not None and fate.winner == token and sink not in fate.confirmed:
+        return f"checkpoint {checkpoint_id} was left before the sink had it, and is not retained any more"
     return _proof(checkpoint_id, token, fate)
 
 

@@ -140,6 +140,8 @@ class CompletedCheckpoint:
         session_id, holder: of the session that triggered it, also when another one adopted it (I10).
         sinks: every sink of the checkpoint.
         unconfirmed: those that have not yet confirmed its commit; such a checkpoint is never subsumed (I8).
+        unpublished: those whose history holds no table of just this checkpoint: it was never committed to them alone.
+            A way back to it needs what was staged for it, and for every unpublished one before it (`retention.py`).
         summary: what `list` shows without opening `_metadata`: rows_in, rows_out, late_rows, checkpointed_bytes, ….
     """
 
@@ -161,17 +163,61 @@ class CompletedCheckpoint:
     unconfirmed: tuple[str, ...]
     kind: CheckpointKind = CheckpointKind.CHECKPOINT
     summary: dict[str, object] = field(default_factory=dict)
+    unpublished: tuple[str, ...] = ()
+
+
+class TimelineRole(Enum):
+    """LIVE is the one that the schedule continues and the sinks follow; a FORK is open work beside it.
+
+    An ABANDONED one is history: one may go back to its checkpoints until retention takes them.
+    """
+
+    LIVE = "live"
+    FORK = "fork"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Until `until_ms` only this session may trigger on the live timeline: the last stretch of a fast-forward."""
+
+    session_id: SessionId
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One lineage of checkpoints, with its own leader, pending checkpoint and head (I2)."""
+    """One lineage of checkpoints, with its own leader, pending checkpoint and head (I2).
+
+    Attributes:
+        parent: where it comes from: the nearest earlier timeline of which something is retained, and the last
+            checkpoint of it that is on this lineage, 0 for the empty state. None for the first timeline of a job.
+        head: newest completed checkpoint: one of its own, or the one it starts from.
+    """
 
     timeline_id: TimelineId
     parent: tuple[TimelineId, CheckpointId] | None
     leader: Leader | None
     pending: PendingCheckpoint | None
     head: CheckpointId
+    role: TimelineRole = TimelineRole.LIVE
+    frozen: Freeze | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Realignment:
+    """What every sink must show after the newest switch of the live timeline; over when no sink is left.
+
+    Attributes:
+        decision: manifest version of the switch. A sink follows the greatest decision it has heard of (I14).
+        timeline, checkpoint_id: the mark that its new head carries; checkpoint 0 is the empty table.
+        sinks: those that have yet to follow.
+    """
+
+    decision: int
+    timeline: TimelineId
+    checkpoint_id: CheckpointId
+    sinks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +269,23 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A self-contained copy of a completed checkpoint that a person owns; its checkpoint is never subsumed (I8).
+
+    Attributes:
+        name: unique in the list. location: where the copy lies; None: below ``savepoints/<name>/`` of the job, else an
+            absolute URL.
+        document: of its ``savepoint.json``; the key is relative to the savepoint's root.
+    """
+
+    name: str
+    checkpoint_id: CheckpointId
+    location: str | None
+    document: ObjectHandle
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Failures:
     """Failed epochs in a row: each checkpoint id counts once, a success resets (Flink's CheckpointFailureManager).
 
@@ -250,12 +313,15 @@ class ManifestState:
         version: of the manifest entry that carries this state; the first is 1.
         next_checkpoint_id: the id that the next trigger takes (I5).
         live: the timeline that the schedule continues.
-        checkpoints: retained ones, ascending by id.
+        timelines: the live one, open forks, and abandoned ones of which something is retained.
+        checkpoints: retained ones, of all timelines, ascending by id.
         last_scheduled_logical_date: ISO 8601 with offset: greatest one of a completed run of type `scheduled`.
         completed_sessions: newest 256 sessions that completed a checkpoint, oldest first, also of subsumed ones.
         aborted_sessions: newest 256 sessions whose checkpoint was aborted, oldest first.
         results: of the newest 64 incarnations that have ended, ascending; only the newest may be dirty.
         pins: by name.
+        realignment: set from a switch of the live timeline until every sink has followed; None at all other times.
+        savepoints: by name.
     """
 
     job: str
@@ -273,6 +339,8 @@ class ManifestState:
     aborted_sessions: tuple[tuple[SessionId, CheckpointId], ...] = ()
     results: tuple[JobResult, ...] = ()
     pins: tuple[Pin, ...] = ()
+    realignment: Realignment | None = None
+    savepoints: tuple[Savepoint, ...] = ()
 
     def timeline(self, timeline_id: TimelineId | None = None) -> Timeline:
         """Return the timeline of that name, or the live one. Raises KeyError when there is none."""

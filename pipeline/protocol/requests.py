@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Holder, ObjectHandle, Run, SubtaskKey
 from pipeline.protocol.retention import RetentionPolicy
@@ -19,14 +19,15 @@ class CreateRequest:
 
 @dataclass(frozen=True, slots=True)
 class TriggerRequest:
-    """Claim leadership of the live timeline and begin its next checkpoint.
+    """Claim leadership of a timeline and begin its next checkpoint.
 
     Attributes:
         base: the head that `plan` was made from; another head by now means the plan is stale.
         plan: the input record, already durable.
         expected: every subtask that must acknowledge, at least one.
         timeout_ms: length of the lease.
-        min_pause_ms: time that must pass between a completion and the next trigger.
+        min_pause_ms: time that must pass between a completion and the next trigger; of the live timeline.
+        timeline: None: the live one. Or an open fork: it publishes nothing and moves none of the job's counters.
     """
 
     session_id: SessionId
@@ -39,6 +40,7 @@ class TriggerRequest:
     code_hash: str
     spec_hash: str
     min_pause_ms: int = 0
+    timeline: TimelineId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,105 @@ class PinRequest:
 @dataclass(frozen=True, slots=True)
 class UnpinRequest:
     """The reader of that name is done."""
+
+    session_id: SessionId
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRequest:
+    """Go back: a new timeline, which starts at an older checkpoint, becomes the live one. Nothing is destroyed.
+
+    Attributes:
+        to: any retained checkpoint, whatever timeline it is of; 0 for the empty state.
+        expected_head: the live head that the decision was made from.
+        sinks: every sink of the spec: all of them must follow.
+        detail: for people: who, why.
+    """
+
+    session_id: SessionId
+    to: CheckpointId
+    expected_head: CheckpointId
+    sinks: tuple[str, ...]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """Open a timeline beside the live one, at a retained checkpoint or at 0, the empty state."""
+
+    session_id: SessionId
+    at: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeRequest:
+    """Keep every other session from triggering on the live timeline for a time; asked again, for longer."""
+
+    session_id: SessionId
+    hold_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThawRequest:
+    """Let go of the session's own freeze."""
+
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class FastForwardRequest:
+    """Make an open fork the live timeline.
+
+    Attributes:
+        expected_main_head, expected_fork_head: the heads that were compared: both have consumed the same input.
+        sinks: every sink of the spec: all of them must follow. detail: for people: who, why.
+    """
+
+    session_id: SessionId
+    fork: TimelineId
+    expected_main_head: CheckpointId
+    expected_fork_head: CheckpointId
+    sinks: tuple[str, ...]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisposeForkRequest:
+    """Give a fork up, with what is pending on it."""
+
+    session_id: SessionId
+    fork: TimelineId
+
+
+@dataclass(frozen=True, slots=True)
+class RealignSinkRequest:
+    """State the fact that a sink has followed the switch of manifest version `decision`."""
+
+    session_id: SessionId
+    decision: int
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSavepointRequest:
+    """State that a savepoint's copy is complete; its checkpoint must still be retained.
+
+    Attributes:
+        location: None: below the job's own ``savepoints/<name>/``. Otherwise an absolute URL.
+        document: of ``savepoint.json``, relative to the savepoint's root.
+    """
+
+    session_id: SessionId
+    name: str
+    checkpoint_id: CheckpointId
+    location: str | None
+    document: ObjectHandle
+
+
+@dataclass(frozen=True, slots=True)
+class DisposeSavepointRequest:
+    """Give a savepoint up."""
 
     session_id: SessionId
     name: str

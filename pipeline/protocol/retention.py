@@ -12,29 +12,60 @@ from dataclasses import dataclass
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
 from pipeline.protocol.layout import METRICS_NAME, checkpoint_of_key, token_prefix_of_key
-from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, Garbage, ManifestState, ObjectHandle
+from pipeline.protocol.lineage import ancestry, lineage, open_forks, with_unpublished
+from pipeline.protocol.records import (
+    CheckpointKind,
+    CompletedCheckpoint,
+    Garbage,
+    ManifestState,
+    ObjectHandle,
+    TimelineRole,
+)
 
 MAX_UNCONFIRMED = 3
 """With more completed checkpoints than this waiting for a sink, no new epoch is triggered."""
 
-_GRACE_MARGIN_MS = 3_600_000
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_GRACE_MARGIN_MS = _HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How many checkpoints stay.
+    """How many checkpoints stay. Each rule selects by itself; one that any of them selects stays.
 
     Attributes:
         last: the newest so many, at least 1; savepoints are kept besides and take no place.
+        hourly: the newest of each of the newest so many hours (UTC, by trigger time) that have one; 0 for none.
+        daily: the same for days.
     """
 
     last: int
+    hourly: int = 0
+    daily: int = 0
 
     def __post_init__(self) -> None:
         if self.last < 1:
             raise InvalidRequest(
                 f"retained: {{last: {self.last}}} refused: expected at least 1. The newest checkpoint is always kept."
             )
+        if self.hourly < 0 or self.daily < 0:
+            raise InvalidRequest(
+                f"retained: {{hourly: {self.hourly}, daily: {self.daily}}} refused: expected at least 0 of each."
+            )
+
+
+def selected(checkpoints: Collection[CompletedCheckpoint], policy: RetentionPolicy) -> frozenset[CheckpointId]:
+    """Return the checkpoints, in any order, that the policy keeps of these."""
+    own = sorted(
+        (checkpoint for checkpoint in checkpoints if checkpoint.kind is CheckpointKind.CHECKPOINT),
+        key=lambda checkpoint: checkpoint.checkpoint_id,
+    )
+    kept = {checkpoint.checkpoint_id for checkpoint in own[-policy.last :]}
+    for count, length_ms in ((policy.hourly, _HOUR_MS), (policy.daily, _DAY_MS)):
+        newest = {checkpoint.trigger_time_ms // length_ms: checkpoint.checkpoint_id for checkpoint in own}
+        kept.update(newest[interval] for interval in sorted(newest, reverse=True)[:count])
+    return frozenset(kept)
 
 
 def plan_retention(
@@ -42,8 +73,8 @@ def plan_retention(
 ) -> tuple[CheckpointId, ...]:
     """Return the checkpoints that nothing keeps, ascending.
 
-    Kept are: what each rule of the policy selects, savepoints, checkpoints that a sink has not confirmed, and the
-    roots. A further rule of the policy only adds to the kept ones.
+    Kept are: what each rule of the policy selects, savepoints, checkpoints that a sink has not confirmed, the roots,
+    and whatever a sink would need to be put at one of them. A further rule of the policy only adds to the kept ones.
 
     Args:
         checkpoints: the retained ones, in any order.
@@ -51,25 +82,45 @@ def plan_retention(
         roots: ids that must stay whatever the policy says.
     """
     ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
-    own = [checkpoint for checkpoint in ordered if checkpoint.kind is CheckpointKind.CHECKPOINT]
-    kept = set(roots)
-    kept.update(checkpoint.checkpoint_id for checkpoint in own[-policy.last :])
+    kept = set(roots) | selected(checkpoints, policy)
     kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.unconfirmed)
     kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.kind is CheckpointKind.SAVEPOINT)
+    kept = set(with_unpublished(ordered, kept))
     return tuple(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.checkpoint_id not in kept)
 
 
 def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
-    """Return the checkpoints that must stay: each timeline's head, its pending checkpoint's base, and the pinned."""
-    roots = {timeline.head for timeline in state.timelines}
-    roots.update(timeline.pending.base for timeline in state.timelines if timeline.pending is not None)
+    """Return the checkpoints that must stay whatever the policy says.
+
+    They are: the head, and the pending checkpoint's base, of the live timeline and of each open fork; all that was
+    completed on an open fork; the pinned, and those of savepoints; while a sink has yet to follow a switch, what it
+    must follow to, with all that this continues; and everything that is newer than a pending checkpoint.
+    """
+    working = [timeline for timeline in state.timelines if timeline.role is not TimelineRole.ABANDONED]
+    roots = {timeline.head for timeline in working}
+    roots.update(timeline.pending.base for timeline in working if timeline.pending is not None)
+    forks = {timeline.timeline_id for timeline in open_forks(state)}
+    lowest = lowest_pending(state)
+    roots.update(
+        checkpoint.checkpoint_id
+        for checkpoint in state.checkpoints
+        if checkpoint.timeline in forks or (lowest is not None and checkpoint.checkpoint_id >= lowest)
+    )
     roots.update(pin.checkpoint_id for pin in state.pins)
+    roots.update(savepoint.checkpoint_id for savepoint in state.savepoints)
+    if state.realignment is not None:
+        roots.update(one.checkpoint_id for one in ancestry(state, state.realignment.checkpoint_id))
     return frozenset(roots)
 
 
 def subsumable(state: ManifestState, policy: RetentionPolicy) -> tuple[CheckpointId, ...]:
-    """Return the checkpoints that may be subsumed now, ascending."""
-    return plan_retention(state.checkpoints, policy, retention_roots(state))
+    """Return the checkpoints that may be subsumed now, ascending.
+
+    The policy selects twice: of the live lineage, which one goes back on, and of all checkpoints by id, so that what a
+    rollback has left behind stays for as long as it would have stayed without.
+    """
+    live = selected(lineage(state, state.timeline()), policy)
+    return plan_retention(state.checkpoints, policy, retention_roots(state) | live)
 
 
 def unreferenced(kept: Iterable[Iterable[str]], dropped: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from pipeline.protocol.events import (
     CheckpointTriggered,
     CheckpointUnpinned,
     Event,
+    ForkDisposed,
     GarbageDeleted,
     GarbageListed,
     JobCanceled,
@@ -29,7 +30,14 @@ from pipeline.protocol.events import (
     JobFinished,
     JobResumed,
     JobStarted,
+    SavepointCreated,
+    SavepointDisposed,
     SinkConfirmed,
+    SinkRealigned,
+    TimelineForked,
+    TimelineFrozen,
+    TimelineSwitched,
+    TimelineThawed,
     aborts_of,
 )
 from pipeline.protocol.ids import CheckpointId
@@ -68,7 +76,15 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     Rule(JobStatus.RUNNING, CheckpointCompleted, JobStatus.RUNNING),
     Rule(JobStatus.RUNNING, CheckpointAborted, JobStatus.RUNNING, "tolerated or not counted", _tolerated),
     Rule(JobStatus.RUNNING, CheckpointAborted, JobStatus.FAILED, "not tolerated", _not_tolerated),
+    *(
+        Rule(JobStatus.FAILED, event, JobStatus.FAILED, "on a fork")
+        for event in (CheckpointTriggered, CheckpointRebound, CheckpointCompleted)
+    ),
+    Rule(JobStatus.FAILED, CheckpointAborted, JobStatus.FAILED, "on a fork", _tolerated),
     Rule(JobStatus.FAILED, JobResumed, JobStatus.RUNNING),
+    Rule(JobStatus.RUNNING, TimelineSwitched, JobStatus.RUNNING),
+    Rule(JobStatus.FAILED, TimelineSwitched, JobStatus.RUNNING, "a person has decided"),
+    *(Rule(status, TimelineSwitched, status, "the result is clean") for status in ENDED),
     Rule(JobStatus.RUNNING, JobFinished, JobStatus.FINISHED),
     *(Rule(status, JobCanceled, JobStatus.CANCELED) for status in (JobStatus.RUNNING, JobStatus.FAILED)),
     *(Rule(status, JobCleaned, status) for status in ENDED),
@@ -79,6 +95,19 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     *(Rule(status, GarbageListed, status) for status in _ANY_STATUS),
     *(Rule(status, CheckpointPinned, status) for status in _ANY_STATUS),
     *(Rule(status, CheckpointUnpinned, status) for status in _ANY_STATUS),
+    *(Rule(status, SinkRealigned, status, "a fact, whatever the status") for status in _ANY_STATUS),
+    *(
+        Rule(status, event, status)
+        for event in (
+            TimelineForked,
+            ForkDisposed,
+            TimelineFrozen,
+            TimelineThawed,
+            SavepointCreated,
+            SavepointDisposed,
+        )
+        for status in _ANY_STATUS
+    ),
 )
 
 CHECKPOINT_RULES: tuple[Rule[CheckpointStatus], ...] = (
@@ -87,9 +116,12 @@ CHECKPOINT_RULES: tuple[Rule[CheckpointStatus], ...] = (
     Rule(CheckpointStatus.PENDING, CheckpointCompleted, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.PENDING, CheckpointAborted, CheckpointStatus.ABORTED),
     Rule(CheckpointStatus.PENDING, JobCanceled, CheckpointStatus.ABORTED),
+    Rule(CheckpointStatus.PENDING, ForkDisposed, CheckpointStatus.ABORTED),
     Rule(CheckpointStatus.COMPLETED, SinkConfirmed, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.COMPLETED, CheckpointPinned, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.COMPLETED, CheckpointUnpinned, CheckpointStatus.COMPLETED),
+    Rule(CheckpointStatus.COMPLETED, SavepointCreated, CheckpointStatus.COMPLETED),
+    Rule(CheckpointStatus.COMPLETED, SavepointDisposed, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.COMPLETED, CheckpointsSubsumed, CheckpointStatus.SUBSUMED),
 )
 
@@ -126,6 +158,8 @@ def checkpoints_of(event: Event) -> tuple[CheckpointId, ...]:
             return (event.checkpoint_id,)
         case CheckpointPinned():
             return (event.pin.checkpoint_id,)
+        case SavepointCreated() | SavepointDisposed():
+            return (event.savepoint.checkpoint_id,)
         case CheckpointsSubsumed():
             return event.checkpoint_ids
     return tuple(sorted(aborted.pending.checkpoint_id for aborted in aborts_of(event)))

@@ -7,7 +7,7 @@ Order: `stage` in the subtasks -> committables travel in the acks into `_metadat
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStat
 
 
@@ -173,6 +174,23 @@ class TableWalk:
     heads: int
 
 
+@dataclass(frozen=True, slots=True)
+class SinkChange:
+    """What a table shows now, and what it would show once it had followed a decision.
+
+    Attributes:
+        rows_now, rows_then: rows of the table. files_now, files_then: files that a reader opens.
+        files_removed: of those now visible, how many would not be. files_added: the other way round.
+    """
+
+    rows_now: int
+    rows_then: int
+    files_now: int
+    files_then: int
+    files_removed: int
+    files_added: int
+
+
 class Sink(Protocol):
     """One sink of the spec, opened on its store."""
 
@@ -202,11 +220,39 @@ class Sink(Protocol):
         """
 
     def commit(self, committable: Committable, mark: SinkMark) -> bool:
-        """Compare-and-swap the sink's head from mark.predecessor to mark.
+        """Compare-and-swap the sink's head from mark.predecessor, on mark.timeline, to mark.
 
         Returns: True when this call published it, False when it (or a descendant) was already there.
-        Raises: Superseded when the head is neither the predecessor, nor the mark, nor a descendant of it.
+        Raises: Superseded when the head is neither the predecessor on that timeline, nor the mark, nor a descendant.
         """
+
+    def follow(
+        self,
+        *,
+        base: SinkMark | None,
+        committables: Sequence[tuple[CheckpointId, Committable]],
+        mark: SinkMark,
+        decision: int,
+    ) -> bool:
+        """Compare-and-swap by decision: in one atomic step the table becomes what it was as of `base`, plus these.
+
+        After every switch of the live timeline, before its first commit, also when nothing changes: a commit of the
+        timeline that was left never fits again.
+
+        Args:
+            base: a mark anywhere in the table's history (`find`); None for the empty table.
+            committables: of checkpoints after the base that were never published, oldest first.
+            mark: (timeline that goes on here, checkpoint of the last committable, else of the base, else 0).
+            decision: manifest version of the switch, from 1; commits carry it on.
+        Returns: True when this call did it, False when the table followed this decision before, whatever came since.
+        Raises: Superseded: it follows a newer decision. NotFound: no such base.
+        """
+
+    def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
+        """What `follow` would change, without writing; raises what it would raise, the decision apart."""
+
+    def undo_limits(self) -> tuple[str, ...]:
+        """What a follow cannot undo, one line each, for people."""
 
     def is_committed(self, mark: SinkMark) -> bool:
         """Whether the head is the mark or descends from it."""
@@ -214,11 +260,14 @@ class Sink(Protocol):
     def head(self) -> SinkMark | None:
         """The current mark; None before the first commit."""
 
+    def find(self, checkpoint_id: int) -> SinkMark | None:
+        """The newest mark of that checkpoint in the table's whole history, lineages that were left included."""
+
     def abort(self, *, checkpoint_id: int, token: int) -> None:
-        """Delete what this epoch staged, if and only if no head refers to it."""
+        """Delete what this epoch staged, if and only if no head of any lineage refers to it."""
 
     def read(self, checkpoint_id: int | None = None, *, verify: bool = False) -> pa.Table:
-        """The published table at the head, or as of a mark's checkpoint. Raises NotFound, StateCorrupt."""
+        """The published table at the head, or as of a checkpoint of its history. Raises NotFound, StateCorrupt."""
 
     def verify(self, checkpoint_id: int | None = None, *, deep: bool = False) -> list[str]:
         """Problems of the published table, one line each; [] when everything it refers to is there and whole."""

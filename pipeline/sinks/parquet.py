@@ -11,33 +11,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt, Superseded
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore
+from pipeline.sinks.chain_reader import EMPTY_TABLE, TablePoint
 from pipeline.sinks.chain_walk import walk_chain
 from pipeline.sinks.contract import (
     Committable,
     Compaction,
+    SinkChange,
     SinkMark,
     StagedFile,
     TableWalk,
     decode_schema,
     encode_schema,
 )
-from pipeline.sinks.sink_chain import SinkChain
+from pipeline.sinks.parquet_files import ParquetFiles, token_prefix
+from pipeline.sinks.sink_chain import Addition, SinkChain
 from pipeline.sinks.sink_head import ChainOwner, SinkHead, check_data_key, dump
-from pipeline.sinks.table_schema import check_rows_schema, conform, latest_per_key, merged_schema
+from pipeline.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema
 
 COMPACT_FILES = 64
 """An upsert table with at least so many live files is compacted by the next epoch that can."""
 
-_PARALLEL_READS = 8
 _NAMED_MARKS = 20
 
 
@@ -60,6 +61,7 @@ class ParquetSink:
         self.mode = mode
         self.key = key
         self._store = store
+        self._files = ParquetFiles(name, store)
         self._chain = SinkChain(store, ChainOwner(job, name, mode.value, key))
 
     def stage(self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int) -> StagedFile | None:
@@ -72,7 +74,7 @@ class ParquetSink:
         check_rows_schema(self.name, rows.schema, self.key)
         if self.mode is SinkMode.UPSERT:
             rows = latest_per_key(rows, self.key)
-        return self._stage(rows, checkpoint_id, token, str(subtask))
+        return self._files.stage(rows, checkpoint_id, token, str(subtask))
 
     def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
         """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""
@@ -81,7 +83,7 @@ class ParquetSink:
     def staged_table(self, committable: Committable) -> pa.Table:
         """The rows this epoch would publish, checksums verified. Raises StateCorrupt."""
         self._check_committable(committable)
-        return self._rows(committable.files, decode_schema(committable.schema), verify=True)
+        return self._files.rows(committable.files, decode_schema(committable.schema), verify=True)
 
     def prepare(self, committable: Committable, *, mark: SinkMark | None = None) -> None:
         """Fail now for every reason known now; changes nothing.
@@ -91,17 +93,18 @@ class ParquetSink:
         Raises:
             InvalidRequest: foreign owner, other mode or key, a schema change the table cannot take, or a table of an
                 earlier life of the job. StateCorrupt: a staged file or the chain is damaged. Superseded: the table is
-                past the mark.
+                past the mark, or follows another timeline.
         """
         self._check_committable(committable)
         head = self._chain.newest()
         self._admit(committable, head)
         if mark is None or head is None or self._chain.already(head, mark, _digest(committable)):
             return
-        if head.mark.checkpoint_id >= mark.checkpoint_id:
+        if head.mark.checkpoint_id >= mark.checkpoint_id or head.mark.timeline != mark.timeline:
             raise Superseded(
-                f"sink {self.name}: checkpoint {mark.checkpoint_id} is not in the table's lineage, which is at "
-                f"checkpoint {head.mark.checkpoint_id}. Nothing was published.",
+                f"sink {self.name}: checkpoint {mark.checkpoint_id} of timeline {mark.timeline} is not in the table's "
+                f"lineage, which is at checkpoint {head.mark.checkpoint_id} of timeline {head.mark.timeline}. Nothing "
+                "was published.",
                 sink=self.name,
                 checkpoint_id=mark.checkpoint_id,
                 head=head.mark.checkpoint_id,
@@ -126,8 +129,8 @@ class ParquetSink:
             return committable
         schema = decode_schema(self._admit(committable, head))
         files = self._chain.content(head).files + committable.files
-        rows = latest_per_key(self._rows(files, schema, verify=True), self.key)
-        whole = self._stage(self._sorted(rows), checkpoint_id, token, "all")
+        rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
+        whole = self._files.stage(self._sorted(rows), checkpoint_id, token, "all")
         return Committable(committable.sink, committable.files, committable.schema, Compaction(whole, predecessor))
 
     def commit(self, committable: Committable, mark: SinkMark) -> bool:
@@ -151,6 +154,62 @@ class ParquetSink:
             committable_sha256=_digest(committable),
         )
 
+    def follow(
+        self,
+        *,
+        base: SinkMark | None,
+        committables: Sequence[tuple[CheckpointId, Committable]],
+        mark: SinkMark,
+        decision: int,
+    ) -> bool:
+        """Let the table show a decision of the manifest: what it was as of `base`, then these committables in order.
+
+        One new head, also when nothing changes; no file is copied or deleted, so whatever it showed before can be shown
+        again. A committable's plain files are taken: its compaction was computed on top of one predecessor.
+
+        Returns: True when this call wrote the head, False when the table followed this decision before.
+        Raises: Superseded (a newer decision), NotFound (no such base), StateCorrupt (a file is damaged),
+            InvalidRequest (foreign owner, schema); nothing was published. CommitOutcomeUnknown (call again).
+        """
+        additions = []
+        for checkpoint_id, committable in committables:
+            self._check_committable(committable)
+            additions.append(Addition(checkpoint_id, committable.files, _digest(committable)))
+        return self._chain.follow(
+            base,
+            additions,
+            mark,
+            decision=decision,
+            admit=lambda point: self._admit_on(point, [committable for _, committable in committables]),
+        )
+
+    def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
+        """What `follow` would change, without writing; it raises what `follow` would raise, the decision apart.
+
+        The rows of an append table are recorded; those of an upsert table are counted: its key columns are read.
+        """
+        for _, committable in committables:
+            self._check_committable(committable)
+        head = self._chain.newest()
+        then = self._chain.base_point(head, base)
+        schemas = self._admit_on(then, [committable for _, committable in committables])
+        added = tuple(file for _, committable in committables for file in committable.files)
+        now = self._chain.point_of(head) if head is not None else EMPTY_TABLE
+        files = then.files + added
+        before, after = {file.key for file in now.files}, {file.key for file in files}
+        return SinkChange(
+            rows_now=self._count(now.files, now.schema),
+            rows_then=self._count(files, schemas[-1] if schemas else then.schema),
+            files_now=len(now.files),
+            files_then=len(files),
+            files_removed=len(before - after),
+            files_added=len(after - before),
+        )
+
+    def undo_limits(self) -> tuple[str, ...]:
+        """What following a decision cannot undo, for people."""
+        return ("rows that a reader has already copied from the table stay where they were copied to",)
+
     def is_committed(self, mark: SinkMark) -> bool:
         """Whether the head is the mark or descends from it."""
         return self._chain.lineage_has(self._chain.newest(), mark)
@@ -160,33 +219,39 @@ class ParquetSink:
         head = self._chain.newest()
         return head.mark if head else None
 
+    def find(self, checkpoint_id: int) -> SinkMark | None:
+        """The newest mark of that checkpoint in the table's whole history, lineages that were left included."""
+        head = self._chain.newest()
+        entry = self._chain.find_anywhere(head, checkpoint_id)
+        return self._chain.mark_of(entry) if entry is not None else None
+
     def abort(self, *, checkpoint_id: int, token: int) -> None:
-        """Delete what this epoch staged, except what a head refers to.
+        """Delete what this epoch staged, except what a head of any lineage refers to.
 
         Only for a checkpoint that the manifest says is aborted, or a token that lost: nothing else keeps its commit
         from coming later.
         """
-        head = self._chain.newest()
-        entry = self._chain.find(head, checkpoint_id)
         published: set[str] = set()
-        if entry is not None:
-            committed = self._chain.at(entry.version)
-            published = {file.key for file in committed.added}
-            if committed.replaced_by is not None:
-                published.add(committed.replaced_by.key)
-        staged = [stat.key for stat in self._store.list(_token_prefix(checkpoint_id, token))]
+        for version in self._chain.versions_of(self._chain.newest(), checkpoint_id):
+            head = self._chain.at(version)
+            published |= {file.key for file in (*head.added, *((head.replaced_by,) if head.replaced_by else ()))}
+        staged = [stat.key for stat in self._store.list(token_prefix(checkpoint_id, token))]
         self._store.delete([key for key in staged if key not in published])
 
     def read(self, checkpoint_id: int | None = None, *, verify: bool = False) -> pa.Table:
-        """The published table at the head, or as of a checkpoint: append in commit order, upsert sorted by key.
+        """The published table at the head, or as of a checkpoint, also one of a lineage that was left.
+
+        Append: in commit order; upsert: sorted by key.
 
         Args:
             verify: compare each file's SHA-256, not only its size.
         Raises:
             NotFound: nothing was published yet, or not by that checkpoint. StateCorrupt: a file is damaged.
         """
-        head = self._at(checkpoint_id)
-        rows = self._rows(self._chain.content(head).files, decode_schema(head.schema), verify=verify)
+        point = self._at(checkpoint_id)
+        if point.schema is None:
+            raise self._nothing_published()
+        rows = self._files.rows(point.files, decode_schema(point.schema), verify=verify)
         return self._sorted(latest_per_key(rows, self.key)) if self.mode is SinkMode.UPSERT else rows
 
     def verify(self, checkpoint_id: int | None = None, *, deep: bool = False) -> list[str]:
@@ -196,18 +261,17 @@ class ParquetSink:
         Raises: NotFound, InvalidRequest.
         """
         try:
-            head = self._at(checkpoint_id)
-            files = self._chain.content(head).files
+            point = self._at(checkpoint_id)
         except StateCorrupt as error:
             return [error.message]
         problems = []
-        if len(files) != head.live_files:
-            problems.append(f"head {head.version} counts {head.live_files} live files, its chain lists {len(files)}")
-        schema = decode_schema(head.schema)
-        for file in files:
+        if len(point.files) != point.live_files:
+            problems.append(f"{point.live_files} live files are recorded, the chain lists {len(point.files)}")
+        schema = decode_schema(point.schema) if point.schema is not None else pa.schema([])
+        for file in point.files:
             try:
                 if deep:
-                    self._fetch(file, schema, verify=True)
+                    self._files.fetch(file, schema, verify=True)
                 elif (size := self._store.stat(file.key).size) != file.size:
                     problems.append(f"{file.key}: {size} bytes, recorded {file.size}")
             except NotFound:
@@ -228,17 +292,17 @@ class ParquetSink:
                 sizes[key] = self._store.stat(key).size
         return sizes
 
-    def _at(self, checkpoint_id: int | None) -> SinkHead:
+    def _at(self, checkpoint_id: int | None) -> TablePoint:
         head = self._chain.newest()
         if head is None:
-            raise NotFound(f"sink {self.name}: nothing has been published to {self._store.config.url} yet.")
+            raise self._nothing_published()
         if checkpoint_id is None:
-            return head
-        entry = self._chain.find(head, checkpoint_id)
+            return self._chain.point_of(head)
+        entry = self._chain.find_anywhere(head, checkpoint_id)
         if entry is not None:
-            return self._chain.at(entry.version)
-        known = [str(mark.checkpoint_id) for mark in self._chain.content(head).marks]
-        shown = ", ".join(known[-_NAMED_MARKS:])
+            return self._chain.point(entry)
+        known = sorted({entry.checkpoint_id for marks in self._chain.lineages(head) for entry in marks})
+        shown = ", ".join(map(str, known[-_NAMED_MARKS:]))
         older = f"{len(known) - _NAMED_MARKS} older ones, " if len(known) > _NAMED_MARKS else ""
         raise NotFound(
             f"sink {self.name}: checkpoint {checkpoint_id} did not publish to it; known are {older}{shown}.",
@@ -246,13 +310,36 @@ class ParquetSink:
             checkpoint_id=checkpoint_id,
         )
 
+    def _nothing_published(self) -> NotFound:
+        return NotFound(f"sink {self.name}: nothing has been published to {self._store.config.url} yet.")
+
     def _admit(self, committable: Committable, head: SinkHead | None) -> str:
         """Check schema and staged files against the table at `head`; returns the table's next schema."""
+        # At checkpoint 0 a lineage has published nothing: it may begin with other columns than one that was left.
+        begun = head is not None and head.mark.checkpoint_id > 0
+        schema = self._next_schema(head.schema if head is not None and begun else None, committable)
+        self._files.check_staged(_all_files(committable))
+        return schema
+
+    def _admit_on(self, point: TablePoint, committables: Sequence[Committable]) -> list[str]:
+        """Check the base of a follow and what is added to it; returns the table's schema after each of these."""
+        self._files.check_published(point.files)
+        schemas: list[str] = []
+        for committable in committables:
+            schemas.append(self._next_schema(schemas[-1] if schemas else point.schema, committable))
+            self._files.check_staged(committable.files)
+        return schemas
+
+    def _next_schema(self, schema: str | None, committable: Committable) -> str:
         rows = decode_schema(committable.schema)
         check_rows_schema(self.name, rows, self.key)
-        schema = merged_schema(self.name, decode_schema(head.schema) if head else None, rows)
-        self._check_staged(_all_files(committable))
-        return encode_schema(schema)
+        return encode_schema(merged_schema(self.name, decode_schema(schema) if schema is not None else None, rows))
+
+    def _count(self, files: Sequence[StagedFile], schema: str | None) -> int:
+        if schema is None or self.mode is SinkMode.APPEND:
+            return sum(file.rows for file in files)
+        keys = self._files.rows(files, decode_schema(schema), columns=self.key)
+        return latest_per_key(keys, self.key).num_rows
 
     def _check_committable(self, committable: Committable) -> None:
         if committable.sink != self.name:
@@ -260,58 +347,8 @@ class ParquetSink:
         for file in _all_files(committable):
             check_data_key(file)
 
-    def _check_staged(self, files: Sequence[StagedFile]) -> None:
-        sizes: dict[str, int] = {}
-        for prefix in sorted({file.key.rpartition("/")[0] + "/" for file in files}):
-            sizes.update((stat.key, stat.size) for stat in self._store.list(prefix))
-        for file in files:
-            if sizes.get(file.key) != file.size:
-                found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
-                raise StateCorrupt(
-                    f"sink {self.name}: staged file {file.key} is {found}, recorded are {file.size} bytes. "
-                    "Nothing was published.",
-                    key=file.key,
-                )
-
-    def _stage(self, rows: pa.Table, checkpoint_id: int, token: int, label: str) -> StagedFile:
-        buffer = pa.BufferOutputStream()
-        pq.write_table(rows.replace_schema_metadata(None), buffer, compression="zstd")
-        body = buffer.getvalue().to_pybytes()
-        sha256 = hashlib.sha256(body).hexdigest()
-        key = f"{_token_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
-        self._store.put(key, body)
-        return StagedFile(key, rows.num_rows, len(body), sha256)
-
-    def _rows(self, files: Sequence[StagedFile], schema: pa.Schema, *, verify: bool) -> pa.Table:
-        if not files:
-            return schema.empty_table()
-        with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
-            tables = list(pool.map(lambda file: self._fetch(file, schema, verify=verify), files))
-        return pa.concat_tables(tables)
-
-    def _fetch(self, file: StagedFile, schema: pa.Schema, *, verify: bool) -> pa.Table:
-        try:
-            body = self._store.get(file.key)
-        except NotFound as error:
-            raise StateCorrupt(f"sink {self.name}: {file.key} is missing", key=file.key) from error
-        if len(body) != file.size or (verify and hashlib.sha256(body).hexdigest() != file.sha256):
-            raise StateCorrupt(
-                f"sink {self.name}: {file.key} does not match its recorded size and checksum", key=file.key
-            )
-        try:
-            rows = pq.ParquetFile(pa.BufferReader(body)).read()
-        except (pa.ArrowException, OSError) as error:
-            raise StateCorrupt(f"sink {self.name}: {file.key} is not readable as Parquet", key=file.key) from error
-        if rows.num_rows != file.rows:
-            raise StateCorrupt(f"{file.key}: {rows.num_rows} rows, recorded {file.rows}", key=file.key)
-        return conform(file.key, rows, schema)
-
     def _sorted(self, rows: pa.Table) -> pa.Table:
         return rows.sort_by([(name, "ascending") for name in self.key])
-
-
-def _token_prefix(checkpoint_id: int, token: int) -> str:
-    return f"data/chk-{checkpoint_id:020d}/t{token}/"
 
 
 def _all_files(committable: Committable) -> tuple[StagedFile, ...]:

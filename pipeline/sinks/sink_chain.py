@@ -9,13 +9,21 @@ Order of writes of a commit: staged files -> (every `SNAPSHOT_EVERY` heads) snap
 A head lists only what it added and names the newest snapshot, so its size does not grow with the table, and a reader
 fetches at most one snapshot and `SNAPSHOT_EVERY` heads. No head and no snapshot that a head names is ever deleted:
 a freed key would let a frozen writer's put succeed (I6).
+
+Two kinds of head. A commit adds an epoch to its predecessor, on one timeline. A follow lets the table show what a
+decision of the manifest (rollback, fast-forward) made of it: any point of its history plus checkpoints that were never
+committed, in one atomic step and without moving a file, because its snapshot is of its own version and says everything.
+Commits carry the decision on. So a commit of a timeline that was left finds another timeline at the head and never
+lands, and of two decisions the newer one wins in either order.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NoReturn
 from uuid import uuid4
 
 from pipeline.protocol.errors import (
@@ -24,27 +32,26 @@ from pipeline.protocol.errors import (
     EnvironmentUnusable,
     InvalidRequest,
     NotFound,
+    ProtocolViolation,
     StateCorrupt,
     StoreUnavailable,
     Superseded,
 )
 from pipeline.protocol.object_store import ObjectStore
+from pipeline.sinks.chain_reader import ChainReader, TablePoint
 from pipeline.sinks.contract import SinkMark, StagedFile
 from pipeline.sinks.sink_head import (
-    EMPTY_CONTENT,
-    HEADS,
     ChainContent,
     ChainOwner,
+    Followed,
+    FollowedStep,
     MarkEntry,
     SinkHead,
     SnapshotRef,
     content_after,
-    content_from_bytes,
     content_to_bytes,
-    head_from_bytes,
     head_key,
     head_to_bytes,
-    head_version,
     snapshot_key,
 )
 
@@ -53,50 +60,23 @@ LOST_RACES = 10
 """How often a commit decides again after another writer took its head version."""
 
 
-class SinkChain:
-    """The chain of heads of one table in one store."""
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What one checkpoint adds to the table: its plain files, in subtask order."""
+
+    checkpoint_id: int
+    files: tuple[StagedFile, ...]
+    committable_sha256: str
+
+
+class SinkChain(ChainReader):
+    """Reads and extends the chain of heads of one table in one store."""
 
     def __init__(
         self, store: ObjectStore, owner: ChainOwner, *, new_write_id: Callable[[], str] = lambda: uuid4().hex
     ) -> None:
-        self._store = store
-        self._owner = owner
+        super().__init__(store, owner)
         self._new_write_id = new_write_id
-
-    def newest(self) -> SinkHead | None:
-        """The head, whoever owns it is checked. Raises InvalidRequest (foreign owner), StateCorrupt."""
-        for stat in self._store.list(HEADS, limit=1):
-            return self.at(head_version(stat.key))
-        return None
-
-    def at(self, version: int) -> SinkHead:
-        """Head `version` of this owner's table. Raises NotFound, InvalidRequest, StateCorrupt."""
-        head = head_from_bytes(head_key(version), self._store.get(head_key(version)))
-        if head.version != version:
-            raise StateCorrupt(f"{head_key(version)}: says version {head.version}, its name {version}")
-        self._check_owner(head.owner)
-        return head
-
-    def content(self, head: SinkHead | None) -> ChainContent:
-        """The table as of `head`: one snapshot and at most `SNAPSHOT_EVERY` heads are read. Raises StateCorrupt."""
-        if head is None:
-            return EMPTY_CONTENT
-        content = self._snapshot(head.snapshot) if head.snapshot else EMPTY_CONTENT
-        first = head.snapshot.version + 1 if head.snapshot else 1
-        for version in range(first, head.version + 1):
-            content = content_after(content, head if version == head.version else self._linked(version))
-        return content
-
-    def find(self, head: SinkHead | None, checkpoint_id: int) -> MarkEntry | None:
-        """The commit of that checkpoint in the lineage of `head`, or None."""
-        if head is not None and head.mark.checkpoint_id == checkpoint_id:
-            return content_after(EMPTY_CONTENT, head).marks[-1]
-        return next((m for m in reversed(self.content(head).marks) if m.checkpoint_id == checkpoint_id), None)
-
-    def lineage_has(self, head: SinkHead | None, mark: SinkMark) -> bool:
-        """Whether `head` is the mark or descends from it."""
-        entry = self.find(head, mark.checkpoint_id)
-        return entry is not None and entry.timeline == mark.timeline
 
     def commit(
         self,
@@ -126,16 +106,48 @@ class SinkChain:
                 return False
             at = head.mark.checkpoint_id if head else None
             if (at or None) != (mark.predecessor or None):
-                raise self._superseded(mark, at)
+                raise self._superseded(mark, head)
+            if head is not None and head.mark.timeline != mark.timeline:
+                raise self._superseded(mark, head)
             successor = self._successor(head, mark, write_id, added, replaced_by, admit(head), committable_sha256)
             if self._create(successor):
                 return True
-        raise CommitOutcomeUnknown(
-            f"sink {self._owner.sink}: checkpoint {mark.checkpoint_id} lost the race for the head {LOST_RACES} times. "
-            "Nothing of it is visible. Try again.",
-            sink=self._owner.sink,
-            checkpoint_id=mark.checkpoint_id,
-        )
+        self._lost_every_race(mark)
+
+    def follow(
+        self,
+        base: SinkMark | None,
+        additions: Sequence[Addition],
+        mark: SinkMark,
+        *,
+        decision: int,
+        admit: Callable[[TablePoint], Sequence[str]],
+    ) -> bool:
+        """Compare-and-swap by decision: one new head whose content is the table as of `base`, then the additions.
+
+        Args:
+            base: anywhere in the history, also in a lineage that was left; None for the empty table.
+            mark: its checkpoint is that of the last addition, else of the base, else 0.
+            decision: manifest version of the decision, from 1.
+            admit: checks the base and the additions, or raises; returns the table's schema after each addition.
+        Returns:
+            True when this call wrote the head; False when the table followed this decision before.
+        Raises:
+            Superseded: the table follows a newer decision; nothing was written, never retry.
+            NotFound: the base is not in the history. CommitOutcomeUnknown: delete nothing, call again.
+            InvalidRequest: foreign owner, or a table of an earlier life of the job.
+        """
+        self._check_follow(base, additions, mark, decision)
+        write_id = self._new_write_id()
+        for _ in range(LOST_RACES):
+            head = self.newest()
+            if self._followed_already(head, mark, decision):
+                return False
+            point = self.base_point(head, base)
+            schemas = admit(point)
+            if self._create(self._realigned(head, point, additions, schemas, mark, decision, write_id)):
+                return True
+        self._lost_every_race(mark)
 
     def already(self, head: SinkHead | None, mark: SinkMark, committable_sha256: str) -> bool:
         """Whether the mark is in the lineage of `head`, with this very content.
@@ -149,7 +161,8 @@ class SinkChain:
         entry = self.find(head, mark.checkpoint_id)
         if entry is None:
             return False
-        if (entry.timeline, entry.committable_sha256) != (mark.timeline, committable_sha256):
+        ours = entry.timeline == mark.timeline or self.is_of_a_follow(entry)
+        if not ours or entry.committable_sha256 != committable_sha256:
             raise InvalidRequest(
                 f"sink {self._owner.sink}: checkpoint {mark.checkpoint_id} of timeline {mark.timeline} is already "
                 f"published here with other content (timeline {entry.timeline}, head {entry.version}): the table at "
@@ -164,16 +177,104 @@ class SinkChain:
         # The usual commit: its predecessor is the head. A mark never precedes itself, so no lineage is read for it.
         return mark.predecessor == head.mark.checkpoint_id and mark.checkpoint_id > head.mark.checkpoint_id
 
-    def _superseded(self, mark: SinkMark, at: int | None) -> Superseded:
+    def _superseded(self, mark: SinkMark, head: SinkHead | None) -> Superseded:
+        at = f"checkpoint {head.mark.checkpoint_id} of timeline {head.mark.timeline}" if head else "checkpoint 0"
         return Superseded(
             f"sink {self._owner.sink}: commit of checkpoint {mark.checkpoint_id} refused: it follows checkpoint "
-            f"{mark.predecessor or 0}, the table is at checkpoint {at or 0}. Nothing was written. Do not retry: "
-            "another commit took its place.",
+            f"{mark.predecessor or 0} on timeline {mark.timeline}, the table is at {at}. Nothing was written. Do not "
+            "retry: another commit took its place.",
             sink=self._owner.sink,
             checkpoint_id=mark.checkpoint_id,
             predecessor=mark.predecessor,
-            head=at,
+            head=head.mark.checkpoint_id if head else None,
         )
+
+    def _lost_every_race(self, mark: SinkMark) -> NoReturn:
+        raise CommitOutcomeUnknown(
+            f"sink {self._owner.sink}: checkpoint {mark.checkpoint_id} lost the race for the head {LOST_RACES} times. "
+            "Nothing of it is visible. Try again.",
+            sink=self._owner.sink,
+            checkpoint_id=mark.checkpoint_id,
+        )
+
+    def _check_follow(
+        self, base: SinkMark | None, additions: Sequence[Addition], mark: SinkMark, decision: int
+    ) -> None:
+        ids = [base.checkpoint_id if base else 0, *(addition.checkpoint_id for addition in additions)]
+        if decision < 1 or any(one >= other for one, other in pairwise(ids)):
+            raise ProtocolViolation(
+                f"sink {self._owner.sink}: decision {decision} to follow checkpoints {ids} makes no sense. Nothing was "
+                "written."
+            )
+        if mark.checkpoint_id != ids[-1]:
+            raise ProtocolViolation(
+                f"sink {self._owner.sink}: was to follow to checkpoint {mark.checkpoint_id} with the content of "
+                f"checkpoint {ids[-1]}. Nothing was written."
+            )
+
+    def _followed_already(self, head: SinkHead | None, mark: SinkMark, decision: int) -> bool:
+        if head is None or head.decision < decision:
+            return False
+        if head.decision > decision:
+            raise Superseded(
+                f"sink {self._owner.sink}: refused to follow decision {decision} to checkpoint {mark.checkpoint_id}: "
+                f"the table follows decision {head.decision} since head {head.followed_at}. Nothing was written. Do "
+                "not retry: the newer decision counts.",
+                sink=self._owner.sink,
+                checkpoint_id=mark.checkpoint_id,
+                head=head.mark.checkpoint_id,
+            )
+        there = self._linked(head.followed_at).mark
+        if (there.timeline, there.checkpoint_id) != (mark.timeline, mark.checkpoint_id):
+            raise InvalidRequest(
+                f"sink {self._owner.sink}: by decision {decision} its table at {self._store.config.url} follows "
+                f"checkpoint {there.checkpoint_id} of timeline {there.timeline}, not checkpoint {mark.checkpoint_id} "
+                f"of timeline {mark.timeline}: it is of an earlier life of job {self._owner.job}. Nothing was changed.",
+                hint="give the sink a new path, or move the old table away",
+                sink=self._owner.sink,
+                checkpoint_id=mark.checkpoint_id,
+            )
+        return True
+
+    def _realigned(
+        self,
+        head: SinkHead | None,
+        base: TablePoint,
+        additions: Sequence[Addition],
+        schemas: Sequence[str],
+        mark: SinkMark,
+        decision: int,
+        write_id: str,
+    ) -> SinkHead:
+        version = head.version + 1 if head else 1
+        files, marks = base.files, base.marks
+        steps = []
+        for addition, schema_then in zip(additions, schemas, strict=True):
+            files += addition.files
+            steps.append(FollowedStep(addition.checkpoint_id, addition.committable_sha256, len(files), schema_then))
+            marks += (MarkEntry(version, mark.timeline, addition.checkpoint_id, addition.committable_sha256),)
+        schema = schemas[-1] if schemas else base.schema
+        if not additions:
+            sha256 = marks[-1].committable_sha256 if marks else ""
+            marks += (MarkEntry(version, mark.timeline, mark.checkpoint_id, sha256),)
+        if mark.checkpoint_id == 0 and head is not None:
+            schema = head.schema  # the empty table keeps its columns for readers; no commit is held to them
+        successor = SinkHead(
+            version=version,
+            write_id=write_id,
+            owner=self._owner,
+            mark=mark,
+            added=tuple(file for addition in additions for file in addition.files),
+            replaced_by=None,
+            schema=schema,
+            committable_sha256=marks[-1].committable_sha256,
+            live_files=len(files),
+            snapshot=None,
+            decision=decision,
+            followed_at=version,
+            followed=Followed(base.marks[-1] if base.marks else None, tuple(steps[:-1])),
+        )
+        return replace(successor, snapshot=self._put_snapshot(version, ChainContent(files, marks)))
 
     def _successor(
         self,
@@ -198,6 +299,9 @@ class SinkChain:
             committable_sha256=committable_sha256,
             live_files=live,
             snapshot=head.snapshot if head else None,
+            decision=head.decision if head else 0,
+            followed_at=head.followed_at if head else 0,
+            followed=None,
         )
         if version % SNAPSHOT_EVERY:
             return successor
@@ -207,11 +311,14 @@ class SinkChain:
                 f"sink {self._owner.sink}: head {version - 1} counts {live - len(added)} live files, the chain lists "
                 f"{len(content.files) - len(added)}. Nothing was written."
             )
+        return replace(successor, snapshot=self._put_snapshot(version, content))
+
+    def _put_snapshot(self, version: int, content: ChainContent) -> SnapshotRef:
         body = content_to_bytes(version, content)
         sha256 = hashlib.sha256(body).hexdigest()
         key = snapshot_key(version, sha256)
         self._store.put(key, body)
-        return replace(successor, snapshot=SnapshotRef(version, key, len(body), sha256))
+        return SnapshotRef(version, key, len(body), sha256)
 
     def _create(self, head: SinkHead) -> bool:
         """Create the head object. True: landed. False: another writer's head has that version."""
@@ -231,37 +338,3 @@ class SinkChain:
                     checkpoint_id=head.mark.checkpoint_id,
                 ) from error
             return there.write_id == head.write_id
-
-    def _check_owner(self, found: ChainOwner) -> None:
-        mine = self._owner
-        if (found.job, found.sink) != (mine.job, mine.sink):
-            raise InvalidRequest(
-                f"sink {mine.sink} of job {mine.job}: the path {self._store.config.url} already belongs to sink "
-                f"{found.sink} of job {found.job}. Nothing was changed.",
-                hint="give the sink a path of its own",
-                sink=mine.sink,
-            )
-        if (found.mode, found.key) != (mine.mode, mine.key):
-            raise InvalidRequest(
-                f"sink {mine.sink}: the table at {self._store.config.url} was written with mode {found.mode} and key "
-                f"{list(found.key)}, the spec says mode {mine.mode} and key {list(mine.key)}. Nothing was changed.",
-                hint="give the sink a new path, or undo the change of mode or key",
-                sink=mine.sink,
-            )
-
-    def _linked(self, version: int) -> SinkHead:
-        try:
-            return self.at(version)
-        except NotFound as error:
-            raise StateCorrupt(
-                f"sink {self._owner.sink}: {head_key(version)} is missing from the chain", key=head_key(version)
-            ) from error
-
-    def _snapshot(self, ref: SnapshotRef) -> ChainContent:
-        try:
-            body = self._store.get(ref.key)
-        except NotFound as error:
-            raise StateCorrupt(f"sink {self._owner.sink}: snapshot {ref.key} is missing", key=ref.key) from error
-        if len(body) != ref.size or hashlib.sha256(body).hexdigest() != ref.sha256:
-            raise StateCorrupt(f"sink {self._owner.sink}: snapshot {ref.key} does not match its checksum", key=ref.key)
-        return content_from_bytes(ref, body)

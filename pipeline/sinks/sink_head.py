@@ -21,7 +21,10 @@ from pipeline.sinks.contract import (
     staged_file_to_json,
 )
 
-HEAD_FORMAT = "milepost-sink-head/1"
+HEAD_FORMAT_1 = "milepost-sink-head/1"
+HEAD_FORMAT = "milepost-sink-head/2"
+"""Written. Format 1 knows no timelines but its own: it is read as decision 0, with nothing followed."""
+
 SNAPSHOT_FORMAT = "milepost-sink-snapshot/1"
 HEADS = "_heads/"
 SNAPSHOTS = "_snapshots/"
@@ -31,6 +34,24 @@ _HEAD_KEY = re.compile(r"_heads/(\d{20})\.json")
 _SNAPSHOT_KEY = re.compile(r"_snapshots/\d{20}-[0-9a-f]{64}\.json")
 _DATA_KEY = re.compile(r"data/chk-\d{20}/t\d+/(?:\d+|all)-[0-9a-f]{64}\.parquet")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_FORMAT_2_FIELDS = {"decision", "followed_at", "followed"}
+_OPTIONAL_DICT = (dict, type(None))
+_HEAD_FIELDS: dict[str, Any] = {
+    "format": str,
+    "version": int,
+    "write_id": str,
+    "owner": dict,
+    "mark": dict,
+    "added": list,
+    "replaced_by": _OPTIONAL_DICT,
+    "schema": (str, type(None)),
+    "committable_sha256": str,
+    "live_files": int,
+    "snapshot": _OPTIONAL_DICT,
+    "decision": int,
+    "followed_at": int,
+    "followed": _OPTIONAL_DICT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +79,61 @@ class SnapshotRef:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkEntry:
+    """One past commit, or step of a follow, as a snapshot remembers it."""
+
+    version: int
+    timeline: str
+    checkpoint_id: int
+    committable_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedStep:
+    """A checkpoint between a follow's base and its mark, which was never committed by itself; readable like a commit.
+
+    Attributes:
+        live_files: the table as of this checkpoint is the first so many files of the follow's content.
+        schema: of the table as of this checkpoint.
+    """
+
+    checkpoint_id: int
+    committable_sha256: str
+    live_files: int
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a head of a follow was made of.
+
+    Attributes:
+        base: the commit, anywhere in the table's history, that its content begins with; None for the empty table.
+        steps: the checkpoints added to it, oldest first, the mark's own left out.
+    """
+
+    base: MarkEntry | None
+    steps: tuple[FollowedStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SinkHead:
-    """One commit of the table.
+    """One commit of the table, or the head that lets the table follow a decision of the manifest (`followed`).
 
     Attributes:
         version: n, from 1, without gaps.
         write_id: of the writer; tells our own lost reply from another's commit.
-        added: files of this epoch, in subtask order. replaced_by: a file that holds the whole table instead of all
-            live files up to and including this head (compaction), or None.
-        schema: of the table after this commit (Arrow IPC, base64).
+        added: files of this epoch, in subtask order; of a follow, those of its checkpoints after the base.
+        replaced_by: a file that holds the whole table instead of all live files up to and including this head
+            (compaction), or None.
+        schema: of the table after this commit (Arrow IPC, base64); None while nothing was ever published to it.
         committable_sha256: digest of what was committed, so that one mark never means two contents.
         live_files: how many files a reader of this head opens.
+        snapshot: newest one; that of a follow is of its own version, and says the whole content.
+        decision: manifest version of the newest decision that the table follows; 0 before the first.
+        followed_at: version of the head that followed it; 0 before the first. The head before that one is the end of
+            the lineage that was left.
+        followed: what this very head follows with; None for a commit.
     """
 
     version: int
@@ -77,20 +142,13 @@ class SinkHead:
     mark: SinkMark
     added: tuple[StagedFile, ...]
     replaced_by: StagedFile | None
-    schema: str
+    schema: str | None
     committable_sha256: str
     live_files: int
     snapshot: SnapshotRef | None
-
-
-@dataclass(frozen=True, slots=True)
-class MarkEntry:
-    """One past commit, as a snapshot remembers it."""
-
-    version: int
-    timeline: str
-    checkpoint_id: int
-    committable_sha256: str
+    decision: int
+    followed_at: int
+    followed: Followed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +179,14 @@ def snapshot_key(version: int, sha256: str) -> str:
     return f"{SNAPSHOTS}{version:020d}-{sha256}.json"
 
 
+def mark_entry(head: SinkHead) -> MarkEntry:
+    return MarkEntry(head.version, head.mark.timeline, head.mark.checkpoint_id, head.committable_sha256)
+
+
 def content_after(content: ChainContent, head: SinkHead) -> ChainContent:
-    """The table once `head` is applied on top of `content`."""
-    entry = MarkEntry(head.version, head.mark.timeline, head.mark.checkpoint_id, head.committable_sha256)
+    """The table once the commit `head` is applied on top of `content`."""
     files = (head.replaced_by,) if head.replaced_by else content.files + head.added
-    return ChainContent(files, (*content.marks, entry))
+    return ChainContent(files, (*content.marks, mark_entry(head)))
 
 
 def check_data_key(file: StagedFile) -> StagedFile:
@@ -141,6 +202,7 @@ def dump(document: dict[str, Any]) -> bytes:
 
 
 def head_to_bytes(head: SinkHead) -> bytes:
+    """Format 2, canonical."""
     owner, mark, snapshot = head.owner, head.mark, head.snapshot
     return dump(
         {
@@ -165,42 +227,41 @@ def head_to_bytes(head: SinkHead) -> bytes:
                 "size": snapshot.size,
                 "sha256": snapshot.sha256,
             },
+            "decision": head.decision,
+            "followed_at": head.followed_at,
+            "followed": _followed_to_json(head.followed) if head.followed else None,
         }
     )
 
 
+def _followed_to_json(followed: Followed) -> dict[str, Any]:
+    base = followed.base
+    return {
+        "base": base and [base.version, base.timeline, base.checkpoint_id, base.committable_sha256],
+        "steps": [
+            {
+                "checkpoint_id": step.checkpoint_id,
+                "committable_sha256": step.committable_sha256,
+                "live_files": step.live_files,
+                "schema": step.schema,
+            }
+            for step in followed.steps
+        ],
+    }
+
+
 def head_from_bytes(key: str, body: bytes) -> SinkHead:
-    """Strict: raises StateCorrupt, naming the key."""
-    optional_dict = (dict, type(None))
-    fields = exact_fields(
-        key,
-        _load(key, body, HEAD_FORMAT),
-        {
-            "format": str,
-            "version": int,
-            "write_id": str,
-            "owner": dict,
-            "mark": dict,
-            "added": list,
-            "replaced_by": optional_dict,
-            "schema": str,
-            "committable_sha256": str,
-            "live_files": int,
-            "snapshot": optional_dict,
-        },
-    )
+    """Read formats 1 and 2. Strict: raises StateCorrupt, naming the key."""
+    document = _load(key, body, HEAD_FORMAT, HEAD_FORMAT_1)
+    if document["format"] == HEAD_FORMAT_1:
+        if not isinstance(document.get("schema"), str) or _FORMAT_2_FIELDS & document.keys():
+            raise StateCorrupt(f"{key}: is not a head of the format {HEAD_FORMAT_1}", key=key)
+        document = {**document, "decision": 0, "followed_at": 0, "followed": None}
+    fields = exact_fields(key, document, _HEAD_FIELDS)
     owner = exact_fields(key, fields["owner"], {"job": str, "sink": str, "mode": str, "key": list})
     mark = exact_fields(key, fields["mark"], {"timeline": str, "checkpoint_id": int, "predecessor": (int, type(None))})
-    decode_schema(fields["schema"])
-    replaced_by, snapshot = fields["replaced_by"], None
-    if fields["snapshot"] is not None:
-        ref = exact_fields(key, fields["snapshot"], {"version": int, "key": str, "size": int, "sha256": str})
-        snapshot = SnapshotRef(**ref)
-        if ref["key"] != snapshot_key(ref["version"], ref["sha256"]) or not _SNAPSHOT_KEY.fullmatch(ref["key"]):
-            raise StateCorrupt(f"{key}: {ref['key']!r} is not the key of a snapshot", key=key)
-        if not 0 < snapshot.version <= fields["version"]:
-            raise StateCorrupt(f"{key}: names snapshot {snapshot.version} of a later head", key=key)
-    return SinkHead(
+    replaced_by, followed = fields["replaced_by"], fields["followed"]
+    head = SinkHead(
         version=fields["version"],
         write_id=fields["write_id"],
         owner=ChainOwner(owner["job"], owner["sink"], owner["mode"], tuple(map(str, owner["key"]))),
@@ -210,8 +271,54 @@ def head_from_bytes(key: str, body: bytes) -> SinkHead:
         schema=fields["schema"],
         committable_sha256=fields["committable_sha256"],
         live_files=fields["live_files"],
-        snapshot=snapshot,
+        snapshot=_snapshot_ref(key, fields["snapshot"]) if fields["snapshot"] is not None else None,
+        decision=fields["decision"],
+        followed_at=fields["followed_at"],
+        followed=_followed_from_json(key, followed) if followed is not None else None,
     )
+    problem = _contradiction(head)
+    if problem is not None:
+        raise StateCorrupt(f"{key}: {problem}", key=key)
+    return head
+
+
+def _snapshot_ref(key: str, document: object) -> SnapshotRef:
+    ref = exact_fields(key, document, {"version": int, "key": str, "size": int, "sha256": str})
+    if ref["key"] != snapshot_key(ref["version"], ref["sha256"]) or not _SNAPSHOT_KEY.fullmatch(ref["key"]):
+        raise StateCorrupt(f"{key}: {ref['key']!r} is not the key of a snapshot", key=key)
+    return SnapshotRef(**ref)
+
+
+def _followed_from_json(key: str, document: object) -> Followed:
+    fields = exact_fields(key, document, {"base": (list, type(None)), "steps": list})
+    types = {"checkpoint_id": int, "committable_sha256": str, "live_files": int, "schema": str}
+    steps = tuple(FollowedStep(**exact_fields(key, step, types)) for step in fields["steps"])
+    for step in steps:
+        decode_schema(step.schema)
+    return Followed(_mark_from_json(key, fields["base"]) if fields["base"] is not None else None, steps)
+
+
+def _contradiction(head: SinkHead) -> str | None:
+    """Why these fields cannot be those of one head; None when they can."""
+    snapshot, followed = head.snapshot, head.followed
+    if head.schema is not None:
+        decode_schema(head.schema)
+    elif head.live_files:
+        return "has files, and no schema"
+    if snapshot is not None and not 0 < snapshot.version <= head.version:
+        return f"names snapshot {snapshot.version} of a later head"
+    if (head.decision > 0) != (head.followed_at > 0) or not 0 <= head.followed_at <= head.version or head.decision < 0:
+        return f"follows decision {head.decision} since head {head.followed_at}"
+    if (followed is not None) != (head.decision > 0 and head.followed_at == head.version):
+        return f"says both that it is a commit and that head {head.followed_at} followed a decision"
+    if followed is None:
+        return None
+    if head.replaced_by is not None or snapshot is None or snapshot.version != head.version:
+        return "follows a decision, and has no snapshot of its own"
+    counts = [step.live_files for step in followed.steps]
+    if counts != sorted(counts) or (counts and not 0 <= counts[0] <= counts[-1] <= head.live_files):
+        return f"its steps count {counts} live files, the head {head.live_files}"
+    return None
 
 
 def content_to_bytes(version: int, content: ChainContent) -> bytes:
@@ -229,23 +336,26 @@ def content_from_bytes(ref: SnapshotRef, body: bytes) -> ChainContent:
     """Strict: raises StateCorrupt, naming the key."""
     types = {"format": str, "version": int, "files": list, "marks": list}
     fields = exact_fields(ref.key, _load(ref.key, body, SNAPSHOT_FORMAT), types)
-    if fields["version"] != ref.version or not 0 < len(fields["marks"]) <= ref.version:
+    marks = tuple(_mark_from_json(ref.key, entry) for entry in fields["marks"])
+    versions = [entry.version for entry in marks]
+    if fields["version"] != ref.version or versions[-1:] != [ref.version] or versions != sorted(versions):
         raise StateCorrupt(f"{ref.key}: is not the snapshot of head {ref.version}", key=ref.key)
-    marks = []
-    for entry in fields["marks"]:
-        if not isinstance(entry, list) or [type(part) for part in entry] != [int, str, int, str]:
-            raise StateCorrupt(f"{ref.key}: a mark is not [version, timeline, checkpoint id, sha256]", key=ref.key)
-        marks.append(MarkEntry(*entry))
     files = tuple(check_data_key(staged_file_from_json(file)) for file in fields["files"])
-    return ChainContent(files, tuple(marks))
+    return ChainContent(files, marks)
 
 
-def _load(key: str, body: bytes, expected_format: str) -> dict[str, Any]:
+def _mark_from_json(key: str, entry: object) -> MarkEntry:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [int, str, int, str] or entry[0] < 1:
+        raise StateCorrupt(f"{key}: a mark is not [version, timeline, checkpoint id, sha256]", key=key)
+    return MarkEntry(*entry)
+
+
+def _load(key: str, body: bytes, *formats: str) -> dict[str, Any]:
     try:
         document = json.loads(body)
     except ValueError as error:
         raise StateCorrupt(f"{key}: is not JSON", key=key) from error
     found = document.get("format") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or found != expected_format:
-        raise StateCorrupt(f"{key}: expected the format {expected_format}, got {found!r}", key=key)
+    if not isinstance(document, dict) or found not in formats:
+        raise StateCorrupt(f"{key}: expected the format {' or '.join(formats)}, got {found!r}", key=key)
     return document

@@ -43,6 +43,7 @@ class OperatorPlan:
 
     Attributes:
         inputs: producers, in the order the spec names them. input_schema: of each of them.
+        state_schema: of its state, with stored names.
         handles, firing, channels: of all subtasks in the base checkpoint, whatever its parallelism: state, firing
             watermark, rows in flight; empty for an operator without state there.
         directory: where this epoch's snapshots of it go.
@@ -53,6 +54,7 @@ class OperatorPlan:
     operator: StatefulOperator
     inputs: tuple[str, ...]
     input_schema: pa.Schema
+    state_schema: pa.Schema
     handles: tuple[StateHandle, ...]
     firing: tuple[int | None, ...]
     channels: tuple[ChannelStateHandle | None, ...]

@@ -255,6 +255,7 @@ def _stateful(
             operator=operators[node.uid],
             inputs=node.inputs,
             input_schema=_consumed(plan, node.uid, schemas),
+            state_schema=plan.state_schema(operators[node.uid]),
             handles=plan.states.get(node.uid, ()),
             firing=plan.firing.get(node.uid, ()),
             channels=plan.channels.get(node.uid, ()),

@@ -27,7 +27,8 @@ from pyspark.sql import SparkSession
 from pipeline.config.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, fixed_settings, local_cores
 from pipeline.config.spec import SparkSpec
 from pipeline.protocol.errors import EnvironmentUnusable
-from pipeline.spark.java import find_java_home
+from pipeline.spark.class_archive import archive_options
+from pipeline.spark.java import find_java, find_java_home
 
 _LOOPBACK = "127.0.0.1,localhost,::1"
 
@@ -65,7 +66,8 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
 
 
 def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
-    given = {**settings, JAVA_OPTIONS: f"{_logging_options()} {settings.get(JAVA_OPTIONS, '')}".strip()}
+    options = (archive_options(find_java()), _logging_options(), settings.get(JAVA_OPTIONS, ""))
+    given = {**settings, JAVA_OPTIONS: " ".join(option for option in options if option)}
     builder = SparkSession.builder.appName(f"milepost-{job}")
     if SparkContext._gateway is not None:  # the JVM of a session that was stopped: nothing is started, none is shown
         builder = builder.config(map=dict(given))

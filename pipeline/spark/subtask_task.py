@@ -151,6 +151,7 @@ class _Task:
         previous_us = item.previous_firing_us(self._key_groups)
         replayed = restore_channel_state(
             item.channels,
+            uid=operator.uid,
             routing_key=operator.routing_key,
             key_groups=self._key_groups,
             max_parallelism=plan.max_parallelism,
@@ -161,7 +162,7 @@ class _Task:
         state = restore_state(
             operator.uid,
             operator.key,
-            operator.state_schema,
+            item.state_schema,
             routing_key=operator.routing_key,
             handles=item.handles,
             key_groups=self._key_groups,

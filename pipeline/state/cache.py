@@ -1,9 +1,10 @@
 """The node-local cache: decoded runs as memory-mapped Arrow files, always disposable.
 
 One entry is one run as one key-group range sees it. Its name is a digest of what it equals: the run's own SHA-256,
-the range, `max_parallelism`, the schema, the keys and the format versions. So an entry is right or is never asked for:
-what an attempt staged and nobody acknowledged is named by a run that no checkpoint lists. Two attempts of one task
-produce the same run and the same bytes; each writes under a temporary name of its own, syncs, and renames.
+the range, `max_parallelism`, the schema with its stored names, the keys and the format versions. So an entry is right
+or is never asked for: what an attempt staged and nobody acknowledged is named by a run that no checkpoint lists. Two
+attempts of one task produce the same run and the same bytes; each writes under a temporary name of its own, syncs, and
+renames.
 
 The name also carries size and CRC-32 of the content, checked before use: a torn or altered entry is ignored and
 replaced. A fault of the cache is logged and costs a read of the store, nothing else.
@@ -25,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from pipeline.state.evolution import stored_name
 from pipeline.state.handles import RunHandle
 from pipeline.state.key_groups import KEY_HASH_VERSION
 from pipeline.state.layer import KeySpec, Layer
@@ -156,7 +158,7 @@ def _digest(run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max
         "run": run.sha256,
         "wanted": [wanted.start, wanted.stop],
         "max_parallelism": max_parallelism,
-        "schema": [[field.name, str(field.type)] for field in schema],
+        "schema": [[field.name, str(field.type), stored_name(field)] for field in schema],
         "key": list(keys.key),
         "routing_key": list(keys.routing_key),
     }

@@ -161,6 +161,7 @@ def oldest_in_flight(buffers: Iterable[Buffer]) -> int | None:
 def restore_channel_state(
     handles: Iterable[ChannelStateHandle | None],
     *,
+    uid: str,
     routing_key: Sequence[str],
     key_groups: range,
     max_parallelism: int,
@@ -175,6 +176,7 @@ def restore_channel_state(
 
     Args:
         handles: of one operator, of all its former subtasks, in their order; None for one without channel state.
+        uid: of the operator now, which may have had another one when they were stored.
         routing_key: columns by which the operator's input is exchanged. key_groups: what this subtask owns.
         store: a file lies at `handle.key`. checkpoint_id, job: for messages.
     Raises:
@@ -185,7 +187,7 @@ def restore_channel_state(
     for handle in handles:
         if handle is None or handle.key_groups.stop <= key_groups.start or key_groups.stop <= handle.key_groups.start:
             continue
-        buffers = _read(handle, store, checkpoint_id, job)
+        buffers = _read(handle, uid, store, checkpoint_id, job)
         if key_groups.start <= handle.key_groups.start and handle.key_groups.stop <= key_groups.stop:
             restored += buffers
         else:
@@ -201,7 +203,7 @@ def _payloads(buffers: Sequence[Buffer]) -> pa.Array:
     )
 
 
-def _read(handle: ChannelStateHandle, store: ObjectStore, checkpoint_id: int, job: str) -> list[Buffer]:
+def _read(handle: ChannelStateHandle, operator: str, store: ObjectStore, checkpoint_id: int, job: str) -> list[Buffer]:
     def refused(problem: str) -> StateCorrupt:
         return StateCorrupt(
             f"checkpoint {checkpoint_id}: channel state {handle.key} of {handle.uid!r} cannot be used: {problem}. "
@@ -229,7 +231,7 @@ def _read(handle: ChannelStateHandle, store: ObjectStore, checkpoint_id: int, jo
     columns = [table.column(name).to_pylist() for name in _SCHEMA.names[:-1]]
     payloads = [value for chunk in table.column("payload").chunks for value in chunk]
     buffers = [
-        Buffer(uid, producer, lateness_us, oldest_us, payloads[index].as_buffer())
+        Buffer(operator, producer, lateness_us, oldest_us, payloads[index].as_buffer())
         for index, (uid, producer, _, lateness_us, oldest_us) in enumerate(zip(*columns, strict=True))
         if uid == handle.uid
     ]

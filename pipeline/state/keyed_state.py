@@ -191,11 +191,13 @@ def restore_state(
     prefix: str = "",
     cache: StateCache | None = None,
     hasher: Hasher = key_hash,
+    bodies: dict[str, bytes] | None = None,
 ) -> SubtaskState:
     """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
 
     Args:
-        uid, key, schema: of the operator; the schema's key columns identify a row.
+        uid, key, schema: of the operator; the schema's key columns identify a row. Runs of an older schema are
+            converted by the stored names in it (see `evolution`).
         routing_key: the columns by which rows are exchanged; part of `key`.
         handles: every subtask's state handle of this operator in the checkpoint; empty for the empty state.
         key_groups: what this subtask owns.
@@ -206,6 +208,7 @@ def restore_state(
         checkpoint_id, job: for messages.
         cache: used if it holds a run, filled if not; the result is the same without it.
         hasher: the key hash.
+        bodies: of runs that were read and checked before, by key; those read now are added.
     Raises:
         StateCorrupt: a run is missing, altered or not what its handle says.
         InvalidRequest: the schema, `max_parallelism` or a key type does not fit.
@@ -216,12 +219,12 @@ def restore_state(
     for name in key:
         check_key_type(name, plain.field(name).type)
     keys = KeySpec(tuple(key), tuple(routing_key), hasher)
-    identity = StateIdentity(uid, keys, plain, key_groups, max_parallelism)
-    reader = _RunReader(identity, store, prefix, cache, checkpoint_id, job)
+    identity = StateIdentity(uid, keys, plain, schema, key_groups, max_parallelism)
+    reader = _RunReader(identity, store, prefix, cache, checkpoint_id, job, {} if bodies is None else bodies)
     runs = _references(identity, handles, checkpoint_id, job)
     layers = [(run.kind, reader.read(run)) for run in runs]
     if cache is not None:
-        cache.retain(uid, key_groups, [(run, run.valid) for run in runs], plain, keys, max_parallelism)
+        cache.retain(uid, key_groups, [(run, run.valid) for run in runs], schema, keys, max_parallelism)
     base = stack([layer for kind, layer in layers if kind is RunKind.BASE], keys, plain)
     deltas = stack([layer for kind, layer in layers if kind is RunKind.DELTA], keys, plain)
     state = SubtaskState(identity, base, deltas, runs, watermark_us, cache)
@@ -244,6 +247,7 @@ def read_state(
     job: str,
     prefix: str = "",
     key_groups: range | None = None,
+    bodies: dict[str, bytes] | None = None,
 ) -> pa.Table:
     """Return an operator's live state at a checkpoint as one table; of all key groups unless told. As `restore_state`.
 
@@ -265,6 +269,7 @@ def read_state(
         checkpoint_id=checkpoint_id,
         job=job,
         prefix=prefix,
+        bodies=bodies,
     )
     return state.rows()
 
@@ -321,6 +326,7 @@ class _RunReader:
         cache: StateCache | None,
         checkpoint_id: int,
         job: str,
+        bodies: dict[str, bytes],
     ) -> None:
         self._identity = identity
         self._store = store
@@ -328,11 +334,11 @@ class _RunReader:
         self._cache = cache
         self._checkpoint_id = checkpoint_id
         self._job = job
-        self._bodies: dict[str, bytes] = {}
+        self._bodies = bodies
 
     def read(self, run: RunHandle) -> Layer:
         identity = self._identity
-        schema, keys, groups = identity.schema, identity.keys, identity.max_parallelism
+        schema, keys, groups = identity.stored, identity.keys, identity.max_parallelism
         if self._cache is not None:
             layer = self._cache.load(identity.uid, run, run.valid, schema, keys, groups)
             if layer is not None:

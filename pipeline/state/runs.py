@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.protocol.errors import InvalidRequest, StateCorrupt
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.state.evolution import converted, stored_names
 from pipeline.state.handles import RunHandle, RunKind
 from pipeline.state.key_groups import key_group
 from pipeline.state.layer import KeySpec, Layer
@@ -28,15 +29,24 @@ def group_offsets(layer: Layer, key_groups: range, max_parallelism: int) -> tupl
 
 
 def encode_run(
-    layer: Layer, kind: RunKind, key_groups: range, max_parallelism: int, directory: str
+    layer: Layer,
+    kind: RunKind,
+    key_groups: range,
+    max_parallelism: int,
+    directory: str,
+    schema: pa.Schema | None = None,
 ) -> tuple[RunHandle, bytes]:
     """Return the handle and the bytes of a run that holds the layer.
 
     Args:
         layer: not empty; all its rows lie in key_groups.
         directory: of the object key, ends in ``/``; the file is named by its content.
+        schema: the layer's columns with their stored names; None: each is stored by its own name.
     """
-    table = layer.rows.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), pa.array(layer.deleted))
+    names = stored_names(layer.rows.schema if schema is None else schema)
+    table = layer.rows.rename_columns(names).append_column(
+        pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), pa.array(layer.deleted)
+    )
     packed = [field.name for field in table.schema if _packs_as_differences(field.type)]
     plain = {
         field.name for field in table.schema if pa.types.is_boolean(field.type) or pa.types.is_floating(field.type)
@@ -89,17 +99,18 @@ def check_body(handle: RunHandle, body: bytes) -> str | None:
 def decode_run(
     body: bytes, handle: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
-    """Read the wanted key groups of a run whose bytes were checked.
+    """Read the wanted key groups of a run whose bytes were checked, as rows of the operator's state schema.
 
-    Only the row groups that hold them are decoded.
+    Only the row groups that hold them are decoded. A run of an older schema is converted.
 
+    Args:
+        schema: of the operator, with stored names.
     Raises:
-        InvalidRequest: the run's columns differ from the operator's state schema.
+        InvalidRequest: the run's columns cannot become those of the schema.
         StateCorrupt: the rows are not those that the handle describes.
     """
     lower, upper = _row_span(handle, wanted)
     with pq.ParquetFile(pa.BufferReader(body)) as file:
-        _check_schema(file.schema_arrow, schema, handle)
         if file.metadata.num_rows != handle.rows:
             raise StateCorrupt(f"state run {handle.key} has {file.metadata.num_rows} rows, expected {handle.rows}.")
         sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
@@ -111,7 +122,7 @@ def decode_run(
             first = int(starts[groups[0]])
             table = file.read_row_groups(groups, use_threads=False).slice(lower - first, upper - lower)
     deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
-    rows = table.select(schema.names).cast(schema.remove_metadata()).combine_chunks()
+    rows = converted(handle.key, table, schema)
     layer = Layer(keys.hashes(rows), rows, deleted)
     ordered = bool(np.all(layer.hashes[1:] >= layer.hashes[:-1]))
     common = range(max(wanted.start, handle.key_groups.start), min(wanted.stop, handle.key_groups.stop))
@@ -127,18 +138,3 @@ def _row_span(handle: RunHandle, wanted: range) -> tuple[int, int]:
     start = max(wanted.start, handle.key_groups.start) - handle.key_groups.start
     stop = min(wanted.stop, handle.key_groups.stop) - handle.key_groups.start
     return handle.offsets[start], handle.offsets[stop]
-
-
-def _check_schema(stored: pa.Schema, schema: pa.Schema, handle: RunHandle) -> None:
-    """Compare names and types; nullability may differ."""
-    expected = {field.name: field.type for field in schema} | {DELETED_COLUMN: pa.bool_()}
-    actual = {field.name: field.type for field in stored}
-    if actual != expected:
-        changed = sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
-        shown = ", ".join(
-            f"{name}: stored {actual.get(name, 'absent')}, now {expected.get(name, 'absent')}" for name in changed
-        )
-        raise InvalidRequest(
-            f"state run {handle.key} has another schema than the operator ({shown}). Nothing was changed.",
-            hint="Give the changed operator a new uid; its state then begins empty.",
-        )

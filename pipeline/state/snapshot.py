@@ -28,13 +28,15 @@ class StateIdentity:
     """Whose state it is, and which part of it.
 
     Attributes:
-        uid: operator. schema: of its state rows, all nullable, without metadata.
+        uid: operator. schema: of its state rows, all nullable, without metadata. stored: the same columns with their
+            names in runs.
         key_groups: what the subtask owns, of max_parallelism.
     """
 
     uid: str
     keys: KeySpec
     schema: pa.Schema
+    stored: pa.Schema
     key_groups: range
     max_parallelism: int
 
@@ -150,7 +152,7 @@ class FrozenState:
         run = snapshot.handle.runs[-1]
         identity = self._identity
         self._cache.stage(
-            identity.uid, run, run.valid, identity.schema, identity.keys, identity.max_parallelism, self._written
+            identity.uid, run, run.valid, identity.stored, identity.keys, identity.max_parallelism, self._written
         )
 
     def _needed(self, changes: Layer, below: tuple[Layer, ...]) -> Layer:
@@ -182,7 +184,9 @@ class FrozenState:
             return kept, ()
         identity = self._identity
         self._written = layer
-        handle, body = encode_run(layer, kind, identity.key_groups, identity.max_parallelism, directory)
+        handle, body = encode_run(
+            layer, kind, identity.key_groups, identity.max_parallelism, directory, identity.stored
+        )
         return (*kept, handle), (Upload(handle.key, body),)
 
     def _timers(self, parts: tuple[tuple[Layer, Bools], ...]) -> tuple[tuple[int, int], ...]:

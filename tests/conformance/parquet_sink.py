@@ -12,10 +12,11 @@ from pipeline.sinks.build import build_sink
 from pipeline.sinks.parquet import ParquetSink
 from pipeline.storage.open import open_store
 from tests.conformance.sink import SinkTests
+from tests.conformance.sink_timelines import SinkSwitchTests
 from tests.harness.hooked_store import HookedStore
 
 
-class ParquetSinkTests(SinkTests):
+class ParquetSinkTests(SinkSwitchTests, SinkTests):
     """Subclasses give the mode and the store; heads are the only objects that are created only if absent."""
 
     mode: str

@@ -7,7 +7,9 @@ from typing import Any
 
 import httpx
 
+from pipeline.jobmaster import Session
 from tests.harness.airflow_instance import AirflowInstance, E2eJob
+from tests.harness.sparkless_runner import SparklessRunner
 
 
 def just_past(moment: datetime) -> str:
@@ -15,12 +17,12 @@ def just_past(moment: datetime) -> str:
     return f"schedule: {{cron: '{(moment - timedelta(minutes=1)).minute} * * * *', timezone: UTC}}\n"
 
 
-def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool) -> list[dict[str, Any]]:
-    """Run a native backfill of two hours to its end. Returns its runs, in the order in which they ran."""
+def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool, at_once: int = 1) -> list[dict[str, Any]]:
+    """Run a native backfill of the hours from start to end, both included. Returns its runs, as they were started."""
     rest = job.airflow.rest
     before = {run["dag_run_id"] for run in rest.runs(job.dag_id)}
     span = {"from_date": start.isoformat(), "to_date": end.isoformat()}
-    asked = {"dag_id": job.dag_id, "run_backwards": backwards, "max_active_runs": 1}
+    asked = {"dag_id": job.dag_id, "run_backwards": backwards, "max_active_runs": at_once}
 
     def created() -> int | None:
         try:
@@ -32,7 +34,8 @@ def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool) ->
             return None
 
     backfill_id = job.airflow.until(created, "the backfill is created")
-    job.airflow.until(lambda: job.finished_runs(len(before) + 2), "both runs of the backfill are finished")
+    hours = round((end - start) / timedelta(hours=1)) + 1
+    job.airflow.until(lambda: job.finished_runs(len(before) + hours), "all runs of the backfill are finished")
     # Airflow looks every 30 s whether a backfill has ended, and until then refuses the next one.
     rest.ask("PUT", f"/backfills/{backfill_id}/cancel")
     runs = [run for run in rest.runs(job.dag_id) if run["dag_run_id"] not in before]
@@ -55,14 +58,46 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
     job.land("b", {"AA": 6})
     history = job.master.history()
     due = datetime.fromisoformat(scheduled["logical_date"])
-    forwards = backfill(job, due - timedelta(hours=2), due - timedelta(hours=1), backwards=False)
+    forwards = backfill(job, due - timedelta(hours=2), due - timedelta(hours=1), backwards=False, at_once=2)
     backwards = backfill(job, due - timedelta(hours=4), due - timedelta(hours=3), backwards=True)
 
     hours = [(due - datetime.fromisoformat(run["logical_date"])).total_seconds() / 3600 for run in forwards + backwards]
-    assert hours == [2, 1, 3, 4]
+    assert (sorted(hours[:2]), hours[2:]) == ([1, 2], [3, 4]), "two at once, then one after the other, newest first"
     for run in forwards + backwards:
         assert (run["run_type"], run["state"]) == ("backfill", "success")
         assert "already covered by checkpoint 1" in job.log(run["dag_run_id"], "trigger_checkpoint")
     assert job.master.history() == history
     assert job.table() == {"AA": (1, 5)}
     assert job.master.status()["unread_objects"] == 1, "what landed since is the next scheduled run's"
+
+
+def test_a_native_backfill_of_several_runs_at_once_takes_nothing_twice_and_loses_nothing(
+    airflow: AirflowInstance,
+) -> None:
+    """Rules 2 and 4: three runs at once, in reverse order, of hours that no checkpoint covers.
+
+    Whoever comes second finds the lease held and is skipped, or comes later and finds its hour covered.
+    """
+    job = airflow.add_job("crowded", more=just_past(datetime.now(UTC)), unpaused=False)
+    airflow.rest.set_paused(job.dag_id, False)
+    (scheduled,) = airflow.until(lambda: job.finished_runs(1), "the scheduled run has found nothing")
+    due = datetime.fromisoformat(scheduled["logical_date"])
+    for name, rows in {"a": {"AA": 1}, "b": {"AA": 20, "UA": 300}, "c": {"UA": 4_000}}.items():
+        job.land(name, rows)
+
+    runs = backfill(job, due - timedelta(hours=3), due - timedelta(hours=1), backwards=True, at_once=3)
+
+    assert [(run["run_type"], run["state"]) for run in runs] == [("backfill", "success")] * 3
+    assert runs[1]["start_date"] < runs[0]["end_date"], "they ran at the same time"
+    by_run = {one["airflow"]["run_id"]: one["status"] for one in job.master.list_checkpoints()}
+    assert set(by_run.values()) == {"completed"}, "whoever claimed has finished its epoch"
+    for run in runs:
+        text = job.log(run["dag_run_id"], "trigger_checkpoint")
+        stood_back = "already covered by checkpoint" in text or "is pending" in text or "holds its lease" in text
+        assert ("is planned" in text, stood_back) == (run["dag_run_id"] in by_run, run["dag_run_id"] not in by_run)
+
+    while job.master.status()["unread_objects"]:
+        job.master.run(Session.cli(), SparklessRunner())
+    epochs = job.master.list_checkpoints()
+    assert (len(epochs), sum(one["rows_in"] for one in epochs)) == (3, 4)
+    assert job.table() == {"AA": (2, 21), "UA": (2, 4_300)}

@@ -212,6 +212,7 @@ class DataPlane:
                     operator=operators()[uid],
                     inputs=(INPUTS[uid],),
                     input_schema=SCHEMA,
+                    state_schema=operators()[uid].state_schema,
                     handles=state.handles,
                     firing=state.firing,
                     channels=state.channels,

@@ -84,14 +84,17 @@ class FlightsJob:
         return documents
 
     def epochs(self) -> list[list[str]]:
-        """The object keys that each completed epoch consumed, oldest epoch first, as the input records say."""
+        """The object keys that each epoch of the live lineage consumed, oldest first, as the input records say."""
         context = JobContext(self.load())
         completed = [entry.event for entry in context.log.entries() if isinstance(entry.event, CheckpointCompleted)]
+        known = {event.checkpoint.checkpoint_id: event.checkpoint for event in completed}
+        at = context.head().state.timeline().head
         keys = []
-        for event in sorted(completed, key=lambda event: event.checkpoint.checkpoint_id):
-            inputs = decode_input_record(read_handle(context.store, event.checkpoint.plan)).sources
+        while at:
+            inputs = decode_input_record(read_handle(context.store, known[at].plan)).sources
             keys.append([obj.key for item in inputs for obj in item.objects])
-        return keys
+            at = known[at].parent
+        return keys[::-1]
 
     def expected(self, *, deduplicate: bool = True) -> Expected:
         context = JobContext(self.load())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from pipeline.protocol.collection import CollectedRequest, ListGarbageRequest, f
 from pipeline.protocol.coordinator import AlreadyDone, Transition
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.events import Event
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
+from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from pipeline.protocol.invariants import faults
 from pipeline.protocol.layout import metadata_key
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -25,13 +25,22 @@ from pipeline.protocol.requests import (
     CompleteRequest,
     ConfirmSinkRequest,
     CreateRequest,
+    DisposeForkRequest,
+    DisposeSavepointRequest,
+    FastForwardRequest,
     FinishRequest,
+    ForkRequest,
+    FreezeRequest,
     GarbageDeletedRequest,
     PinRequest,
+    RealignSinkRequest,
     RebindRequest,
+    RecordSavepointRequest,
     ResumeRequest,
+    RollbackRequest,
     StartRequest,
     SubsumeRequest,
+    ThawRequest,
     TriggerRequest,
     UnpinRequest,
 )
@@ -91,16 +100,21 @@ class JobLog:
 
     @property
     def pending(self) -> PendingCheckpoint:
-        pending = self.state.timeline().pending
+        """What is pending on the live timeline."""
+        return self.pending_on(self.state.live)
+
+    def pending_on(self, timeline: str) -> PendingCheckpoint:
+        pending = self.state.timeline(TimelineId(timeline)).pending
         assert pending is not None
         return pending
 
     def trigger_request(self, session: str, run: Run = CLI_RUN, **changes: Any) -> TriggerRequest:
+        listed = {timeline.timeline_id: timeline.head for timeline in self.state.timelines}
         values: dict[str, Any] = {
             "session_id": SessionId(session),
             "holder": holder(session),
             "run": run,
-            "base": self.state.timeline().head,
+            "base": listed.get(changes.get("timeline") or self.state.live, CheckpointId(0)),
             "plan": PLAN,
             "expected": EXPECTED,
             "timeout_ms": TIMEOUT_MS,
@@ -115,6 +129,9 @@ class JobLog:
     def rebind(self, session: str, checkpoint_id: int | None = None, timeout_ms: int = TIMEOUT_MS) -> Answer:
         wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
         return self.ask(coordinator.rebind, RebindRequest(SessionId(session), holder(session), wanted, timeout_ms))
+
+    def rebind_on(self, session: str, timeline: str) -> Answer:
+        return self.rebind(session, int(self.pending_on(timeline).checkpoint_id))
 
     def complete_request(self, session: str, pending: PendingCheckpoint, **changes: Any) -> CompleteRequest:
         values: dict[str, Any] = {
@@ -158,11 +175,18 @@ class JobLog:
             coordinator.confirm_sink, ConfirmSinkRequest(SessionId(session), CheckpointId(checkpoint_id), sink)
         )
 
-    def subsume(self, session: str, ids: tuple[int, ...], garbage: tuple[str, ...] = (), last: int = 1) -> Answer:
+    def subsume(
+        self,
+        session: str,
+        ids: tuple[int, ...],
+        garbage: tuple[str, ...] = (),
+        last: int = 1,
+        hourly: int = 0,
+        daily: int = 0,
+    ) -> Answer:
         checkpoint_ids = tuple(CheckpointId(checkpoint_id) for checkpoint_id in ids)
-        return self.ask(
-            coordinator.subsume, SubsumeRequest(SessionId(session), RetentionPolicy(last), checkpoint_ids, garbage)
-        )
+        policy = RetentionPolicy(last, hourly, daily)
+        return self.ask(coordinator.subsume, SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage))
 
     def forget(self, session: str, prefixes: tuple[str, ...], grace_ms: int) -> Answer:
         return self.ask(coordinator.garbage_deleted, GarbageDeletedRequest(SessionId(session), prefixes, grace_ms))
@@ -196,6 +220,64 @@ class JobLog:
 
     def unpin(self, session: str, name: str = "reader") -> Answer:
         return self.ask(coordinator.unpin, UnpinRequest(SessionId(session), name))
+
+    def rollback(
+        self, session: str, to: int, expected_head: int | None = None, sinks: tuple[str, ...] = ("lake",)
+    ) -> Answer:
+        expected = self.state.timeline().head if expected_head is None else CheckpointId(expected_head)
+        request = RollbackRequest(SessionId(session), CheckpointId(to), expected, sinks, "a wrong rule")
+        return self.ask(coordinator.rollback, request)
+
+    def fork(self, session: str, at: int) -> TimelineId:
+        """Open a fork and return its id."""
+        answer = self.ask(coordinator.fork, ForkRequest(SessionId(session), CheckpointId(at)))
+        assert isinstance(answer, Transition)
+        return self.state.timelines[-1].timeline_id
+
+    def fast_forward(
+        self,
+        session: str,
+        fork: str,
+        expected_main_head: int | None = None,
+        expected_fork_head: int | None = None,
+        sinks: tuple[str, ...] = ("lake",),
+    ) -> Answer:
+        heads = {timeline.timeline_id: timeline.head for timeline in self.state.timelines}
+        main = heads[self.state.live] if expected_main_head is None else CheckpointId(expected_main_head)
+        tip = heads.get(TimelineId(fork), CheckpointId(0)) if expected_fork_head is None else expected_fork_head
+        request = FastForwardRequest(SessionId(session), TimelineId(fork), main, CheckpointId(tip), sinks, "replayed")
+        return self.ask(coordinator.fast_forward, request)
+
+    def dispose_fork(self, session: str, fork: str) -> Answer:
+        return self.ask(coordinator.dispose_fork, DisposeForkRequest(SessionId(session), TimelineId(fork)))
+
+    def freeze(self, session: str, hold_ms: int = MINUTE_MS) -> Answer:
+        return self.ask(coordinator.freeze, FreezeRequest(SessionId(session), hold_ms))
+
+    def thaw(self, session: str) -> Answer:
+        return self.ask(coordinator.thaw, ThawRequest(SessionId(session)))
+
+    def realign(self, session: str, sink: str = "lake", decision: int | None = None) -> Answer:
+        due = self.state.realignment
+        wanted = (due.decision if due is not None else self.state.version) if decision is None else decision
+        return self.ask(coordinator.realign_sink, RealignSinkRequest(SessionId(session), wanted, sink))
+
+    def record_savepoint(
+        self, session: str, checkpoint_id: int, name: str = "before", location: str | None = None, **changes: Any
+    ) -> Answer:
+        document = ObjectHandle("savepoint.json", 100, "d" * 64)
+        request = RecordSavepointRequest(SessionId(session), name, CheckpointId(checkpoint_id), location, document)
+        return self.ask(coordinator.record_savepoint, replace(request, **changes))
+
+    def dispose_savepoint(self, session: str, name: str = "before") -> Answer:
+        return self.ask(coordinator.dispose_savepoint, DisposeSavepointRequest(SessionId(session), name))
+
+    def epoch_on(self, session: str, fork: str, *, sinks: tuple[str, ...] = ("lake",)) -> int:
+        """Run one whole epoch on a fork and return its checkpoint id."""
+        self.trigger(session, timeline=TimelineId(fork))
+        pending = self.pending_on(fork)
+        self.complete(session, pending, sinks=sinks)
+        return int(pending.checkpoint_id)
 
     def epoch(self, session: str, run: Run = CLI_RUN, *, confirm: bool = True) -> int:
         """Run one whole epoch of a session and return its checkpoint id."""

@@ -9,7 +9,7 @@ import pytest
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.storage.open import open_store
 from tests.harness.faulty_store import Fault, FaultyStore
-from tests.harness.hooked_store import HookedStore
+from tests.harness.hooked_store import Hook, HookedStore
 
 _OPENER = "pipeline.job_context.open_store"
 
@@ -30,6 +30,18 @@ def break_store(monkeypatch: pytest.MonkeyPatch, url: str, *faults: Fault) -> No
     def opener(config: StoreConfig) -> ObjectStore:
         store = open_store(config)
         return FaultyStore(store, faults) if config.url == url else store
+
+    monkeypatch.setattr(_OPENER, opener)
+
+
+def hook_stores(monkeypatch: pytest.MonkeyPatch, *, before: Hook | None = None, after: Hook | None = None) -> None:
+    """From now on every store that is opened for the master calls back around its operations."""
+
+    def nothing(operation: str, key: str) -> None:
+        return None
+
+    def opener(config: StoreConfig) -> ObjectStore:
+        return HookedStore(open_store(config), before or nothing, after or nothing)
 
     monkeypatch.setattr(_OPENER, opener)
 

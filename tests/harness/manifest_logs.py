@@ -20,7 +20,7 @@ def new_log(store: ObjectStore) -> ManifestLog:
     return ManifestLog(store, lambda: uuid4().hex)
 
 
-def tombstone_body(tombstone: Tombstone, number: int = 2) -> bytes:
+def tombstone_body(tombstone: Tombstone, number: int = 3) -> bytes:
     """What a later version's compaction leaves of an entry: a log that has some must stay readable."""
     return json.dumps({"format": number, "tombstone": True, **to_json(tombstone)}).encode()
 

@@ -1,6 +1,7 @@
 """A data plane in this process: one epoch of a small job without Spark, with real readers, operators, state and sinks.
 
-For what the master does around an epoch. One stateful level, no SQL, no event time; the exchange is a filter.
+For what the master does around an epoch. One stateful level, no SQL; event time moves the source's watermark and
+nothing else; the exchange is a filter.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.config.spec import SqlOperator
 from pipeline.epoch_run import EpochAnswers
@@ -21,12 +23,14 @@ from pipeline.operators.build import build_operator
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
+from pipeline.protocol.errors import NotFound
 from pipeline.protocol.ids import OperatorUid
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.protocol.watermarks import END_OF_TIME_US, operator_watermark
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.contract import staged_file_to_json
 from pipeline.sources.build import build_reader
+from pipeline.sources.contract import SourceObject, SourceReader
 from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
 from pipeline.state.keyed_state import restore_state
 from pipeline.storage.layout import state_prefix
@@ -74,17 +78,20 @@ class SparklessRunner:
         found: list[Acknowledgement] = []
         for index, (item, objects) in enumerate(split_inputs(plan.inputs, plan.spec.spark.parallelism)):
             reader, source = build_reader(item.name, plan.spec.sources[item.name]), open_store(plan.sources[item.name])
-            read = [pa.Table.from_batches([batch]) for obj in objects for batch in reader.read(source, obj)]
+            read, missing = _read(reader, source, objects, plan.spec.sources[item.name].on_missing)
             rows[item.name] += read
-            ack = {"rows": sum(table.num_rows for table in read), "objects": len(objects), "missing": []}
-            payload = {"sources": {item.name: {**ack, "newest_event_us": None}}, "sinks": {}}
+            ack = {"rows": sum(table.num_rows for table in read), "objects": len(objects), "missing": missing}
+            newest_us = _newest_event_us(plan.spec.sources[item.name].event_time, read)
+            payload = {"sources": {item.name: {**ack, "newest_event_us": newest_us}}, "sinks": {}}
             found.append(_acknowledgement(plan, 0, index, payload, ()))
         consumed = tuple(ConsumedAttempt(0, ack.subtask, ack.attempt_digest) for ack in found)
         operators: dict[str, StatefulOperator] = {}
         for node in plan.graph.at_level(1):
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
-            operators[node.uid] = build_operator(spec, schemas[node.inputs[0]], None, timed=False)
+            operators[node.uid] = build_operator(
+                spec, schemas[node.inputs[0]], None, plan.functions.get(node.uid), timed=False
+            )
             schemas[node.uid] = operators[node.uid].output_schema
         inputs = {node.uid: pa.concat_tables(rows[node.inputs[0]]) for node in plan.graph.at_level(1)}
         for subtask in range(plan.spec.spark.parallelism):
@@ -96,6 +103,28 @@ class SparklessRunner:
             found.append(_acknowledgement(plan, 1, subtask, {"operators": acks, "sinks": sinks}, consumed))
         self.after(plan)
         return EpochAnswers(tuple(self.answers(tuple(found))), operators, schemas, session_ms=0, job_ms=0)
+
+
+def _read(
+    reader: SourceReader, store: ObjectStore, objects: Iterable[SourceObject], on_missing: str
+) -> tuple[list[pa.Table], list[str]]:
+    """The objects' rows, and the keys that were gone and skipped."""
+    tables, missing = [], []
+    for obj in objects:
+        try:
+            tables += [pa.Table.from_batches([batch]) for batch in reader.read(store, obj)]
+        except NotFound:
+            if on_missing != "skip":
+                raise
+            missing.append(obj.key)
+    return tables, missing
+
+
+def _newest_event_us(event_time: str | None, tables: Iterable[pa.Table]) -> int | None:
+    if event_time is None:
+        return None
+    newest = [pc.max(table[event_time].cast(pa.int64())).as_py() for table in tables if table.num_rows]
+    return max(newest, default=None)
 
 
 def _process(
@@ -110,7 +139,7 @@ def _process(
     state = restore_state(
         operator.uid,
         operator.key,
-        operator.state_schema,
+        plan.state_schema(operator),
         routing_key=operator.routing_key,
         handles=plan.states.get(operator.uid, ()),
         key_groups=key_group_range(groups, parallelism, subtask),

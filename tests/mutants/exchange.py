@@ -131,7 +131,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a mark that is there with other content is called done",
         "I14",
         _CHAIN,
-        "if (entry.timeline, entry.committable_sha256) != (mark.timeline, committable_sha256):",
+        "if not ours or entry.committable_sha256 != committable_sha256:",
         "if not entry.timeline:",
         (_TEST_SINK + "test_the_same_checkpoint_with_other_content_is_never_called_done",),
     ),

@@ -10,9 +10,8 @@ import pytest
 
 from pipeline.cleanup import MAX_FAILED_DROPS, delete_garbage
 from pipeline.jobmaster import Session
-from pipeline.protocol.ids import CheckpointId, TimelineId
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore
-from pipeline.protocol.records import Timeline
 from pipeline.protocol.retention import RetentionPolicy, collectable, deletable, minimum_grace_ms, subsumable
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.job_log import A, B, JobLog
@@ -34,9 +33,8 @@ def test_a_checkpoint_in_use_is_not_cleaned_while_others_around_it_are() -> None
     log.pin(B, 1, "reader")
     assert subsumable(log.state, RetentionPolicy(1)) == (2,)
     log.unpin(B, "reader")
-    fork = Timeline(TimelineId("fork"), (log.state.live, CheckpointId(1)), None, None, CheckpointId(1))
-    forked = replace(log.state, timelines=(*log.state.timelines, fork))
-    assert subsumable(forked, RetentionPolicy(1)) == (2,)
+    log.fork(B, 1)
+    assert subsumable(log.state, RetentionPolicy(1)) == (2,)
 
 
 @pytest.mark.parametrize("lowest", [1, 2, 3])

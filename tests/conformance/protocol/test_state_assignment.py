@@ -287,6 +287,7 @@ def test_buffers_in_flight_and_keyed_state_go_to_the_same_subtasks(tmp_path: Pat
 def _channels(store: LocalStore, handles: Handles, subtask: int, parallelism: int) -> tuple[Buffer, ...]:
     return restore_channel_state(
         handles,
+        uid="latest",
         routing_key=("k",),
         key_groups=key_group_range(GROUPS, parallelism, subtask),
         max_parallelism=GROUPS,

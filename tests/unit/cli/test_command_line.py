@@ -19,7 +19,9 @@ from pipeline.config.lint import json_schema, lint_report
 from pipeline.config.load import load_job
 from pipeline.protocol.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 
-COMMANDS = "init lint schema doctor run list show history status read state verify abort cancel start resume".split()  # noqa: SIM905
+COMMANDS = (
+    "init lint schema doctor run list show history status read state verify abort cancel rollback start resume".split()  # noqa: SIM905
+)
 
 
 @pytest.fixture
@@ -72,7 +74,6 @@ def test_a_command_of_a_later_version_is_refused_by_name(command: str) -> None:
         (["run", "x", "--epochs", "2", "--until-caught-up"], "exclude each other"),
         (["run", "x", "--epochs", "2", "--drain"], "--epochs and --drain exclude each other"),
         (["cancel", "x", "--savepoint"], "`--savepoint` is not available in this version"),
-        (["start", "x", "--from", "3"], "`--from` is not available in this version"),
         (["status", "x", "--max-lag", "3"], "--max-lag: expected a duration"),
         (["read", "x", "s", "--format", "xlsx"], "'xlsx' is not one of"),
     ],
@@ -233,9 +234,9 @@ def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_module_is_the_command() -> None:
-    result = _run("-m", "pipeline", "rollback", "x")
+    result = _run("-m", "pipeline", "diff", "x")
     assert result.returncode == 2
-    assert "`milepost rollback` is not available" in result.stderr
+    assert "`milepost diff` is not available" in result.stderr
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -174,6 +174,16 @@ def test_sinks_know_what_they_read() -> None:
         ([window("w", aggregates={"window_end": "count(*)"})], [], "the column window_end occurs twice"),
         ([sql("a", "SELECT * FROM b", "b"), sql("b", "SELECT * FROM a", "a")], [], "a cycle: a <- b <- a"),
         ([sql("a", "SELECT * FROM a", "a")], [], "a cycle: a <- a"),
+        (
+            [aggregate("a"), {**aggregate("b"), "renamed_from": "a"}],
+            [],
+            "a is an operator of this spec: its state stays with it",
+        ),
+        (
+            [{**aggregate("b"), "renamed_from": "a"}, {**aggregate("c"), "renamed_from": "a"}],
+            [],
+            "the state of a went to b already",
+        ),
         ([aggregate("a"), aggregate("a")], [], "the name a is already that of an operator"),
         ([], [sink("rows", "append"), sink("rows", "append")], "the name out is already that of a sink"),
     ],

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.cleanup import delete_garbage
+import pytest
+
+from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.job_context import JobContext
 from pipeline.jobmaster import Session
 from pipeline.storage.layout import checkpoint_prefix, metrics_prefix
+from pipeline.storage.local import LocalStore
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
 
@@ -105,6 +108,34 @@ def test_a_clock_that_goes_back_after_a_deletion_does_not_refuse_to_forget_it(tm
     before = job.context.head().state.garbage
     delete_garbage(context, leader.session_id, TIMEOUT_MS)
     assert len(job.context.head().state.garbage) < len(before)
+
+
+@pytest.mark.parametrize(
+    ("retained", "kept"),
+    [
+        ("{last: 1}", [6]),
+        ("{last: 2}", [5, 6]),
+        ("{last: 1, hourly: 1}", [6]),
+        ("{last: 1, hourly: 3}", [3, 4, 6]),
+        ("{last: 1, daily: 2}", [4, 6]),
+        ("{last: 10, hourly: 24, daily: 35}", [1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
+    retained: str, kept: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six epochs: two within one hour, two in later hours of that day, two within one hour of the next day."""
+    job = SparklessJob.create(tmp_path, {"retained: {last: 1}": f"retained: {retained}"})
+    for number, hours in enumerate((0, 0.1, 1, 2, 24, 24.1), start=1):
+        monkeypatch.setattr(LocalStore, "clock_ms", lambda _, at=hours: DAY_MS * 20_000 + int(at * DAY_MS / 24))
+        job.land(f"{number}.csv")
+        assert job.epoch() == number
+    session = Session.cli()
+    job.land("last.csv")
+    job.trigger(session)
+    dropped = subsume_old(job.context, session.session_id)
+    assert [int(one.checkpoint_id) for one in job.context.head().state.checkpoints] == kept
+    assert sorted([*dropped, *kept]) == [1, 2, 3, 4, 5, 6]
 
 
 def _in_a_day(job: SparklessJob) -> JobContext:

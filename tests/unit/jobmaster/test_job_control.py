@@ -335,7 +335,9 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
         "status": "running",
         "job_status": "initializing",
         "incarnation": 2,
+        "timeline": "main",
         "head": 1,
+        "rolled_back_from": None,
     }
     assert milepost("start", spec).stdout == f"nothing to start: job {spec} is initializing\n"
     assert milepost("abort", spec, "--json").document()["outcome"] == "nothing_pending"

@@ -62,16 +62,32 @@ def test_format_1_reads_as_an_aligned_epoch_without_rows_in_flight() -> None:
     assert [len(handle.runs) for handle in operator.handles] == [1, 0]
 
 
-def test_format_2_is_what_is_written_now() -> None:
+def test_format_2_reads_without_the_names_of_what_ran() -> None:
+    """Its signatures had types and aggregates, which are compared with the state schema since."""
+    metadata = read(2)
+    assert metadata == unaligned(read(1)) and metadata.code == {}
+    document = json.loads((GOLDEN / "metadata_format_2.json").read_bytes())
+    document["signatures"]["operators"] = {
+        "hourly": {
+            "kind": "aggregate",
+            "key": [["origin", "string"], ["day", None]],
+            "aggregates": {"n": ["count(*)", None]},
+        }
+    }
+    signatures = decode_metadata(json.dumps(document).encode(), "golden").signatures
+    assert signatures["operators"] == {"hourly": {"kind": "aggregate", "key": ["origin", "day"]}}
+
+
+def test_format_3_is_what_is_written_now() -> None:
     """A change of the format fails here: it adds a file and keeps the old decoder."""
-    body = (GOLDEN / "metadata_format_2.json").read_bytes()
-    assert read(2) == unaligned(read(1))
-    assert read(2).encode() == body.rstrip(b"\n")
+    body = (GOLDEN / "metadata_format_3.json").read_bytes()
+    assert read(3) == replace(unaligned(read(1)), code={"milepost": "c" * 64, "gaps: slow": "d" * 64})
+    assert read(3).encode() == body.rstrip(b"\n")
 
 
 def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     """I8: what a checkpoint needs is never garbage; the operator's firing watermark is its slowest subtask's."""
-    metadata = read(2)
+    metadata = read(3)
     assert metadata.in_flight_bytes == 3_000
     assert CHANNEL.key in set(metadata.references())
     assert metadata.operators["hourly"].firing_us is None
@@ -80,7 +96,7 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("format",), 3, "format 3, expected 1 to 2"),
+        (("format",), 4, "format 4, expected 1 to 3"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),
         (("operators", "hourly", "channels"), [None] * 3, "channels has 3 entries for 2 subtasks"),
         (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
@@ -92,7 +108,7 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
 )
 def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:
     """Nothing read from the store is trusted (DESIGN 9)."""
-    document = json.loads((GOLDEN / "metadata_format_2.json").read_bytes())
+    document = json.loads((GOLDEN / "metadata_format_3.json").read_bytes())
     place = document
     for part in path[:-1]:
         place = place[part]

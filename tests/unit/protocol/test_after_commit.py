@@ -9,10 +9,10 @@ import pytest
 from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
 from pipeline.protocol.errors import InvalidRequest, ProtocolViolation
 from pipeline.protocol.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
-from pipeline.protocol.ids import CheckpointId, TimelineId
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.layout import metadata_key, token_prefix
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CheckpointKind, Garbage, Timeline
+from pipeline.protocol.records import CheckpointKind, Garbage
 from pipeline.protocol.retention import (
     RetentionPolicy,
     deletable,
@@ -99,9 +99,8 @@ def test_retention_keeps_what_other_timelines_stand_on() -> None:
     """I8: every timeline's head, and the base of its pending checkpoint."""
     log = epochs(4)
     log.trigger(A)
-    other = Timeline(TimelineId("backfill-1"), (log.state.live, CheckpointId(2)), None, None, CheckpointId(2))
-    forked = replace(log.state, timelines=(*log.state.timelines, other))
-    assert subsumable(forked, RetentionPolicy(1)) == (1, 3)
+    log.fork(B, 2)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 3)
 
 
 @pytest.mark.parametrize("last", [0, -1])

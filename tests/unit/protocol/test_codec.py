@@ -21,7 +21,7 @@ from pipeline.protocol.codec import (
     to_json,
 )
 from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted
+from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey
 from tests.harness.job_log import AIR_1, A, B, JobLog, airflow_run
@@ -83,12 +83,42 @@ def eventful() -> list[LogEntry]:
     keep()
     log.list_garbage(B, ("chk-00000000000000000003/t00000000000000000010/late.parquet",))
     keep()
+    log.clean(A)
+    keep()
+    log.start(A)
+    keep()
+    fork = log.fork(B, 2)
+    keep()
+    log.trigger(B, timeline=fork)
+    keep()
+    log.complete(B, log.pending_on(fork))
+    keep()
+    log.trigger(B, timeline=fork)
+    keep()
+    log.freeze(B)
+    keep()
+    log.thaw(B)
+    keep()
+    log.record_savepoint(A, 2, "before", "s3://copies/before")
+    keep()
+    log.rollback(A, 0, sinks=("late", "lake"))
+    keep()
+    log.freeze(A)
+    keep()
+    log.realign(A, "lake")
+    keep()
+    log.dispose_fork(A, fork)
+    keep()
+    log.dispose_savepoint(A, "before")
+    keep()
     return entries
 
 
 ENTRIES = eventful()
 FORMAT_1_ENTRIES = 13
 """How many of them are of events that format 1 had."""
+FORMAT_2_ENTRIES = 23
+"""How many of them are of one timeline, as all were in format 2."""
 ABORTED = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointAborted))
 
 
@@ -114,7 +144,7 @@ def test_one_value_has_one_encoding() -> None:
     for entry in ENTRIES:
         body = encode_entry(entry)
         value = json.loads(body)
-        assert value["format"] == 2
+        assert value["format"] == 3
         canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert body == canonical.encode()
     assert "Überlauf".encode() in encode_entry(ABORTED)
@@ -128,23 +158,82 @@ def test_entries_of_format_1_are_read_for_ever() -> None:
 
 
 def test_entries_of_format_2_are_read_for_ever() -> None:
-    """The format that is written: results per incarnation, and pins."""
-    lines = (GOLDEN / "entries_format_2.jsonl").read_bytes().splitlines()
+    """Results per incarnation, and pins; one timeline, and a sink shows whatever it has confirmed."""
+    body = (GOLDEN / "entries_format_2.jsonl").read_bytes()
+    assert hashlib.sha256(body).hexdigest() == "a3c1a97d54b7d3bfbbf2c2fd986abbb06b5f5cd578f3617249cae8ac8cfee703"
+    assert [decode_entry(line) for line in body.splitlines()] == ENTRIES[:FORMAT_2_ENTRIES]
+
+
+def test_entries_of_format_3_are_read_for_ever() -> None:
+    """The format that is written: timelines with roles, a freeze, a realignment, savepoints."""
+    lines = (GOLDEN / "entries_format_3.jsonl").read_bytes().splitlines()
     assert lines == [encode_entry(entry) for entry in ENTRIES]
     assert [decode_entry(line) for line in lines] == ENTRIES
 
 
-@pytest.mark.parametrize("key", ["results", "pins"])
-def test_format_1_has_nothing_of_format_2(key: str) -> None:
+def older(entry: LogEntry, number: int) -> dict[str, Any]:
+    """An entry as an older format would have written it: without the keys that came later."""
+    value = document(entry)
+    state = value["state"]
+    for key in ("realignment", "savepoints", *(("results", "pins") if number == 1 else ())):
+        del state[key]
+    for timeline in state["timelines"]:
+        del timeline["role"], timeline["frozen"]
+    for checkpoint in (*state["checkpoints"], *filter(None, [value["event"].get("checkpoint")])):
+        del checkpoint["unpublished"]
+    return value | {"format": number}
+
+
+def test_format_1_has_nothing_of_format_2() -> None:
     """Strict per format: what an old program cannot have written is somebody else's."""
-    with pytest.raises(StateCorrupt, match=f"format 1 has no keys .*{key}"):
-        decode_entry(dumped(document() | {"format": 1}))
-    written = document(ENTRIES[-1])
-    state = {name: value for name, value in written["state"].items() if name not in ("results", "pins")}
+    with pytest.raises(StateCorrupt, match=r"\.state: format 1 has no keys \['pins', 'results'\]"):
+        decode_entry(dumped(older(ABORTED, 2) | {"format": 1}))
+    listed = ENTRIES[FORMAT_2_ENTRIES - 1]
     with pytest.raises(StateCorrupt, match="format 1 has no event GarbageListed"):
-        decode_entry(dumped(written | {"format": 1, "state": state}))
-    with pytest.raises(StateCorrupt, match=f"lacks .*{key}"):
-        decode_entry(dumped(written | {"state": state}))
+        decode_entry(dumped(older(listed, 1)))
+    with pytest.raises(StateCorrupt, match=r"lacks \['pins', 'results'\]"):
+        decode_entry(dumped(older(listed, 1) | {"format": 2}))
+
+
+def test_no_older_format_has_an_event_of_format_3() -> None:
+    known = {type(entry.event) for entry in ENTRIES[:FORMAT_2_ENTRIES]}
+    new = [entry for entry in ENTRIES if type(entry.event) not in known]
+    assert {type(entry.event) for entry in new} == set(EVENT_TYPES) - known
+    for entry in new:
+        for number in (1, 2):
+            with pytest.raises(StateCorrupt, match=f"format 2 has no event {type(entry.event).__name__}"):
+                decode_entry(dumped(older(entry, number)))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda value: value["state"].update(realignment=None), r"\.state: format 2 has no keys \['realignment'\]"),
+        (lambda value: value["state"].update(savepoints=[]), r"\.state: format 2 has no keys \['savepoints'\]"),
+        (
+            lambda value: value["state"]["timelines"][0].update(role="fork"),
+            r"\.state\.timelines\[0\]: format 2 has no keys \['role'\]",
+        ),
+        (
+            lambda value: value["state"]["checkpoints"][0].update(unpublished=[]),
+            r"\.state\.checkpoints\[0\]: format 2 has no keys \['unpublished'\]",
+        ),
+        (
+            lambda value: value["event"]["checkpoint"].update(unpublished=[]),
+            r"\.event\.checkpoint: format 2 has no keys \['unpublished'\]",
+        ),
+        (lambda value: value["state"].update(timelines=[7]), r"timelines\[0\]: expected an object \(Timeline\), got 7"),
+        (lambda value: value["state"].update(checkpoints="x"), r"\.state\.checkpoints: expected an array, got 'x'"),
+        (lambda value: value.update(event=None), r"\.event: expected one of"),
+        (lambda value: value.update(state=[]), r"\.state: expected an object \(ManifestState\), got \[\]"),
+    ],
+)
+def test_format_2_has_nothing_of_format_3(change: Any, match: str) -> None:
+    """And what is malformed is still named with its place."""
+    value = older(next(one for one in ENTRIES if isinstance(one.event, CheckpointCompleted)), 2)
+    change(value)
+    with pytest.raises(StateCorrupt, match=match):
+        decode_entry(dumped(value))
 
 
 def test_a_tombstone_keeps_the_write_id_and_the_event() -> None:
@@ -154,9 +243,9 @@ def test_a_tombstone_keeps_the_write_id_and_the_event() -> None:
         assert decode_entry(tombstone_body(tombstone)) == tombstone
 
 
-@pytest.mark.parametrize("number", [0, 3, "1", None, True, 1.0, [1]])
+@pytest.mark.parametrize("number", [0, 4, "1", None, True, 1.0, [1]])
 def test_an_unknown_format_is_refused(number: object) -> None:
-    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: format .* is unknown, expected one of \[1, 2\]"):
+    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: format .* is unknown, expected one of \[1, 2, 3\]"):
         decode_entry(dumped(document() | {"format": number}), "manifest/7.json")
 
 

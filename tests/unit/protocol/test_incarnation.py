@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pipeline.protocol.coordinator import AlreadyDone, Transition
 from pipeline.protocol.errors import Busy, Fenced, JobNotRunnable
 from pipeline.protocol.events import JobCanceled
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from pipeline.protocol.layout import token_prefix
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus, Leader, Timeline
-from tests.harness.job_log import A, B, JobLog, holder, refused
+from pipeline.protocol.records import JobStatus
+from tests.harness.job_log import A, B, JobLog, refused
 
 
 def failed() -> JobLog:
@@ -53,29 +50,20 @@ def test_a_cancel_gives_up_what_is_pending_on_every_timeline() -> None:
     log.epoch(A)
     log.trigger(A)
     log.rebind(A)
-    main = log.pending
-    token = FencingToken(log.state.version)
-    other = replace(main, checkpoint_id=CheckpointId(3), token=token, base=CheckpointId(1), prefixes=(token,))
-    fork = Timeline(
-        TimelineId("fork"),
-        (log.state.live, CheckpointId(1)),
-        Leader(SessionId(B), token, holder(B)),
-        other,
-        CheckpointId(1),
-    )
-    log.state = replace(log.state, timelines=(*log.state.timelines, fork), next_checkpoint_id=CheckpointId(4))
+    fork = log.fork(B, 1)
+    log.trigger(B, timeline=fork)
+    pending = (log.pending, log.pending_on(fork))
     answer = log.cancel("cli:person", "enough")
     assert isinstance(answer, Transition) and isinstance(answer.event, JobCanceled)
     assert [(one.timeline, one.pending.checkpoint_id, one.leader.session_id) for one in answer.event.aborted] == [
         ("main", 2, A),
-        ("fork", 3, B),
+        (fork, 3, B),
     ]
     assert {one.reason for one in answer.event.aborted} == {CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN}
     assert [(one.pending, one.leader) for one in log.state.timelines] == [(None, None)] * 2
     assert log.state.aborted_sessions == ((A, 2), (B, 3))
     listed = {entry.prefix for entry in log.state.garbage}
-    assert {token_prefix(main.checkpoint_id, one) for one in main.prefixes} <= listed
-    assert token_prefix(other.checkpoint_id, token) in listed
+    assert {token_prefix(one.checkpoint_id, token) for one in pending for token in one.prefixes} <= listed
     assert log.state.failures.consecutive == 0
 
 

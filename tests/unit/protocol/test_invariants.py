@@ -54,7 +54,10 @@ def test_a_state_of_the_coordinator_is_sound() -> None:
         (replace(STATE, checkpoints=STATE.checkpoints[::-1]), "I5: checkpoint ids"),
         (replace(STATE, checkpoints=(FIRST, FIRST, STATE.checkpoints[1])), "I5: checkpoint ids"),
         (replace(STATE, next_checkpoint_id=CheckpointId(2)), "between 1 and the next"),
-        (replace(STATE, checkpoints=(replace(FIRST, unconfirmed=("x",)), STATE.checkpoints[1])), "must be sinks of it"),
+        (
+            replace(STATE, checkpoints=(replace(FIRST, unconfirmed=("x",)), STATE.checkpoints[1])),
+            "unpublished sinks of",
+        ),
         (replace(STATE, checkpoints=(FIRST,)), "its head, checkpoint 2, must be retained"),
         (replace(STATE, version=5), "must not be above version"),
         (with_timeline(leader=None), "the leader must hold"),

@@ -7,9 +7,10 @@ from pathlib import Path
 from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import StoreConfig
 from tests.conformance.parquet_sink import ParquetSinkTests
+from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class LocalTests(ParquetSinkTests):
+class LocalTests(SinkTimelineTests, ParquetSinkTests):
     def store_config(self, root: Path) -> StoreConfig:
         return StoreConfig(file_url(root / "a lake"))
 

@@ -61,6 +61,7 @@ def test_a_subtask_goes_on_from_the_least_firing_watermark_of_those_whose_rows_i
             operators()["unique"],
             ("events",),
             SCHEMA,
+            operators()["unique"].state_schema,
             handles[: len(firing)],
             firing,
             (None,) * len(firing),

@@ -56,7 +56,14 @@ def group_of(key: int) -> int:
 
 def restore(store: LocalStore, handles: list[ChannelStateHandle | None], groups: range) -> tuple[Buffer, ...]:
     return restore_channel_state(
-        handles, routing_key=("k",), key_groups=groups, max_parallelism=GROUPS, store=store, checkpoint_id=1, job="j"
+        handles,
+        uid=next((handle.uid for handle in handles if handle is not None), "op"),
+        routing_key=("k",),
+        key_groups=groups,
+        max_parallelism=GROUPS,
+        store=store,
+        checkpoint_id=1,
+        job="j",
     )
 
 
@@ -108,6 +115,26 @@ def test_operators_share_a_file_and_each_handle_counts_its_own(store: LocalStore
     assert (b.buffers, b.oldest_us, b.signature) == (2, 4, "of b")
     assert b.bytes == sum(one.size for one in in_flight["b"])
     assert [one.rows()["k"].to_pylist() for one in restore(store, [b], range(GROUPS))] == [[5, 6], [4]]
+
+
+def test_a_renamed_operator_gets_its_rows_in_flight_under_its_new_uid(store: LocalStore) -> None:
+    """What it leaves in flight again is then found by the uid that the next checkpoint has."""
+    handles = stored(store, 1, [buffer([1, 2]), buffer([3])])
+    restored = restore_channel_state(
+        handles,
+        uid="b",
+        routing_key=("k",),
+        key_groups=range(GROUPS),
+        max_parallelism=GROUPS,
+        store=store,
+        checkpoint_id=1,
+        job="j",
+    )
+    assert [(one.operator, one.rows()["k"].to_pylist()) for one in restored] == [("b", [1, 2]), ("b", [3])]
+    again = encode_channel_state({"b": restored}, directory="d/", key_groups=range(GROUPS), signatures=SIGNATURES)
+    assert again is not None
+    store.put(again.key, again.body)
+    assert [one.operator for one in restore(store, [again.handles["b"]], range(GROUPS))] == ["b", "b"]
 
 
 def test_nothing_in_flight_makes_no_file() -> None:

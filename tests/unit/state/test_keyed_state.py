@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pipeline.operators import contract
 from pipeline.protocol.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from pipeline.protocol.object_store import StoreConfig
-from pipeline.state import snapshot
+from pipeline.state import evolution, snapshot
 from pipeline.state.cache import StateCache
 from pipeline.state.compaction import MAX_DELTAS, SnapshotWrite, choose_write
 from pipeline.state.handles import RunKind, StateHandle
@@ -316,8 +316,9 @@ def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
 
 
 def test_state_and_operators_name_timers_and_expiry_alike() -> None:
-    """`state` may not import `operators`: the two columns of the contract are spelled in both, equally."""
+    """`state` may not import `operators`: the names of the contract are spelled in both, equally."""
     assert (snapshot.TIMER_COLUMN, snapshot.EXPIRES_COLUMN) == (contract.TIMER_COLUMN, contract.EXPIRES_COLUMN)
+    assert (evolution.BEGINS_NULL, evolution.SCALE) == (contract.BEGINS_NULL, contract.SCALE)
 
 
 def test_what_one_subtask_had_forgotten_stays_forgotten_when_it_joins_one_that_is_behind(tmp_path: Path) -> None:

@@ -1,0 +1,245 @@
+"""What a changed spec, or changed code, means for the state that it is to continue: per operator, before anything runs.
+
+Each operator of the spec is restored, converted (columns added, wider, or left behind), new, or refused; one that is
+gone from the spec is dropped. Sources, sinks and the job are told alike. `lint` shows it, `run` prints it when spec or
+code differ from the head's, and nothing is planned while anything is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.config.compatibility import (
+    BEGINS_EMPTY,
+    COMPATIBLE,
+    NEW_UID,
+    NON_RESTORED,
+    RENAMED_FROM,
+    UNCHANGED,
+    compare_signatures,
+    state_signatures,
+)
+from pipeline.config.graph import JobGraph
+from pipeline.config.spec import ProcessOperator, SqlOperator, StatefulSpec
+from pipeline.config.types import to_arrow
+from pipeline.in_flight import refusals
+from pipeline.job_code import JobCode, LoadedCode, check_locations
+from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
+from pipeline.operators.build import build_operator
+from pipeline.operators.contract import SCALE, StatefulOperator
+from pipeline.protocol.errors import InvalidRequest
+from pipeline.sinks.contract import decode_schema
+from pipeline.state.evolution import SchemaChange, compare_schemas
+
+NEW_PATH = "needs a new sink name and path"
+
+RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
+
+Tell = Callable[[list[dict[str, str]]], None]
+"""Gets the report of a spec or code that differs from the head's, before anything is planned."""
+
+
+def preflight(
+    context: JobContext,
+    base: CheckpointMetadata | None,
+    loaded: LoadedCode | None,
+    *,
+    allow_non_restored_state: bool = False,
+) -> list[dict[str, str]]:
+    """Return one row per operator, source, sink and the job, in the order of the spec, then what is gone from it.
+
+    Args:
+        base: the checkpoint to continue, with the names of the spec (`JobContext.base_metadata`); None: none.
+        loaded: None: no class of a process operator was loaded; what depends on one is not judged.
+        allow_non_restored_state: state that nothing restores may be left behind.
+    Returns:
+        ``{"kind", "name", "uid", "outcome", "verdict", "detail"}``; [] without a checkpoint.
+    """
+    if base is None:
+        return []
+    graph = context.graph if loaded is None else loaded.graph
+    rows = compare_signatures(
+        {**base.signatures, "job": {"job": {"max_parallelism": base.max_parallelism}}},
+        state_signatures(context.job.spec, graph),
+    )
+    stuck = refusals(context.job.spec, base, graph, loaded)
+    for row in rows:
+        outcome = RESTORED
+        if row["detail"] == BEGINS_EMPTY:
+            outcome = NEW
+        elif row["detail"].endswith("is gone from the spec"):
+            outcome = DROPPED
+        if row["kind"] == "operator":
+            outcome = _operator(row, outcome, context, base, graph, loaded)
+            if row["verdict"] == COMPATIBLE and row["name"] in stuck:
+                row |= {"verdict": NEW_UID, "detail": stuck[row["name"]].message}
+        elif row["kind"] == "sink" and outcome == RESTORED:
+            _sink(row, context, base, graph, loaded)
+        accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
+        row["outcome"] = outcome if accepted else REFUSED
+    return rows
+
+
+def report_lines(report: list[dict[str, str]]) -> list[str]:
+    """The report as people read it, one line each; what did not change is counted."""
+    lines = ["spec or code differ from the head's; what is continued:"]
+    for row in report:
+        if row["detail"] != UNCHANGED:
+            need = f" {row['verdict']}" if row["outcome"] == REFUSED else ""
+            lines.append(f"  {row['uid']}: {row['outcome']}{need}: {row['detail']}")
+    same = [row["uid"] for row in report if row["detail"] == UNCHANGED and row["kind"] != "job"]
+    return [*lines, f"  restored unchanged: {', '.join(same)}"] if same else lines
+
+
+def check_compatible(
+    context: JobContext,
+    base: CheckpointMetadata | None,
+    code: JobCode,
+    loaded: LoadedCode,
+    *,
+    allow_non_restored_state: bool = False,
+    tell: Tell | None = None,
+) -> None:
+    """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue.
+
+    Args:
+        allow_non_restored_state: state that nothing restores, and positions of sources that are gone, may be left.
+        tell: gets the report, refused or not, when spec or code are not those of the checkpoint.
+    """
+    if base is None:
+        return
+    check_locations(context, base)
+    report = preflight(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
+    if tell is not None and (base.spec_hash, base.code_hash) != (context.job.spec_hash, code.hash):
+        tell(report)
+    stuck = refusals(context.job.spec, base, loaded.graph, loaded)  # these have hints of their own
+    refused = [row for row in report if row["outcome"] == REFUSED and row["name"] not in stuck]
+    if refused:
+        lines = "; ".join(f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in refused)
+        raise InvalidRequest(
+            f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
+            "Nothing was written.",
+            hint="undo the change; or give each changed operator a new uid (it begins empty) and leave the old state "
+            "behind with --allow-non-restored-state",
+            preflight=report,
+        )
+
+
+def _operator(
+    row: dict[str, str],
+    outcome: str,
+    context: JobContext,
+    base: CheckpointMetadata,
+    graph: JobGraph,
+    loaded: LoadedCode | None,
+) -> str:
+    """Judge the columns of an operator's state; complete its row."""
+    uid = row["name"]
+    spec = None if uid not in graph.nodes else context.job.spec.operator(uid)
+    if spec is None or isinstance(spec, SqlOperator) or row["verdict"] != COMPATIBLE:
+        return outcome
+    if outcome == NEW:
+        if spec.renamed_from is not None:
+            detail = f"checkpoint {base.checkpoint_id} has no state of {spec.renamed_from}, which it is renamed from"
+            row |= {"verdict": NON_RESTORED, "detail": f"{detail}: begins empty"}
+        return outcome
+    origin = base.signatures["operators"][uid].get(RENAMED_FROM)
+    notes = [] if origin is None else [f"renamed from {origin}"]
+    snapshot = base.operators.get(uid)
+    if snapshot is not None:
+        if isinstance(spec, ProcessOperator) and loaded is None:
+            notes.append("the columns that its class declares are compared by `run`")
+        change = _change(context, snapshot, spec, graph, loaded)
+        if change is not None and change.problems:
+            row["verdict"] = NEW_UID
+            notes = [*notes, *change.problems]
+        elif change is not None and change.converts:
+            outcome = CONVERTED
+            notes.append(change.words())
+            if change.added and change.dropped:
+                row["verdict"] = NON_RESTORED
+                notes.append("a column that only got another name would begin empty")
+    row["detail"] = "; ".join(notes) or UNCHANGED
+    return outcome
+
+
+def _change(
+    context: JobContext, snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+) -> SchemaChange | None:
+    """How recorded state becomes the operator's; None: what the operator's state is depends on a class."""
+    operator = expected_operator(context, snapshot.state_schema, spec, graph, loaded)
+    return None if operator is None else compare_schemas(snapshot.state_schema, operator.state_schema, operator.key)
+
+
+def expected_operator(
+    context: JobContext, recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+) -> StatefulOperator | None:
+    """The operator as the spec tells it; a type that only Spark knows is taken to be what it was.
+
+    Whether it still is, is checked when the epoch's levels are planned, before its Spark job.
+    """
+    function = None if loaded is None else loaded.functions.get(spec.uid)
+    if isinstance(spec, ProcessOperator) and function is None:
+        return None
+    node = graph.nodes[spec.inputs[0]]
+    names = dict.fromkeys([*node.columns, *spec.key, *(call.column for call in _calls(spec) if call.column)])
+    fields = []
+    for name in names:
+        type_ = node.columns.get(name)
+        known = None if type_ is None else to_arrow(type_)
+        if known is not None and pa.types.is_timestamp(known) and _through_sql(graph, node.uid):
+            known = pa.timestamp("us", known.tz)  # all that Spark has
+        fields.append(pa.field(name, _recorded_type(recorded, name) if known is None else known))
+    return build_operator(spec, pa.schema(fields), node.event_time, function)
+
+
+def _calls(spec: StatefulSpec) -> list[Any]:
+    return list(getattr(spec, "aggregates", {}).values())
+
+
+def _through_sql(graph: JobGraph, uid: str) -> bool:
+    node = graph.nodes[uid]
+    return node.kind == "sql" or any(_through_sql(graph, name) for name in node.inputs)
+
+
+def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
+    """The type that an input column had, as far as recorded state shows it."""
+    for name in (column, f"min({column})", f"max({column})"):
+        if name in recorded.names:
+            return recorded.field(name).type
+    if f"sum({column})" in recorded.names:
+        return pa.float64()
+    low = f"sum({column}).low"
+    scale = (recorded.field(low).metadata or {}).get(SCALE) if low in recorded.names else None
+    return pa.decimal128(38, int(scale)) if scale is not None and int(scale) else pa.int64()
+
+
+def _sink(
+    row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
+) -> None:
+    """Refuse a sink whose table cannot take the rows that its operator would give now."""
+    sink = graph.sink_inputs[row["name"]]
+    before = base.sinks.get(row["name"])
+    snapshot = base.operators.get(sink.uid)
+    spec = None if graph.nodes[sink.uid].kind in ("source", "sql") else context.job.spec.operator(sink.uid)
+    if before is None or snapshot is None or sink.late or spec is None or isinstance(spec, SqlOperator):
+        return
+    try:
+        operator = expected_operator(context, snapshot.state_schema, spec, graph, loaded)
+    except InvalidRequest:
+        return  # told of the operator
+    if operator is None:
+        return
+    problems = []
+    for field in decode_schema(before.committable.schema):
+        index = operator.output_schema.get_field_index(field.name)
+        if index < 0:
+            problems.append(f"the table's column {field.name} would be missing from the rows")
+        elif (now := operator.output_schema.field(index).type) != field.type:
+            problems.append(f"the table's column {field.name} is {field.type}, the rows would have {now}")
+    if problems:
+        row |= {"verdict": NEW_PATH, "detail": "; ".join(problems)}

@@ -1,0 +1,108 @@
+"""Older formats of a manifest entry, each brought to the next one: a log outlives the code that wrote it.
+
+What a format did not have is added as what it meant then; what it cannot have had is refused, for an older program did
+not write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+
+class NotOfThatFormat(ValueError):
+    """The entry holds what its format did not have; the text says what."""
+
+
+def upgraded(entry: Mapping[str, object], number: int) -> dict[str, object]:
+    """Return an entry of format `number` as one of format `number` + 1; what is malformed is left as it is.
+
+    Raises:
+        NotOfThatFormat: it holds a newer format's event, or a newer format's key.
+    """
+    since = _EVENTS_SINCE[number + 1]
+    event = entry.get("event")
+    if isinstance(event, dict) and event.get("type") in since:
+        raise NotOfThatFormat(f"format {number} has no event {event['type']}")
+    return _UPGRADES[number](dict(entry))
+
+
+def _upgraded_1(entry: dict[str, object]) -> dict[str, object]:
+    """Format 1 knew neither results nor pins."""
+    return entry | _with(entry, "state", lambda state: _added(state, ".state", 1, {"pins": [], "results": []}))
+
+
+def _upgraded_2(entry: dict[str, object]) -> dict[str, object]:
+    """Format 2 had one timeline, which was never left, and no savepoints."""
+    return (
+        entry
+        | _with(entry, "state", _state_of_2)
+        | _with(
+            entry,
+            "event",
+            lambda event: event | _with(event, "checkpoint", lambda one: _checkpoint_of_2(one, ".event.checkpoint")),
+        )
+    )
+
+
+def _state_of_2(state: dict[str, object]) -> dict[str, object]:
+    state = _added(state, ".state", 2, {"realignment": None, "savepoints": []})
+    for name, older in (("timelines", _timeline_of_2), ("checkpoints", _checkpoint_of_2)):
+        items = state.get(name)
+        if isinstance(items, list):
+            where = f".state.{name}"
+            state[name] = [
+                older(item, f"{where}[{index}]") if isinstance(item, dict) else item for index, item in enumerate(items)
+            ]
+    return state
+
+
+def _timeline_of_2(timeline: dict[str, object], where: str) -> dict[str, object]:
+    return _added(timeline, where, 2, {"role": "live", "frozen": None})
+
+
+def _checkpoint_of_2(checkpoint: dict[str, object], where: str) -> dict[str, object]:
+    # Without rollback a sink had either confirmed a checkpoint, and then showed it, or was going to.
+    return _added(checkpoint, where, 2, {"unpublished": checkpoint.get("unconfirmed")})
+
+
+def _added(value: dict[str, object], where: str, number: int, added: dict[str, object]) -> dict[str, object]:
+    known = sorted(added.keys() & value.keys())
+    if known:
+        raise NotOfThatFormat(f"{where}: format {number} has no keys {known}")
+    return value | added
+
+
+def _with(
+    value: Mapping[str, object], name: str, change: Callable[[dict[str, object]], dict[str, object]]
+) -> dict[str, object]:
+    """The changed field, to be merged into `value`; nothing when it is not there, or no object."""
+    found = value.get(name)
+    return {name: change(found)} if isinstance(found, dict) else {}
+
+
+_UPGRADES: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {1: _upgraded_1, 2: _upgraded_2}
+_EVENTS_SINCE: dict[int, frozenset[str]] = {
+    2: frozenset(
+        {
+            "JobCanceled",
+            "JobFinished",
+            "JobCleaned",
+            "JobStarted",
+            "CheckpointPinned",
+            "CheckpointUnpinned",
+            "GarbageListed",
+        }
+    ),
+    3: frozenset(
+        {
+            "TimelineSwitched",
+            "TimelineForked",
+            "ForkDisposed",
+            "TimelineFrozen",
+            "TimelineThawed",
+            "SinkRealigned",
+            "SavepointCreated",
+            "SavepointDisposed",
+        }
+    ),
+}

@@ -1,0 +1,94 @@
+"""Savepoints: a person's own copies of completed checkpoints; while one is listed, its checkpoint is not subsumed."""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, advance
+from pipeline.protocol.errors import InvalidRequest, NotFound
+from pipeline.protocol.events import SavepointCreated, SavepointDisposed
+from pipeline.protocol.layout import key_fault
+from pipeline.protocol.locations import SCHEME, location_problem
+from pipeline.protocol.records import ManifestState, Savepoint
+from pipeline.protocol.requests import DisposeSavepointRequest, RecordSavepointRequest
+
+MAX_SAVEPOINTS = 256
+"""How many savepoints a job may list at once: the manifest stays small."""
+
+SAVEPOINT_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""A name is one part of a key."""
+
+
+def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_ms: int) -> Answer:
+    """List a savepoint whose copy is complete. Before that it does not exist, and nothing of it is ever read.
+
+    Returns:
+        A transition, or AlreadyDone ALREADY_RECORDED: this very one is listed.
+    Raises:
+        NotFound: its checkpoint is not retained (any more): hold it with a pin while it is copied.
+        InvalidRequest: no name, no URL, the name is taken, or there are too many.
+    """
+    if SAVEPOINT_NAME_PATTERN.fullmatch(request.name) is None:
+        raise InvalidRequest(f"savepoint name {request.name!r} refused: expected {SAVEPOINT_NAME_PATTERN.pattern}.")
+    fault = key_fault(request.document.key) or _location_fault(request.location)
+    if fault is not None:
+        raise InvalidRequest(
+            f"savepoint {request.name}: document {request.document.key!r} at {request.location!r} refused: {fault}."
+        )
+    listed = _savepoint(state, request.name)
+    if listed is not None:
+        same = (listed.checkpoint_id, listed.location, listed.document)
+        if same == (request.checkpoint_id, request.location, request.document):
+            return AlreadyDone(Outcome.ALREADY_RECORDED, f"savepoint {request.name} is listed", listed.checkpoint_id)
+        raise InvalidRequest(
+            f"savepoint {request.name} refused: job {state.job} has one of that name, of checkpoint"
+            f" {listed.checkpoint_id}. Nothing was written.",
+            hint="Take another name, or dispose of the old one first.",
+        )
+    if state.checkpoint(request.checkpoint_id) is None:
+        retained = [int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints]
+        raise NotFound(
+            f"savepoint {request.name}: job {state.job} retains no completed checkpoint {request.checkpoint_id};"
+            f" retained: {retained}. Nothing was written.",
+            checkpoint_id=request.checkpoint_id,
+        )
+    if len(state.savepoints) >= MAX_SAVEPOINTS:
+        raise InvalidRequest(
+            f"savepoint {request.name} refused: job {state.job} lists {len(state.savepoints)} savepoints, at most"
+            f" {MAX_SAVEPOINTS}. Nothing was written.",
+            hint=f"milepost savepoint dispose {state.job} --name NAME makes room",
+        )
+    made = Savepoint(request.name, request.checkpoint_id, request.location, request.document, now_ms)
+    return advance(
+        state,
+        SavepointCreated(now_ms, made, request.session_id),
+        savepoints=tuple(sorted((*state.savepoints, made), key=lambda one: one.name)),
+    )
+
+
+def dispose_savepoint(state: ManifestState, request: DisposeSavepointRequest, now_ms: int) -> Answer:
+    """Take a savepoint off the list; only then may its copy be deleted.
+
+    Returns:
+        A transition, or AlreadyDone NO_SAVEPOINT.
+    """
+    listed = _savepoint(state, request.name)
+    if listed is None:
+        return AlreadyDone(Outcome.NO_SAVEPOINT, f"job {state.job} has no savepoint {request.name}")
+    return advance(
+        state,
+        SavepointDisposed(now_ms, listed, request.session_id),
+        savepoints=tuple(one for one in state.savepoints if one is not listed),
+    )
+
+
+def _savepoint(state: ManifestState, name: str) -> Savepoint | None:
+    return next((one for one in state.savepoints if one.name == name), None)
+
+
+def _location_fault(location: str | None) -> str | None:
+    if location is None:
+        return None
+    if SCHEME.fullmatch(location) is None:
+        return "expected an absolute URL, s3://bucket/… or file:///abs/…"
+    return location_problem(location)

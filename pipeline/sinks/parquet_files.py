@@ -1,0 +1,105 @@
+"""The files of a Parquet table: staged by content, checked by size and checksum, read in parallel."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.protocol.errors import NotFound, StateCorrupt
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.sinks.contract import StagedFile
+from pipeline.sinks.table_schema import conform
+
+DATA = "data/"
+_PARALLEL_READS = 8
+
+
+def token_prefix(checkpoint_id: int, token: int) -> str:
+    """Where one token stages the files of one checkpoint."""
+    return f"{DATA}chk-{checkpoint_id:020d}/t{token}/"
+
+
+class ParquetFiles:
+    """Files below the root of one table."""
+
+    def __init__(self, sink: str, store: ObjectStore) -> None:
+        self._sink = sink
+        self._store = store
+
+    def stage(self, rows: pa.Table, checkpoint_id: int, token: int, label: str) -> StagedFile:
+        """Write one file durably, named by its content."""
+        buffer = pa.BufferOutputStream()
+        pq.write_table(rows.replace_schema_metadata(None), buffer, compression="zstd")
+        body = buffer.getvalue().to_pybytes()
+        sha256 = hashlib.sha256(body).hexdigest()
+        key = f"{token_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
+        self._store.put(key, body)
+        return StagedFile(key, rows.num_rows, len(body), sha256)
+
+    def check_staged(self, files: Sequence[StagedFile]) -> None:
+        """Refuse staged files that are missing or have another size. Raises StateCorrupt."""
+        self._check_listed("staged file", files, sorted({file.key.rpartition("/")[0] + "/" for file in files}))
+
+    def check_published(self, files: Sequence[StagedFile]) -> None:
+        """Refuse published files, of any checkpoints, that are missing or have another size. Raises StateCorrupt."""
+        self._check_listed("published file", files, [DATA] if files else [])
+
+    def rows(
+        self,
+        files: Sequence[StagedFile],
+        schema: pa.Schema,
+        *,
+        verify: bool = False,
+        columns: tuple[str, ...] | None = None,
+    ) -> pa.Table:
+        """The rows of the files, in their order, with the table's columns.
+
+        Args:
+            verify: compare each file's SHA-256, not only its size.
+            columns: only these of the table; every file must have them. None: all.
+        Raises: StateCorrupt.
+        """
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        if not files:
+            return schema.empty_table()
+        with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
+            tables = list(pool.map(lambda file: self.fetch(file, schema, verify=verify, columns=columns), files))
+        return pa.concat_tables(tables)
+
+    def fetch(
+        self, file: StagedFile, schema: pa.Schema, *, verify: bool, columns: tuple[str, ...] | None = None
+    ) -> pa.Table:
+        """The rows of one file. Raises StateCorrupt: missing, changed, unreadable, or of other columns."""
+        try:
+            body = self._store.get(file.key)
+        except NotFound as error:
+            raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
+        if len(body) != file.size or (verify and hashlib.sha256(body).hexdigest() != file.sha256):
+            raise StateCorrupt(
+                f"sink {self._sink}: {file.key} does not match its recorded size and checksum", key=file.key
+            )
+        try:
+            rows = pq.ParquetFile(pa.BufferReader(body)).read(list(columns) if columns is not None else None)
+        except (pa.ArrowException, OSError) as error:
+            raise StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key) from error
+        if rows.num_rows != file.rows:
+            raise StateCorrupt(f"{file.key}: {rows.num_rows} rows, recorded {file.rows}", key=file.key)
+        return conform(file.key, rows, schema)
+
+    def _check_listed(self, what: str, files: Sequence[StagedFile], prefixes: Iterable[str]) -> None:
+        sizes: dict[str, int] = {}
+        for prefix in prefixes:
+            sizes.update((stat.key, stat.size) for stat in self._store.list(prefix))
+        for file in files:
+            if sizes.get(file.key) != file.size:
+                found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
+                raise StateCorrupt(
+                    f"sink {self._sink}: {what} {file.key} is {found}, recorded are {file.size} bytes. "
+                    "Nothing was published.",
+                    key=file.key,
+                )

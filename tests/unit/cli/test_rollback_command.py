@@ -1,0 +1,153 @@
+"""`milepost rollback` and `start --from` as a person types them: texts, questions, exit codes, documents."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import Session
+from tests.harness.counted_job import CountedJob
+from tests.harness.milepost_cli import assert_clear_error, milepost
+from tests.harness.processes import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    return CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", 4)
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def test_a_dry_run_prints_the_plan_and_changes_nothing(job: CountedJob) -> None:
+    version = job.small.context.head().version
+    shown = milepost("rollback", job.spec_path, "--to", "2", "--dry-run")
+    assert shown.exit_code == 0 and shown.error == []
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith("job small: from checkpoint 4 (epoch 4 of timeline main, triggered 20")
+    assert " back to checkpoint 2 (epoch 2 of timeline main, triggered 20" in lines[0]
+    assert lines[1].startswith("epochs discarded: 2 (checkpoints 3, 4); they stay until retention takes them")
+    assert any(line.startswith("sink seen: 12 -> 6 rows, ") for line in lines)
+    assert "runs again: source rows: 2 objects, 34 bytes" in lines
+    assert any(line.startswith("cannot be undone: sink seen: ") for line in lines)
+    assert lines[-1] == "nothing was changed"
+    plan = milepost("rollback", job.spec_path, "--to", "2", "--dry-run", "--json").document()
+    assert [one["checkpoint_id"] for one in plan["discarded"]] == [3, 4]
+    assert plan["text"] == lines[:-1]
+    assert job.small.context.head().version == version
+
+
+def test_it_needs_a_yes_where_nobody_can_be_asked(job: CountedJob) -> None:
+    for options in ([], ["--json"]):
+        refused = milepost("rollback", job.spec_path, "--to", "2", *options)
+        assert refused.exit_code == 2
+        assert "dd --yes to go on" in refused.stderr + refused.stdout
+    assert_clear_error(milepost("rollback", job.spec_path, "--to", "2"), 2, "Nobody can be asked here", "--yes")
+    assert job.live_ids == [1, 2, 3, 4]
+    done = milepost("rollback", job.spec_path, "--to", "2", "--yes")
+    assert done.exit_code == 0
+    timeline = job.small.context.head().state.live
+    assert done.stdout.splitlines() == [
+        f"job small is back at checkpoint 2, on timeline {timeline}; discarded: 3, 4",
+        "sinks that are back: seen, table",
+        "next: milepost run small",
+    ]
+    job.assert_tables_equal_the_oracle()
+    again = milepost("rollback", job.spec_path, "--to", "2", "--yes")
+    assert (again.exit_code, again.stdout) == (0, "nothing to roll back: job small is at checkpoint 2\n")
+    answer = milepost("rollback", job.spec_path, "--to", "4", "--yes", "--json").document()
+    assert (answer["outcome"], answer["checkpoint_id"], answer["discarded"]) == ("rolled_back", 4, [])
+
+
+@pytest.mark.parametrize("typed", ["n\n", "y\n"])
+def test_a_rollback_shows_its_plan_and_asks_on_a_terminal(job: CountedJob, typed: str) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "pipeline", "rollback", str(job.spec_path), "--to", "2"]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=env, text=True) as process:
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        assert process.stdout is not None
+        told = process.stdout.read()
+        assert process.wait(60) == 0
+    assert "epochs discarded: 2 (checkpoints 3, 4)" in told
+    with contextlib.suppress(OSError):  # Linux answers EIO once nobody holds the other end
+        while part := os.read(ours, 4096):
+            told += part.decode()
+    os.close(ours)
+    assert "Roll small back to checkpoint 2?" in told
+    assert job.live_ids == ([1, 2] if typed == "y\n" else [1, 2, 3, 4])
+    assert ("is back at checkpoint 2" if typed == "y\n" else "nothing was changed") in told
+
+
+def test_exit_codes_say_why_not(job: CountedJob) -> None:
+    assert_clear_error(
+        milepost("rollback", job.spec_path, "--to", "9", "--yes"),
+        3,
+        "retains no completed checkpoint 9; retained: 1, 2, 3, 4",
+        "The nearest one is 4",
+    )
+    assert_clear_error(milepost("rollback", job.spec_path, "--to", "noon", "--yes"), 2, "neither a checkpoint id nor")
+    missing = milepost("rollback", job.spec_path)
+    assert missing.exit_code == 2 and "--to" in missing.stderr
+    job.land([5])
+    job.master.trigger(Session.cli())
+    assert_clear_error(milepost("rollback", job.spec_path, "--to", "2", "--yes"), 4, "is running", "--take-over")
+    done = milepost("rollback", job.spec_path, "--to", "2", "--yes", "--take-over")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("checkpoint 5 is aborted; the session that ran it is fenced\n")
+
+
+def test_list_status_show_and_history_tell_the_timelines(job: CountedJob) -> None:
+    milepost("rollback", job.spec_path, "--to", "3", "--yes")
+    job.run()
+    timeline = job.small.context.head().state.live
+    rows = [line.split() for line in milepost("list", job.spec_path).stdout.splitlines()[2:]]
+    assert [row[:5] for row in rows] == [
+        ["5", "4", timeline, "completed", rows[0][4]],
+        ["4", "4", "main", "completed", "(not"],
+        ["3", "3", "main", "completed", rows[2][4]],
+        ["2", "2", "main", "completed", rows[3][4]],
+        ["1", "1", "main", "completed", rows[4][4]],
+    ]
+    status = milepost("status", job.spec_path)
+    assert status.exit_code == 0 and f"head 5 of timeline {timeline}, " in status.stdout
+    document = milepost("status", job.spec_path, "--json").document()
+    assert document["timelines"] == [
+        {"timeline": "main", "role": "abandoned", "parent": None, "head": 4, "pending": None},
+        {"timeline": timeline, "role": "live", "parent": {"timeline": "main", "checkpoint_id": 3}, "head": 5,
+         "pending": None},
+    ]  # fmt: skip
+    shown = milepost("show", job.spec_path, "4").stdout.splitlines()
+    assert "timeline: main" in shown and "live: false" in shown and "status: completed" in shown
+    history = milepost("history", job.spec_path).stdout
+    assert f"timeline {timeline} from checkpoint 3; left main at 4: by a person: milepost rollback --to 3" in history
+    events = milepost("history", job.spec_path, "--json").document()["events"]
+    assert [one["sinks"] for one in events if one["event"] == "TimelineSwitched"] == [["seen", "table"]]
+
+
+def test_start_from_a_checkpoint_goes_back_and_opens_the_next_incarnation(job: CountedJob) -> None:
+    assert_clear_error(
+        milepost("start", job.spec_path, "--from", "2"), 2, "only a job that has ended is started", "milepost rollback"
+    )
+    assert milepost("cancel", job.spec_path, "--yes").exit_code == 0
+    assert_clear_error(milepost("start", job.spec_path, "--from", "9"), 3, "retains no completed checkpoint 9")
+    started = milepost("start", job.spec_path, "--from", "2")
+    timeline = job.small.context.head().state.live
+    assert started.stdout.splitlines() == [
+        f"job {job.spec_path} is back at checkpoint 2, on timeline {timeline}",
+        f"job {job.spec_path}: incarnation 2 is open; its first epoch continues checkpoint 2",
+    ]
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
+    cancelled = milepost("cancel", job.spec_path, "--yes", "--json")
+    assert json.loads(cancelled.stdout)["ok"]

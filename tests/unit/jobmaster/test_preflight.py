@@ -1,0 +1,192 @@
+"""A changed spec or class is held against recorded state, operator by operator, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.preflight import report_lines
+from pipeline.protocol.errors import InvalidRequest
+from tests.harness.changing_job import SINK, SPEC, ChangingJob
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> ChangingJob:
+    return ChangingJob.empty(tmp_path)
+
+
+def state_of(job: ChangingJob, uid: str = "lasts", at: int | None = None) -> list[dict[str, Any]]:
+    return sorted(job.master.state(uid, at).to_pylist(), key=lambda row: int(row["k"]))
+
+
+def test_a_state_gains_widens_and_loses_columns_and_old_runs_stay_as_they_are(job: ChangingJob) -> None:
+    """DESIGN 5: keys that no epoch has touched since are converted when they are read; old checkpoints stay."""
+    job.next({"a": "int32", "b": "int64"})
+    job.next({"a": "int32", "b": "int64"})
+    before = state_of(job)
+    job.write({"a": "int64", "b": "int64", "c": "int32"})
+    assert job.report()["lasts"] == {
+        "kind": "operator", "name": "lasts", "uid": "lasts", "outcome": "converted", "verdict": "compatible",
+        "detail": "a becomes int64 (was int32); c is new and begins as null",
+    }  # fmt: skip
+    (job.folder / "landing" / "2.csv").write_text("k,v\n0,20\n")
+    job.run()
+    assert state_of(job) == [
+        {"k": 0, "a": 20, "b": 20, "c": 20, "__timer": None},
+        {"k": 1, "a": 11, "b": 11, "c": None, "__timer": None},
+    ]
+    job.write({"a": "int64", "c": "int32"})
+    assert job.report()["lasts"]["detail"] == "b is left behind"
+    (job.folder / "landing" / "3.csv").write_text("k,v\n0,30\n")
+    job.run()
+    assert state_of(job, at=2) == before
+    assert state_of(job) == [{"k": 0, "a": 30, "c": 30, "__timer": None}, {"k": 1, "a": 11, "c": None, "__timer": None}]
+
+
+def test_a_column_that_comes_back_is_a_new_one(job: ChangingJob) -> None:
+    """What old runs hold of the column that was left behind does not come back for the keys that they still are for."""
+    job.next({"a": "int32", "b": "int64"})
+    job.next({"a": "int32", "b": "int64"})
+    job.write({"a": "int32"})
+    (job.folder / "landing" / "2.csv").write_text("k,v\n0,20\n")
+    job.run()
+    job.write({"a": "int32", "b": "float64"})  # which an int64 is not exactly
+    (job.folder / "landing" / "3.csv").write_text("k,v\n7,1\n")
+    job.run()
+    assert [(row["k"], row["a"], row["b"]) for row in state_of(job)] == [(0, 20, None), (1, 11, None), (7, 1, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("state", "detail"),
+    [
+        ({"a": "int16", "b": "int64"}, "a is int32, which cannot become int16 exactly"),
+        ({"a": "float32", "b": "int64"}, "a is int32, which cannot become float exactly"),
+        ({"a": "int32", "b": "float64"}, "b is int64, which cannot become double exactly"),
+        ({"a": "string", "b": "int64"}, "a is int32, which cannot become string exactly"),
+    ],
+)
+def test_a_type_that_does_not_hold_every_value_is_refused_before_anything_is_planned(
+    job: ChangingJob, state: dict[str, str], detail: str
+) -> None:
+    job.next({"a": "int32", "b": "int64"})
+    with pytest.raises(InvalidRequest, match="needs a new uid or a backfill") as refused:
+        job.next(state)
+    assert detail in refused.value.message and "Nothing was written" in refused.value.message
+    assert [row["checkpoint_id"] for row in job.master.list_checkpoints()] == [1]
+    job.next({"a": "int32", "b": "int64"})
+
+
+def test_a_column_that_got_another_name_is_not_lost_unasked(job: ChangingJob) -> None:
+    """One column gone and one new at once is what a new name looks like: its values would be gone."""
+    job.next({"a": "int32"})
+    with pytest.raises(InvalidRequest, match="lasts: needs --allow-non-restored-state") as refused:
+        job.next({"z": "int32"})
+    assert "z is new and begins as null; a is left behind; a column that only got another name" in refused.value.message
+    job.run(allow_non_restored_state=True)
+    assert [(row["k"], row["z"]) for row in state_of(job)] == [(0, 10), (1, 11)]
+
+
+def changed(old: str, new: str, text: str = SPEC) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "outcome", "detail"),
+    [
+        ("worst: max(v)", "worst: max(v), mean: avg(v), n: count(v)", "compatible", "restored", "unchanged"),
+        (", worst: max(v)", "", "compatible", "converted", "max(v) is left behind"),
+        ("total: sum(v), ", "sum: sum(v), ", "compatible", "restored", "unchanged"),
+        ("v: int32}", "v: int64}", "compatible", "converted", "max(v) becomes int64 (was int32)"),
+        ("k: int32", "k: int64", "compatible", "converted", "k becomes int64 (was int32)"),
+        ("worst: max(v)", "worst: min(v)", "needs a new uid or a backfill", "refused",
+         "min(v) of the rows that were consumed already is not known"),
+        ("worst: max(v)", "worst: max(v), n: count(*)", "needs a new uid or a backfill", "refused",
+         "count(*) of the rows that were consumed already is not known"),
+        ("v: int32}", "v: int16}", "needs a new uid or a backfill", "refused",
+         "max(v) is int32, which cannot become int16 exactly"),
+        ("v: int32}", 'v: "decimal(12,2)"}', "needs a new uid or a backfill", "refused",
+         "sum(v).low is kept with 0 decimal places, the column has 2 now"),
+        ("key: [k], aggregates", "key: [v], aggregates", "needs a new uid or a backfill", "refused",
+         "key was [k], is [v]"),
+        ("uid: sums,", "uid: sums, renamed_from: other,", "compatible", "restored", "unchanged"),
+        ("uid: sums,", "uid: all_sums, renamed_from: sums,", "compatible", "restored", "renamed from sums"),
+        ("uid: sums,", "uid: all_sums, renamed_from: typo,", "needs --allow-non-restored-state", "refused",
+         "checkpoint 1 has no state of typo, which it is renamed from: begins empty"),
+    ],
+)  # fmt: skip
+def test_each_change_of_an_aggregate_gets_its_outcome(
+    job: ChangingJob, old: str, new: str, verdict: str, outcome: str, detail: str
+) -> None:
+    """An aggregate is continued iff what is stored tells it: a sum over rows that are gone cannot be known."""
+    job.next({"a": "int32"})
+    job.write({"a": "int32"}, changed(old, new))
+    uid = "all_sums" if "all_sums" in new else "sums"
+    row = job.report()[uid]
+    assert (row["verdict"], row["outcome"]) == (verdict, outcome)
+    assert detail in row["detail"]
+
+
+def test_what_was_widened_is_summed_on_exactly(job: ChangingJob) -> None:
+    """The converted state is what the wider job would have: sums, maxima and keys beyond 32 bits."""
+    job.next({"a": "int64"})
+    job.next({"a": "int64"})
+    job.write({"a": "int64"}, changed("schema: {k: int32, v: int32}", "schema: {k: int64, v: int64}"))
+    job.land("2.csv", f"k,v\n0,{2**40}\n{2**33},5\n")
+    job.run()
+    rows = {row["k"]: (row["max(v)"], row["sum(v).low"], row["count(v)"]) for row in state_of(job, "sums")}
+    assert rows == {0: (2**40, 0 + 10 + 2**40, 3), 1: (11, 11, 1), 2**33: (5, 5, 1)}
+
+
+def test_a_renamed_operator_goes_on_with_its_state_and_the_checkpoint_keeps_the_new_name(job: ChangingJob) -> None:
+    job.next({"a": "int32"})
+    renamed = changed("uid: sums,", "uid: all_sums, renamed_from: sums,")
+    job.next({"a": "int32"}, renamed)
+    assert [(row["k"], row["count(v)"]) for row in state_of(job, "all_sums")] == [(0, 2), (1, 1)]
+    job.next({"a": "int32"}, renamed)  # it was renamed already
+    job.next({"a": "int32"}, changed("renamed_from: sums,", "", renamed))
+    assert [(row["k"], row["count(v)"]) for row in state_of(job, "all_sums")] == [(0, 4), (1, 3), (2, 2)]
+    assert [row["k"] for row in state_of(job, "sums", at=1)] == [0]
+
+
+def test_a_table_that_cannot_take_the_new_rows_is_told_before_they_are_made(job: ChangingJob) -> None:
+    """A column of a published table neither goes nor changes its type: the epoch would fail when it is prepared."""
+    job.next({"a": "int32"}, SPEC + SINK)
+    for old, new, detail in (
+        ("v: int32}", "v: int64}", "the table's column worst is int32, the rows would have int64"),
+        (", worst: max(v)", "", "the table's column worst would be missing from the rows"),
+    ):
+        with pytest.raises(InvalidRequest, match="sink sums: needs a new sink name and path") as refused:
+            job.next({"a": "int32"}, changed(old, new, SPEC + SINK))
+        assert detail in refused.value.message
+    job.next({"a": "int32"}, changed("worst: max(v)", "worst: max(v), mean: avg(v)", SPEC + SINK))
+    rows = {row["k"]: row["mean"] for row in job.master.read("sums").to_pylist()}
+    assert rows[0] is not None
+
+
+def test_run_tells_what_is_continued_only_when_spec_or_code_changed(job: ChangingJob) -> None:
+    told: list[list[dict[str, str]]] = []
+    job.next({"a": "int32"}, tell=told.append)
+    job.next({"a": "int32"}, tell=told.append)
+    assert told == []
+    job.next({"a": "int64"}, tell=told.append)
+    assert len(told) == 1
+    assert report_lines(told[0]) == [
+        "spec or code differ from the head's; what is continued:",
+        "  lasts: converted: a becomes int64 (was int32)",
+        "  restored unchanged: sums, source rows, sink lasts",
+    ]
+    job.next({"a": "int64"}, changed("uid: sums", "uid: other"), tell=told.append, allow_non_restored_state=True)
+    outcomes = {row["uid"]: row["outcome"] for row in told[1]}
+    assert (outcomes["other"], outcomes["sums"], outcomes["lasts"]) == ("new", "dropped", "restored")
+
+
+def test_lint_says_what_it_cannot_judge_without_loading_a_class(job: ChangingJob) -> None:
+    job.next({"a": "int32"})
+    job.write({"a": "string"}, changed(", worst: max(v)", ""))
+    rows = {row["uid"]: row for row in job.master.compatibility()}
+    assert rows["lasts"]["outcome"] == "restored"
+    assert rows["lasts"]["detail"] == "the columns that its class declares are compared by `run`"
+    assert rows["sums"]["outcome"] == "converted"

@@ -1,0 +1,496 @@
+"""Rollback: state, positions and every table return to a checkpoint, nothing is destroyed, and it can be undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.epoch_metadata import predecessor_of
+from pipeline.jobmaster import NothingToDo, Session
+from pipeline.protocol.errors import (
+    Busy,
+    CheckpointError,
+    CommitConflict,
+    Fenced,
+    InvalidRequest,
+    JobNotRunnable,
+    NotFound,
+    StateCorrupt,
+    StoreUnavailable,
+    Superseded,
+)
+from pipeline.protocol.records import JobStatus
+from pipeline.sinks.contract import SinkMark
+from tests.harness.counted_job import SEEN_SINK, CountedJob
+from tests.harness.job_stores import hook_stores
+from tests.harness.sparkless_runner import SparklessRunner
+
+EPOCHS = 5
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Five epochs, one object each, all published. Not to be changed: `job` is a copy of it."""
+    return CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def head_timelines(job: CountedJob) -> set[str]:
+    """The timeline that each sink's head is of."""
+    context = job.small.context
+    heads = [context.sink(spec.name).head() for spec in context.spec.sinks]
+    return {head.timeline for head in heads if head is not None}
+
+
+def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_goes_on_from_there(
+    job: CountedJob,
+) -> None:
+    told = job.rollback(2, detail="a wrong file")
+    timeline = told["timeline"]
+    assert (told["outcome"], told["checkpoint_id"], told["from_timeline"], told["from_head"]) == (
+        "rolled_back", 2, "main", 5,
+    )  # fmt: skip
+    assert (told["discarded"], told["sinks"], told["next_step"]) == ([3, 4, 5], ["seen", "table"], "milepost run small")
+    job.assert_tables_equal_the_oracle()
+    assert job.live_ids == [1, 2] and head_timelines(job) == {timeline}
+    assert job.small.context.head().state.realignment is None
+    status = job.master.status()
+    assert (status["exit_code"], status["head"], status["timeline"], status["unread_objects"]) == (0, 2, timeline, 3)
+    assert job.run(3) == [6, 7, 8], "ids are never used again (I5)"
+    assert job.live_ids == [1, 2, 6, 7, 8]
+    assert [int(one.epoch) for one in job.live] == [1, 2, 3, 4, 5]
+    job.assert_tables_equal_the_oracle()
+    assert job.run_one()["status"] == "empty"
+    shown = {
+        one["checkpoint_id"]: (one["status"], one["timeline"], one["live"]) for one in job.master.list_checkpoints()
+    }
+    assert {one: shown[one] for one in (2, 3, 5, 6)} == {
+        2: ("completed", "main", True),
+        3: ("completed", "main", False),
+        5: ("completed", "main", False),
+        6: ("completed", timeline, True),
+    }
+    assert (job.master.show(4)["live"], job.master.show(4)["sinks"]) == (
+        False,
+        dict.fromkeys(("seen", "table"), "committed"),
+    )
+    (switched,) = [entry for entry in job.master.history() if entry["event"] == "TimelineSwitched"]
+    assert (switched["checkpoint_id"], switched["discarded"]) == (2, [3, 4, 5])
+    assert switched["detail"] == f"timeline {timeline} from checkpoint 2; left main at 5: a wrong file"
+
+
+def test_rolling_back_a_rollback_brings_everything_back(job: CountedJob) -> None:
+    job.rollback(2)
+    job.run(2)
+    told = job.rollback(5)
+    assert (told["discarded"], told["from_head"], job.live_ids) == ([6, 7], 7, [1, 2, 3, 4, 5])
+    job.assert_tables_equal_the_oracle()
+    assert job.run_one()["status"] == "empty", "what 3 to 5 have read is read"
+    job.land([6])
+    assert job.run() == [8]
+    job.assert_tables_equal_the_oracle()
+    assert job.rollback(7)["discarded"] == [3, 4, 5, 8]
+    assert job.live_ids == [1, 2, 6, 7]
+    job.assert_tables_equal_the_oracle()
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
+    assert sorted(job.consumed()) == [f"{n:04}.csv" for n in range(1, 7)]
+
+
+def test_data_after_a_rewind_is_published_although_the_table_saw_higher_ids_iceberg_10892(job: CountedJob) -> None:
+    """apache/iceberg#10892: a sink that takes only ids above the greatest it has ever committed loses what is read
+    again after a rewind, without a word. Here the table first shows the old checkpoint, then every epoch after it."""
+    before = job.master.read("seen")
+    job.rollback(1)
+    assert job.master.read("seen").num_rows == 3
+    for read_again in (2, 3, 4, 5):
+        assert job.run_one()["sinks"] == {"seen": "committed", "table": "committed"}
+        assert job.master.read("seen").num_rows == 3 * read_again
+        job.assert_tables_equal_the_oracle()
+    assert sorted(before["v"].to_pylist()) == sorted(job.master.read("seen")["v"].to_pylist())
+    assert job.master.read("table", at=5) == job.master.read("table"), "what was left can still be read"
+
+
+def test_the_empty_state_is_a_checkpoint_to_go_back_to(job: CountedJob) -> None:
+    plan = job.master.plan_rollback(0)
+    assert plan["sinks"]["seen"]["rows_then"] == 0 and plan["runs_again"]["rows"]["objects"] == EPOCHS
+    assert job.rollback(0)["discarded"] == [1, 2, 3, 4, 5]
+    assert job.master.status()["head"] is None
+    assert [job.master.read(name).num_rows for name in ("seen", "table")] == [0, 0]
+    assert job.run(2) == [6, 7]
+    assert job.live_ids == [6, 7] and [int(one.epoch) for one in job.live] == [1, 2]
+    job.assert_tables_equal_the_oracle()
+    job.rollback(5)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_time_means_the_newest_live_checkpoint_triggered_by_then(job: CountedJob) -> None:
+    times = {one["checkpoint_id"]: one["trigger_time"] for one in job.master.list_checkpoints()}
+    assert job.master.plan_rollback(times[3])["target"]["checkpoint_id"] == 3
+    assert job.master.plan_rollback(times[3].replace("+00:00", ""))["target"]["checkpoint_id"] == 3, "UTC"
+    assert job.master.plan_rollback("2999-01-01")["target"]["checkpoint_id"] == 5
+    job.rollback(2)
+    job.run()
+    assert job.master.plan_rollback(times[4])["target"]["checkpoint_id"] == 2, "4 is not live any more"
+    with pytest.raises(NotFound, match=r"at or before 2001-01-01; the oldest is 1 of 20"):
+        job.rollback("2001-01-01")
+
+
+def test_the_plan_says_what_would_happen_and_changes_nothing(job: CountedJob) -> None:
+    before = job.small.context.head().version
+    plan = job.master.plan_rollback(2)
+    assert [one["checkpoint_id"] for one in plan["discarded"]] == [3, 4, 5]
+    assert (plan["head"]["checkpoint_id"], plan["target"]["checkpoint_id"], plan["pending"]) == (5, 2, None)
+    objects = 3 * len("k,v\n0,3\n3,3\n-3,3\n")
+    assert plan["runs_again"] == {"rows": {"objects": 3, "bytes": objects}} and plan["counts_as_read"] == {}
+    assert plan["operators"]["latest"] == {"state_rows_now": 11, "state_rows_then": 5}
+    seen = plan["sinks"]["seen"]
+    assert (seen["rows_now"], seen["rows_then"], seen["publishes"]) == (15, 6, [])
+    assert 0 < seen["objects_then"] < seen["objects_now"]
+    assert "sink seen: 15 -> 6 rows" in "\n".join(plan["text"])
+    assert any("seen: " in line for line in plan["not_undone"]), "a sink says itself what it cannot undo"
+    assert job.small.context.head().version == before
+    job.rollback(2)
+    forth = job.master.plan_rollback(5)
+    assert (forth["runs_again"], forth["counts_as_read"]["rows"]["objects"]) == ({}, 3)
+
+
+@pytest.mark.parametrize(
+    ("to", "error", "says"),
+    [
+        (9, NotFound, "retains no completed checkpoint 9; retained: 1, 2, 3, 4, 5. Nothing was changed"),
+        ("yesterday", InvalidRequest, "neither a checkpoint id nor a time"),
+        ("-1", InvalidRequest, "neither a checkpoint id nor a time"),
+        ("", InvalidRequest, "neither a checkpoint id nor a time"),
+    ],
+)
+def test_what_is_no_retained_checkpoint_is_refused_and_changes_nothing(
+    job: CountedJob, to: str | int, error: type[Exception], says: str
+) -> None:
+    version = job.small.context.head().version
+    for ask in (job.master.plan_rollback, job.rollback):
+        with pytest.raises(error, match=says) as refused:
+            ask(to)
+        if to == 9:
+            assert getattr(refused.value, "hint", "") == "the nearest one is 5; 0 is the empty state"
+    assert job.small.context.head().version == version
+
+
+def test_a_rollback_to_where_the_job_is_changes_nothing(job: CountedJob) -> None:
+    told = job.rollback(5)
+    assert (told["outcome"], told["timeline"], told["discarded"]) == ("nothing_to_roll_back", "main", [])
+    assert job.live_ids == [1, 2, 3, 4, 5]
+
+
+def test_a_lease_that_lives_is_busy_unless_it_is_taken_over_and_then_its_session_is_fenced(job: CountedJob) -> None:
+    job.land([6])
+    session = Session.cli()
+    pending = job.small.trigger(session)
+    assert "checkpoint 6 of session" in job.master.plan_rollback(2)["text"][-1]
+    with pytest.raises(Busy, match="checkpoint 6 is running"):
+        job.rollback(2)
+    assert job.live_ids == [1, 2, 3, 4, 5]
+    told = job.rollback(2, take_over=True)
+    assert (told["aborted_checkpoint"], told["outcome"]) == (6, "rolled_back")
+    assert (job.master.show(6)["status"], job.master.show(6)["failure_reason"]) == ("aborted", "LEADER_TAKEN_OVER")
+    for step in (
+        lambda: job.master.run_epoch(session, 6, SparklessRunner()),
+        lambda: job.master.complete(session, 6),
+        lambda: job.small.rebind_of(session, pending.checkpoint_id),
+    ):
+        with pytest.raises(Fenced):
+            step()
+    job.run(4)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_an_epoch_that_is_finished_and_not_completed_is_aborted_and_not_adopted(job: CountedJob) -> None:
+    """A trigger would adopt it; a rollback would discard it at once, after its rows were seen."""
+    job.land([6])
+    session = Session.cli()
+    job.master.trigger(session)
+    job.master.run_epoch(session, 6, SparklessRunner())
+    assert job.rollback(2, take_over=True)["discarded"] == [3, 4, 5]
+    assert job.master.show(6)["status"] == "aborted"
+    with pytest.raises(Fenced):
+        job.master.complete(session, 6)
+    job.run(4)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_an_epoch_that_completes_between_the_plan_and_the_decision_is_not_discarded(job: CountedJob) -> None:
+    plan = job.master.plan_rollback(2)
+    job.land([6])
+    job.run()
+    with pytest.raises(CommitConflict, match="rollback refused"):
+        job.rollback(2, expected_head=plan["head"]["checkpoint_id"])
+    assert job.live_ids == [1, 2, 3, 4, 5, 6]
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job: CountedJob) -> None:
+    """I14: checkpoint 6 is complete and unpublished when the job goes back; its commit never fits again."""
+    job.land([6])
+    session = Session.cli()
+    job.master.trigger(session)
+    job.master.run_epoch(session, 6, SparklessRunner())
+    completed = job.master.complete(session, 6)
+    assert job.rollback(5)["discarded"] == [6]
+    job.assert_tables_equal_the_oracle()
+    for name in ("seen", "table"):
+        assert not job.master.notify_complete(session, 6, name)["published"], "its commit is void"
+        snapshot = job.small.context.metadata(completed).sinks[name]
+        with pytest.raises(Superseded):
+            job.small.context.sink(name).commit(snapshot.committable, SinkMark("main", 6, snapshot.predecessor))
+    job.assert_tables_equal_the_oracle()
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_back_to_it(job: CountedJob) -> None:
+    """What was staged for it stays as long as it is retained, and `fsck` knows why."""
+    job.land([6, 7])
+    for checkpoint_id in (6, 7):
+        session = Session.cli()
+        if checkpoint_id == 7:  # its start publishes 6, but for a sink that is not asked
+            job.rollback(5)
+            job.rollback(6)
+            job.rollback(5)
+            assert job.master.show(6)["sinks"] == dict.fromkeys(("seen", "table"), "unpublished")
+            break
+        job.master.trigger(session)
+        job.master.run_epoch(session, 6, SparklessRunner())
+        job.master.complete(session, 6)
+    report = job.master.fsck()
+    assert (report["exit_code"], report["unreachable"]) == (0, [])
+    job.rollback(6)
+    assert job.live_ids == [1, 2, 3, 4, 5, 6]
+    job.assert_tables_equal_the_oracle()
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollback(job: CountedJob) -> None:
+    job.land([6, 7])
+
+    def no_commit(operation: str, key: str) -> None:
+        if operation == "create" and key.startswith("_heads/"):
+            raise StoreUnavailable("planned outage")
+
+    with pytest.MonkeyPatch.context() as outage:
+        hook_stores(outage, before=no_commit)
+        for _ in range(2):
+            with pytest.raises(CheckpointError, match="is completed; sinks that wait for it"):
+                job.run_one()
+    assert job.rollback(4)["discarded"] == [5, 6, 7]
+    plan = job.master.plan_rollback(7)
+    assert [plan["sinks"][name]["publishes"] for name in ("seen", "table")] == [[6, 7], [6, 7]]
+    job.rollback(7)
+    job.assert_tables_equal_the_oracle()
+    assert job.master.fsck()["exit_code"] == 0
+
+
+def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
+    job.land([6])
+
+    def broken(_: object) -> None:
+        raise StateCorrupt("planned")
+
+    with pytest.raises(StateCorrupt):
+        job.master.run(Session.cli(), SparklessRunner(before=broken))
+    assert job.master.status()["job_status"] == "failed"
+    told = job.rollback(3)
+    assert told["outcome"] == "rolled_back" and job.master.status()["exit_code"] == 0
+    job.run(3)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_an_ended_job_stays_ended_until_it_is_started(job: CountedJob) -> None:
+    job.master.cancel()
+    told = job.rollback(3)
+    assert (told["job_status"], told["next_step"]) == ("canceled", "milepost start small opens it again")
+    job.assert_tables_equal_the_oracle()
+    with pytest.raises(JobNotRunnable):
+        job.run_one()
+    assert job.master.start()["head"] == 3
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_start_from_a_checkpoint_is_a_rollback_and_a_start(job: CountedJob) -> None:
+    with pytest.raises(InvalidRequest, match="is RUNNING, and only a job that has ended is started") as refused:
+        job.master.start(3)
+    assert refused.value.hint == "milepost rollback small --to 3 takes a running job back"
+    with pytest.raises(InvalidRequest, match="expected a checkpoint id"):
+        job.master.start("nightly")
+    job.master.cancel()
+    told = job.master.start("3")
+    assert (told["outcome"], told["incarnation"], told["head"], told["rolled_back_from"]) == ("started", 2, 3, 5)
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
+    job.master.cancel()
+    assert job.master.start(job.live_ids[-1])["rolled_back_from"] is None
+
+
+def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: CountedJob) -> None:
+    """I14: the position that the epoch records is the realigned head, whatever the discarded epochs did."""
+    timeline = job.rollback(2)["timeline"]
+    (checkpoint_id,) = job.run()
+    context = job.small.context
+    completed = context.head().state.head()
+    assert completed is not None and (completed.parent, completed.timeline) == (2, timeline)
+    metadata = context.metadata(completed)
+    base = context.base_metadata(context.head().state, 2)
+    assert (metadata.base, metadata.timeline) == (2, timeline)
+    for name, snapshot in metadata.sinks.items():
+        assert snapshot.predecessor == predecessor_of(base, name) == 2
+        assert metadata.marks[name].checkpoint_id == checkpoint_id
+        assert context.sink(name).head() == SinkMark(timeline, checkpoint_id, 2)
+
+
+def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJob) -> None:
+    """DESIGN section 5: exit 7, never skipped silently."""
+    head = job.small.context.head().state.head()
+    assert head is not None
+    (job.small.folder / "store" / "small" / head.metadata.key).write_bytes(b"torn")
+    job.land([6])
+    with pytest.raises(StateCorrupt) as corrupt:
+        job.run_one()
+    assert corrupt.value.exit_code == 7
+    assert corrupt.value.hint.endswith(
+        "go back to checkpoint 4, the newest whole one before it: milepost rollback small --to 4"
+    )
+    plan = job.master.plan_rollback(4)
+    assert plan["runs_again"] is None and "the head cannot be read" in "\n".join(plan["text"])
+    job.rollback(4)
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
+    assert job.master.status()["exit_code"] == 0
+
+
+def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_back(job: CountedJob) -> None:
+    context = job.small.context
+    own = context.store.list("chk-00000000000000000005/")
+    run = next(stat.key for stat in own if "/state/" in stat.key and "latest" in stat.key)
+    (job.small.folder / "store" / "small" / run).write_bytes(b"torn")
+    job.land([6])
+    with pytest.raises(StateCorrupt) as corrupt:
+        job.run_one()
+    assert corrupt.value.hint.endswith("milepost rollback small --to 4")
+    assert job.master.status()["job_status"] == "failed"
+    with pytest.raises(StateCorrupt, match="broken") as verified:
+        job.master.verify()
+    assert "or go back: milepost rollback small --to 4" in verified.value.hint
+    job.rollback(4)
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_sink_that_was_added_since_is_emptied_and_filled_again(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2, {SEEN_SINK: ""})
+    job.edit("sinks:\n", "sinks:\n" + SEEN_SINK)
+    job.land([3, 4])
+    job.run(2)
+    assert job.master.read("seen").num_rows == 6
+    assert job.rollback(2)["sinks"] == ["seen", "table"]
+    assert job.master.read("seen").num_rows == 0
+    job.run(2)
+    assert job.master.read("seen").num_rows == 6
+    job.assert_tables_equal_the_oracle("table")
+
+
+def test_a_sink_that_was_dropped_is_skipped_by_name_and_follows_when_it_comes_back(job: CountedJob) -> None:
+    text = job.spec_path.read_text()
+    job.edit(SEEN_SINK, "")
+    plan = job.master.plan_rollback(2)
+    assert plan["skipped_sinks"] == ["seen"]
+    assert "sink seen is not in the spec any more: its table stays as it is" in "\n".join(plan["text"])
+    assert job.rollback(2)["skipped_sinks"] == ["seen"]
+    job.run()
+    job.assert_tables_equal_the_oracle("table")
+    job.spec_path.write_text(text)
+    assert job.master.read("seen").num_rows == 15, "nobody has touched it"
+    job.run()
+    seen = sorted(set(job.master.read("seen")["v"].to_pylist()))
+    assert seen == ["1", "2", "4"], "as of checkpoint 2, and then what came since it is back"
+    job.assert_tables_equal_the_oracle("table")
+    assert head_timelines(job) == {job.small.context.head().state.live}
+
+
+def test_a_sink_whose_path_was_changed_cannot_follow_and_nothing_is_rolled_back(job: CountedJob) -> None:
+    version = job.small.context.head().version
+    job.edit("path: ../lake/seen", "path: ../lake/elsewhere")
+    with pytest.raises(InvalidRequest, match="sink seen: at checkpoint 2 its table was elsewhere"):
+        job.rollback(2)
+    assert job.small.context.head().version == version
+
+
+def test_lint_compares_with_the_live_head(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    job.rollback(0)
+    assert job.master.compatibility() == [], "the empty state fits every spec"
+    job.rollback(2)
+    assert {row["uid"]: row["verdict"] for row in job.master.compatibility()}["latest"] == "compatible"
+
+
+def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes_it(tmp_path: Path) -> None:
+    """I8: what a rollback has left stays a root; each of its objects is needed, and can be verified."""
+    job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 3"})
+    assert [one.checkpoint_id for one in job.small.context.head().state.checkpoints] == [2, 3, 4]
+    job.rollback(2)
+    job.land(range(5, 9))
+    job.run()
+    state = job.small.context.head().state
+    assert [int(one.checkpoint_id) for one in state.checkpoints] == [2, 3, 4, 5]
+    report = job.master.fsck()
+    assert (report["exit_code"], report["unreachable"], report["complete"]) == (0, [], True)
+    assert job.master.verify(deep=True)["checkpoints"] == [2, 3, 4, 5]
+    assert job.master.collect_garbage(dry_run=True)["unreachable"] == []
+    job.rollback(4)
+    job.assert_tables_equal_the_oracle()
+    job.rollback(5)
+    job.run(4)
+    state = job.small.context.head().state
+    assert not {3, 4} & {int(one.checkpoint_id) for one in state.checkpoints}, "newer ones have taken their place"
+    assert "main" in {one.timeline_id for one in state.timelines} or 2 not in [
+        one.checkpoint_id for one in state.checkpoints
+    ]
+    report = job.master.fsck()
+    assert (report["exit_code"], report["unreachable"]) == (0, [])
+    assert (job.master.show(3)["status"], job.master.show(3)["live"]) == ("subsumed", False)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_reader_of_a_discarded_checkpoint_pins_it_like_any_other(job: CountedJob) -> None:
+    job.rollback(2)
+    assert job.master.state("latest", at=5).num_rows == 11
+    assert job.master.read("table", at=5).num_rows == 11
+    assert job.small.context.head().state.pins == ()
+
+
+def test_a_job_that_never_ran_cannot_be_rolled_back(tmp_path: Path) -> None:
+    job = CountedJob.create(tmp_path / "job")
+    for ask in (job.master.plan_rollback, job.rollback):
+        with pytest.raises(NotFound, match="has no checkpoint yet"):
+            ask(0)
+
+
+def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_one(job: CountedJob) -> None:
+    """An Airflow run has one checkpoint: clearing the run of a discarded one does nothing (INTERFACE 3, rule 2)."""
+    job.land([6])
+    session = Session.airflow("small__epoch", "r6", "scheduled", "2026-07-14T06:00:00+00:00")
+    job.master.run(session, SparklessRunner())
+    job.rollback(4)
+    answer = job.master.trigger(session)
+    assert isinstance(answer, NothingToDo) and answer.reason == "covered"
+    later = Session.airflow("small__epoch", "r7", "scheduled", "2026-07-14T07:00:00+00:00")
+    assert job.master.run(later, SparklessRunner())["live"]
+    job.run()
+    job.assert_tables_equal_the_oracle()
+    assert job.small.context.head().state.status is JobStatus.RUNNING

@@ -1,0 +1,201 @@
+"""What retention keeps: the tiers against a plain model, and what every timeline and every sink still needs (I8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.protocol.answers import AlreadyDone, Outcome
+from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.lineage import ancestry, lineage
+from pipeline.protocol.records import CheckpointKind
+from pipeline.protocol.retention import RetentionPolicy, selected, subsumable
+from tests.harness.job_log import A, B, JobLog
+from tests.harness.timeline_model import HOUR_MS, kept_by_a_plain_reading
+
+SAMPLE = JobLog()
+SAMPLE.epoch(A)
+CHECKPOINT = SAMPLE.state.checkpoints[0]
+
+TIMES = st.lists(st.integers(0, 30 * 24 * 4).map(lambda quarters: quarters * HOUR_MS // 4), max_size=40)
+TIERS = st.tuples(st.integers(1, 6), st.integers(0, 30), st.integers(0, 40))
+
+
+@given(times=TIMES, tiers=TIERS)
+def test_each_tier_keeps_the_newest_of_its_newest_intervals(times: list[int], tiers: tuple[int, int, int]) -> None:
+    """Also where the clock has jumped back between two checkpoints: the newest of an interval is the highest id."""
+    checkpoints = [
+        replace(CHECKPOINT, checkpoint_id=CheckpointId(number), trigger_time_ms=at)
+        for number, at in enumerate(times, start=1)
+    ]
+    assert selected(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_a_plain_reading(
+        dict(enumerate(times, 1)), *tiers
+    )
+
+
+@given(times=TIMES, tiers=TIERS, more=TIERS)
+def test_a_wider_policy_keeps_all_that_a_narrower_one_keeps(
+    times: list[int], tiers: tuple[int, int, int], more: tuple[int, int, int]
+) -> None:
+    checkpoints = [
+        replace(CHECKPOINT, checkpoint_id=CheckpointId(number), trigger_time_ms=at)
+        for number, at in enumerate(times, start=1)
+    ]
+    wider = RetentionPolicy(*(one + other for one, other in zip(tiers, more, strict=True)))
+    assert selected(checkpoints, RetentionPolicy(*tiers)) <= selected(checkpoints, wider)
+
+
+def test_a_savepoint_takes_no_place_in_any_tier() -> None:
+    checkpoints = [
+        replace(CHECKPOINT, checkpoint_id=CheckpointId(1)),
+        replace(CHECKPOINT, checkpoint_id=CheckpointId(2), kind=CheckpointKind.SAVEPOINT),
+    ]
+    assert selected(checkpoints, RetentionPolicy(1, 1, 1)) == {1}
+
+
+@pytest.mark.parametrize(("hourly", "daily"), [(-1, 0), (0, -1)])
+def test_a_tier_below_nothing_is_refused(hourly: int, daily: int) -> None:
+    with pytest.raises(InvalidRequest, match="at least 0 of each"):
+        RetentionPolicy(1, hourly, daily)
+
+
+def epochs(count: int, *, confirm: bool = True) -> JobLog:
+    log = JobLog()
+    for _ in range(count):
+        log.epoch(A, confirm=confirm)
+    return log
+
+
+def test_a_lineage_has_no_hole_where_retention_has_taken_checkpoints() -> None:
+    """It is a matter of timelines: a walk from parent to parent would end at the first hole."""
+    log = epochs(3)
+    log.rollback(A, 2)
+    log.realign(A)
+    for _ in range(3):
+        log.epoch(A)
+    log.pin(B, 2)
+    log.subsume(A, (3, 4, 5), last=1)
+    assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [1, 2, 6]
+    assert [one.checkpoint_id for one in ancestry(log.state, CheckpointId(2))] == [1, 2]
+    assert ancestry(log.state, CheckpointId(3)) == ()
+
+
+def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together() -> None:
+    """What was left behind stays while it is among the newest; the way further back stays besides."""
+    log = epochs(5)
+    log.rollback(A, 2)
+    log.realign(A)
+    log.trigger(A)
+    assert subsumable(log.state, RetentionPolicy(2)) == (3,)
+    log.complete(A)
+    log.confirm(A, 6)
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 3, 4)
+    log.epoch(A)
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 4, 5)
+
+
+def test_an_abandoned_timeline_leaves_the_list_with_its_last_checkpoint() -> None:
+    log = epochs(2)
+    log.rollback(A, 1)
+    log.realign(A)
+    first = log.state.live
+    log.epoch(A)
+    log.rollback(A, 1)
+    log.realign(A)
+    log.epoch(A)
+    log.epoch(A)
+    log.subsume(A, (2, 3), last=2)
+    assert [str(one.timeline_id) for one in log.state.timelines] == ["main", log.state.live]
+    assert log.state.timeline().parent == ("main", 1)
+    log.epoch(A)
+    log.subsume(A, (1, 4), last=2)
+    assert [one.timeline_id for one in log.state.timelines] == [log.state.live]
+    assert first not in (one.timeline_id for one in log.state.timelines)
+
+
+def test_a_lineage_survives_the_timelines_in_its_middle() -> None:
+    """A timeline of which nothing is retained leaves the list, and what came before it stays the live lineage."""
+    log = epochs(2)
+    for _ in range(3):
+        log.rollback(A, log.state.timeline().head - 1 if log.state.live == "main" else 1)
+        log.realign(A)
+        log.epoch(A)
+    middle = log.state.live
+    log.rollback(A, 4)
+    log.realign(A)
+    log.epoch(A)
+    log.epoch(A)
+    log.rollback(A, 6)
+    log.realign(A)
+    log.epoch(A)
+    log.epoch(A)
+    log.epoch(A)
+    log.pin(B, 1)
+    dropped = subsumable(log.state, RetentionPolicy(2))
+    log.subsume(A, tuple(int(one) for one in dropped), last=2)
+    assert middle not in [one.timeline_id for one in log.state.timelines]
+    assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [1, 9, 10]
+    assert log.state.timeline().parent == ("main", 1)
+
+
+def test_what_an_open_fork_has_completed_stays_until_it_is_disposed_of() -> None:
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    for _ in range(3):
+        log.epoch_on(B, fork)
+    log.epoch(A)
+    log.epoch(A)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 6)
+    log.dispose_fork(B, fork)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3, 4, 5, 6)
+
+
+def test_nothing_newer_than_a_pending_checkpoint_is_subsumed() -> None:
+    """I8: everything from ``chk-<lowest pending>/`` on is live, whatever timeline it is of."""
+    log = epochs(1)
+    fork = log.fork(B, 1)
+    log.trigger(B, timeline=fork)
+    for _ in range(3):
+        log.epoch(A)
+    assert subsumable(log.state, RetentionPolicy(1)) == ()
+    log.abort(B, 2)
+    assert subsumable(log.state, RetentionPolicy(1)) == (3, 4)
+
+
+def test_what_a_sink_has_yet_to_follow_to_is_kept_with_all_that_it_continues() -> None:
+    log = epochs(3)
+    log.rollback(B, 2)
+    assert subsumable(log.state, RetentionPolicy(1)) == ()
+    log.realign(B)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1,)
+
+
+def test_a_sink_can_be_put_at_every_checkpoint_that_is_kept() -> None:
+    """A replay publishes its tip alone: who goes back into it needs what was staged for every epoch before."""
+    log = epochs(2)
+    fork = log.fork(B, 2)
+    for _ in range(5):
+        log.epoch_on(B, fork)
+    log.fast_forward(B, fork)
+    log.realign(B)
+    log.epoch(A)
+    unpublished = [int(one.checkpoint_id) for one in log.state.checkpoints if one.unpublished]
+    assert unpublished == [3, 4, 5, 6], "7 is what the sink has followed to, 8 was committed"
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 4, 5, 6)
+    assert subsumable(log.state, RetentionPolicy(3)) == (1, 2)
+    log.pin(A, 4)
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 5, 6)
+
+
+def test_a_commit_that_a_switch_made_void_is_not_waited_for() -> None:
+    log = epochs(3, confirm=False)
+    log.rollback(B, 1)
+    log.realign(B)
+    log.epoch(A)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3)
+    answer = log.confirm(A, 2)
+    assert isinstance(answer, AlreadyDone) and answer.outcome is Outcome.ALREADY_CONFIRMED

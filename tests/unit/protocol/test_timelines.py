@@ -1,0 +1,516 @@
+"""Another timeline becomes the live one, by rollback or fast-forward, and the sinks follow (I3, I5, I8, I14)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
+from pipeline.protocol.errors import (
+    Busy,
+    CommitConflict,
+    Fenced,
+    InvalidRequest,
+    JobNotRunnable,
+    NotFound,
+    ProtocolViolation,
+)
+from pipeline.protocol.events import SwitchKind, TimelineSwitched
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import JobStatus, Realignment, TimelineRole
+from tests.harness.job_log import AIR_1, RUN_1, A, B, JobLog, refused
+
+ROLES = {role.value: role for role in TimelineRole}
+
+
+def epochs(count: int, *, confirm: bool = True) -> JobLog:
+    log = JobLog()
+    for _ in range(count):
+        log.epoch(A, confirm=confirm)
+    return log
+
+
+def roles(log: JobLog) -> dict[str, str]:
+    return {str(timeline.timeline_id): timeline.role.value for timeline in log.state.timelines}
+
+
+def outcome(answer: object) -> Outcome:
+    assert isinstance(answer, AlreadyDone)
+    return answer.outcome
+
+
+def test_a_rollback_starts_a_new_live_timeline_and_destroys_nothing() -> None:
+    log = epochs(4)
+    before = log.state
+    answer = log.rollback(B, 2, sinks=("lake", "early"))
+    assert isinstance(answer, Transition)
+    assert answer.event == TimelineSwitched(
+        log.now_ms, SwitchKind.ROLLBACK, before.live, before.timeline().head, log.state.live, log.state.timeline().head,
+        tuple(one.checkpoint_id for one in before.checkpoints[2:]), ("early", "lake"), "a wrong rule", B,  # type: ignore[arg-type]
+    )  # fmt: skip
+    live = log.state.timeline()
+    assert (live.timeline_id, live.parent, live.head) == (f"t{log.state.version}", ("main", 2), 2)
+    assert (live.leader, live.pending, live.frozen) == (None, None, None)
+    assert roles(log) == {"main": "abandoned", live.timeline_id: "live"}
+    assert log.state.timeline(before.live).leader is None, "its leader leads nothing any more"
+    assert [one.checkpoint_id for one in log.state.checkpoints] == [1, 2, 3, 4]
+    assert log.state.realignment == Realignment(log.state.version, live.timeline_id, live.head, ("early", "lake"))
+    assert answer.event.kind == "rollback"
+
+
+def test_ids_rise_over_a_rollback_while_epochs_count_from_the_checkpoint_it_went_back_to() -> None:
+    """I5: checkpoint ids are never reused, across timelines."""
+    log = epochs(4)
+    log.rollback(B, 2)
+    log.realign(B)
+    log.epoch(B)
+    newest = log.state.checkpoints[-1]
+    assert (newest.checkpoint_id, newest.epoch, newest.parent, newest.timeline) == (5, 3, 2, log.state.live)
+
+
+def test_a_rollback_can_be_rolled_back() -> None:
+    """The old timeline is still there, until retention takes it."""
+    log = epochs(4)
+    log.rollback(B, 2)
+    log.realign(B)
+    first = log.state.live
+    log.epoch(B)
+    answer = log.rollback(B, 4)
+    assert isinstance(answer, Transition) and isinstance(answer.event, TimelineSwitched)
+    assert answer.event.discarded == (5,)
+    assert roles(log) == {"main": "abandoned", first: "abandoned", log.state.live: "live"}
+    log.realign(B)
+    assert log.epoch(B) == 6
+    assert log.state.checkpoints[-1].parent == 4
+
+
+def test_a_timeline_that_is_left_without_a_checkpoint_of_its_own_leaves_the_list() -> None:
+    log = epochs(4)
+    log.rollback(B, 3)
+    between = log.state.live
+    log.rollback(B, 2)
+    assert between not in roles(log)
+    assert log.state.timeline().parent == ("main", 2)
+
+
+def test_a_rollback_to_the_empty_state_keeps_nothing_of_the_lineage() -> None:
+    log = epochs(2)
+    answer = log.rollback(B, 0)
+    assert isinstance(answer, Transition) and isinstance(answer.event, TimelineSwitched)
+    assert (answer.event.to, answer.event.discarded) == (0, (1, 2))
+    assert log.state.head() is None
+    log.realign(B)
+    log.epoch(B)
+    assert (log.state.checkpoints[-1].epoch, log.state.checkpoints[-1].parent) == (1, 0)
+    log.rollback(B, 0)
+    assert log.state.timeline().parent is not None
+    log.rollback(B, 2)
+    assert roles(log)["main"] == "abandoned"
+
+
+def test_the_way_back_replaces_what_the_old_timeline_still_owed_its_sinks() -> None:
+    """I14: a commit of an older checkpoint may come before the sink follows; after it, none is due."""
+    log = epochs(3, confirm=False)
+    log.rollback(B, 1)
+    assert log.state.unconfirmed() == ()
+    assert [one.unpublished for one in log.state.checkpoints] == [("lake",)] * 3
+    assert outcome(log.confirm(A, 3)) is Outcome.ALREADY_CONFIRMED
+
+
+def test_to_the_present_head_there_is_nothing_to_roll_back() -> None:
+    """A retried request finds its own result, and does not ask whether the head was another one before it."""
+    log = epochs(3)
+    log.rollback(B, 1)
+    assert outcome(log.rollback(B, 1, expected_head=3)) is Outcome.ALREADY_THERE
+    assert outcome(JobLog().rollback(B, 0)) is Outcome.ALREADY_THERE
+
+
+def test_a_rollback_under_a_pending_checkpoint_is_busy() -> None:
+    log = epochs(2)
+    log.trigger(A)
+    for to in (1, 2):
+        error = refused(log, Busy, lambda to=to: log.rollback(B, to), "checkpoint 3 of session cli:a is pending")
+        assert "--take-over" in error.hint
+
+
+def test_a_rollback_of_a_head_that_has_moved_is_a_conflict() -> None:
+    log = epochs(3)
+    refused(log, CommitConflict, lambda: log.rollback(B, 1, expected_head=2), "checkpoint 2, which is at 3 by now")
+
+
+@pytest.mark.parametrize("to", [1, 9])
+def test_a_rollback_to_what_is_not_retained_is_not_found(to: int) -> None:
+    log = epochs(3)
+    log.subsume(A, (1,), last=2)
+    refused(log, NotFound, lambda: log.rollback(B, to), rf"checkpoint {to} refused: .* retained: \[2, 3\], and 0")
+
+
+def test_a_sink_named_twice_is_refused() -> None:
+    log = epochs(2)
+    refused(log, InvalidRequest, lambda: log.rollback(B, 1, sinks=("a", "a")), "named twice")
+    refused(log, InvalidRequest, lambda: log.fast_forward(B, "main", sinks=("a", "a")), "named twice")
+
+
+def test_a_job_that_failed_runs_again_after_a_rollback() -> None:
+    """A person has decided."""
+    log = epochs(2)
+    log.trigger(A)
+    log.abort(A, reason=CheckpointFailureReason.BAD_RECORD)
+    assert log.state.status is JobStatus.FAILED
+    log.rollback(B, 1)
+    assert log.state.status is JobStatus.RUNNING
+    assert (log.state.failures.consecutive, log.state.failures.last_reason) == (0, None)
+    log.realign(B)
+    assert log.epoch(B) == 4
+
+
+def test_failures_in_a_row_are_still_counted_after_a_rollback_of_a_job_that_runs() -> None:
+    log = epochs(2)
+    log.trigger(A)
+    log.abort(A, reason=CheckpointFailureReason.BAD_RECORD, tolerable=1)
+    log.rollback(B, 1)
+    assert log.state.failures.consecutive == 1
+
+
+def test_a_job_that_has_ended_stays_so_until_it_is_started() -> None:
+    log = epochs(3)
+    log.cancel(A)
+    error = refused(log, JobNotRunnable, lambda: log.rollback(B, 1), "clean-up of incarnation 1 is not over")
+    assert "milepost cancel" in error.hint
+    log.clean(A)
+    log.rollback(B, 1)
+    assert log.state.status is JobStatus.CANCELED
+    log.start(B)
+    log.realign(B)
+    assert log.epoch(B) == 4
+    assert log.state.checkpoints[-1].parent == 1
+
+
+def test_nothing_is_triggered_before_every_sink_has_followed() -> None:
+    log = epochs(3)
+    log.rollback(B, 1, sinks=("a", "b"))
+    error = refused(
+        log, JobNotRunnable, lambda: log.trigger(A), r"sinks \['a', 'b'\] have yet to follow .* checkpoint 1"
+    )
+    assert error.details["decision"] == log.state.version
+    log.realign(A, "a")
+    refused(log, JobNotRunnable, lambda: log.trigger(A), r"\['b'\]")
+    log.realign(B, "b")
+    assert log.state.realignment is None
+    assert isinstance(log.trigger(A), Transition)
+
+
+def test_without_sinks_nothing_has_to_follow() -> None:
+    log = epochs(2)
+    log.rollback(B, 1, sinks=())
+    assert log.state.realignment is None
+    assert isinstance(log.trigger(A), Transition)
+
+
+def test_that_a_sink_has_followed_is_a_fact_recorded_once_whoever_says_it() -> None:
+    """I11: accepted from any session, monotone; what an older switch asked for is asked for no more."""
+    log = epochs(3)
+    log.rollback(B, 2, sinks=("a", "b"))
+    old = log.state.version
+    log.realign("cli:anybody", "a")
+    assert outcome(log.realign(A, "a")) is Outcome.ALREADY_REALIGNED
+    log.rollback(B, 1, sinks=("a", "b"))
+    assert log.state.realignment is not None and log.state.realignment.sinks == ("a", "b")
+    assert outcome(log.realign(A, "b", decision=old)) is Outcome.ALREADY_REALIGNED
+    assert log.state.realignment.sinks == ("a", "b")
+    log.realign(A, "b")
+    log.realign(A, "a")
+    assert outcome(log.realign(A, "a", decision=old)) is Outcome.ALREADY_REALIGNED
+
+
+@pytest.mark.parametrize("decision", [0, -1, 99])
+def test_a_switch_that_never_was_cannot_be_followed(decision: int) -> None:
+    log = epochs(2)
+    refused(log, ProtocolViolation, lambda: log.realign(A, decision=decision), "expected a switch up to version")
+    log.rollback(B, 1)
+    log.pin(B, 1)
+    refused(log, ProtocolViolation, lambda: log.realign(A, decision=log.state.version), "expected a switch up to")
+
+
+def test_the_sink_shows_the_checkpoint_it_has_followed_to() -> None:
+    log = epochs(2, confirm=False)
+    log.rollback(B, 1)
+    log.realign(B)
+    assert [one.unpublished for one in log.state.checkpoints] == [(), ("lake",)]
+
+
+def test_neither_end_nor_clean_up_before_every_sink_has_followed() -> None:
+    log = epochs(2)
+    log.rollback(B, 1)
+    refused(log, JobNotRunnable, lambda: log.finish(B), "finish refused: sinks .* have yet to follow")
+    log.cancel(B)
+    refused(log, JobNotRunnable, lambda: log.clean(B), "clean refused: sinks .* have yet to follow")
+    log.realign(B)
+    assert isinstance(log.clean(B), Transition)
+
+
+def test_a_session_of_the_timeline_that_was_left_neither_triggers_nor_subsumes_nor_deletes() -> None:
+    """I3: it leads nothing, its plan was made from another head, and its checkpoint is not pending."""
+    log = epochs(3)
+    stale = log.trigger_request(A)
+    log.rollback(B, 1)
+    log.realign(B)
+    refused(log, CommitConflict, lambda: log.trigger(A, base=stale.base), "continues checkpoint 3, the head is 1")
+    assert outcome(log.subsume(A, (2,))) is Outcome.NOT_LEADER
+    refused(log, Fenced, lambda: log.trigger(A, timeline="main"), "not open")
+    refused(log, Fenced, lambda: log.trigger(A, timeline="t99"), "not open")
+
+
+def test_a_run_whose_epoch_was_rolled_back_stays_covered() -> None:
+    """What it read is read again by the next run: a run that is cleared has nothing of its own to do."""
+    log = epochs(1)
+    log.epoch(AIR_1, RUN_1)
+    log.rollback(B, 1)
+    log.realign(B)
+    assert outcome(log.trigger(AIR_1, RUN_1)) is Outcome.COVERED
+
+
+def test_a_fork_is_worked_on_while_the_schedule_goes_on() -> None:
+    """It publishes nothing and moves none of the job's counters."""
+    log = epochs(3)
+    fork = log.fork(B, 1)
+    log.trigger(A)
+    before = log.state
+    assert log.epoch_on(B, fork) == 5
+    done = log.state.checkpoints[-1]
+    assert (done.timeline, done.parent, done.epoch) == (fork, 1, 2)
+    assert (done.unconfirmed, done.unpublished) == ((), ("lake",))
+    assert log.state.failures == before.failures
+    assert log.state.timeline() == before.timeline()
+    log.complete(A)
+    assert [one.checkpoint_id for one in log.state.checkpoints] == [1, 2, 3, 4, 5]
+    assert log.epoch_on(B, fork) == 6
+    assert log.state.checkpoints[-1].parent == 5
+
+
+def test_what_stops_the_schedule_does_not_stop_a_fork() -> None:
+    """No covered run, no freeze, no sink that waits or has yet to follow, no pause, no FAILED job."""
+    log = epochs(4, confirm=False)
+    fork = log.fork(B, 1)
+    refused(log, JobNotRunnable, lambda: log.trigger(A), "wait for sinks")
+    log.epoch_on(B, fork)
+    log.rollback(A, 2)
+    log.epoch_on(B, fork)
+    log.realign(A)
+    log.freeze(A)
+    log.epoch_on(B, fork)
+    log.trigger(A)
+    log.abort(A, reason=CheckpointFailureReason.BAD_RECORD)
+    assert log.state.status is JobStatus.FAILED
+    log.trigger(B, timeline=fork, min_pause_ms=99_999)
+    log.rebind_on(B, fork)
+    log.complete(B, log.pending_on(fork))
+    log.trigger(B, timeline=fork)
+    log.abort(B, int(log.pending_on(fork).checkpoint_id), CheckpointFailureReason.BAD_RECORD)
+    assert log.state.status is JobStatus.FAILED
+
+
+def test_what_fails_on_a_fork_is_no_failure_of_the_job() -> None:
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    log.trigger(B, timeline=fork)
+    failures = log.state.failures
+    answer = log.abort(B, 3, CheckpointFailureReason.BAD_RECORD, detail="a bad row")
+    assert isinstance(answer, Transition)
+    event = answer.event
+    assert (event.counted, event.tolerated, event.detail) == (False, True, "a bad row")  # type: ignore[union-attr]
+    assert (log.state.status, log.state.failures) == (JobStatus.RUNNING, failures)
+    log.trigger(AIR_1, RUN_1, timeline=fork)
+    log.abort(AIR_1, 4)
+    assert isinstance(log.trigger(AIR_1, RUN_1, timeline=fork), Transition), "a replay is many epochs of one run"
+
+
+def test_an_ended_job_runs_no_epoch_on_a_fork() -> None:
+    """I4."""
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    log.cancel(A)
+    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork), "has ended")
+
+
+def test_a_fork_takes_one_session_at_a_time() -> None:
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    log.trigger(B, timeline=fork)
+    refused(log, Busy, lambda: log.trigger(A, timeline=fork), "checkpoint 3 of another session is pending")
+    assert outcome(log.trigger(B, timeline=fork)) is Outcome.ALREADY_TRIGGERED
+
+
+def test_a_fork_starts_at_what_is_retained_or_at_nothing() -> None:
+    log = epochs(2)
+    refused(log, NotFound, lambda: log.fork(B, 3), "fork to checkpoint 3 refused")
+    fork = log.fork(B, 0)
+    log.epoch_on(B, fork)
+    assert (log.state.checkpoints[-1].epoch, log.state.checkpoints[-1].parent) == (1, 0)
+
+
+def test_only_so_many_forks_are_open() -> None:
+    log = epochs(1)
+    forks = [log.fork(B, 1) for _ in range(8)]
+    refused(log, InvalidRequest, lambda: log.fork(B, 1), "8 forks are open, at most 8")
+    log.dispose_fork(B, forks[0])
+    log.fork(B, 1)
+
+
+def test_a_rollback_to_a_checkpoint_of_a_fork_takes_the_fork() -> None:
+    """How a restored savepoint, or a state built from a table, becomes the job's: fork at 0, complete, roll back."""
+    log = epochs(2)
+    fork = log.fork(B, 0)
+    restored = log.epoch_on(B, fork)
+    log.trigger(B, timeline=fork)
+    refused(log, Busy, lambda: log.rollback(B, restored), f"pending on timeline {fork}")
+    log.abort(B, restored + 1)
+    answer = log.rollback(B, restored)
+    assert isinstance(answer, Transition) and isinstance(answer.event, TimelineSwitched)
+    assert answer.event.discarded == (1, 2)
+    assert roles(log) == {"main": "abandoned", fork: "abandoned", log.state.live: "live"}
+    assert log.state.timeline().parent == (fork, restored)
+
+
+def test_a_fast_forward_puts_the_fork_in_the_place_of_the_live_timeline() -> None:
+    log = epochs(3, confirm=False)
+    fork = log.fork(B, 1)
+    tip = log.epoch_on(B, fork)
+    log.trigger(A)
+    log.abort(A)
+    answer = log.fast_forward(B, fork)
+    assert isinstance(answer, Transition) and isinstance(answer.event, TimelineSwitched)
+    assert (answer.event.kind, answer.event.from_head, answer.event.to) == ("fast_forward", 3, tip)
+    assert answer.event.discarded == (2, 3)
+    assert roles(log) == {"main": "abandoned", fork: "live"}
+    assert log.state.timeline().leader is None
+    assert log.state.unconfirmed() == ()
+    assert log.state.realignment == Realignment(log.state.version, fork, log.state.timeline().head, ("lake",))
+    assert outcome(log.fast_forward(B, fork, 1, 1)) is Outcome.ALREADY_LIVE
+    log.realign(B)
+    assert log.epoch(A) == tip + 2
+
+
+def test_a_fast_forward_is_refused_while_either_timeline_moves() -> None:
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    tip = log.epoch_on(B, fork)
+    refused(
+        log, CommitConflict, lambda: log.fast_forward(B, fork, 1, tip), "timeline main at checkpoint 1, which is at 2"
+    )
+    refused(log, CommitConflict, lambda: log.fast_forward(B, fork, 2, 1), f"timeline {fork} at checkpoint 1")
+    log.trigger(B, timeline=fork)
+    refused(log, Busy, lambda: log.fast_forward(B, fork, 2, tip), f"pending on timeline {fork}")
+    log.abort(B, tip + 1)
+    log.trigger(A)
+    refused(log, Busy, lambda: log.fast_forward(B, fork, 2, tip), "pending on timeline main")
+
+
+def test_a_fork_that_is_not_open_cannot_be_put_forward() -> None:
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    log.epoch_on(B, fork)
+    log.dispose_fork(A, fork)
+    refused(log, Fenced, lambda: log.fast_forward(B, fork), "not open")
+    refused(log, Fenced, lambda: log.trigger(B, timeline=fork), "not open")
+    log.cancel(A)
+    log.fork(B, 1)
+    refused(log, JobNotRunnable, lambda: log.fast_forward(B, log.state.timelines[-1].timeline_id), "clean-up")
+
+
+def test_a_disposed_fork_gives_up_what_is_pending_and_fences_its_session() -> None:
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    kept = log.epoch_on(B, fork)
+    log.trigger(B, timeline=fork)
+    pending = log.pending_on(fork)
+    answer = log.dispose_fork(A, fork)
+    assert isinstance(answer, Transition)
+    assert roles(log) == {"main": "live", fork: "abandoned"}
+    refused(log, Fenced, lambda: log.complete(B, pending), "not pending any more")
+    assert (B, pending.checkpoint_id) in log.state.aborted_sessions
+    assert any(str(pending.checkpoint_id) in entry.prefix for entry in log.state.garbage)
+    assert log.state.checkpoint(kept) is not None, "until retention takes it"  # type: ignore[arg-type]
+    assert outcome(log.dispose_fork(A, fork)) is Outcome.NOT_OPEN
+    assert outcome(log.dispose_fork(A, "t99")) is Outcome.NOT_OPEN
+    refused(log, InvalidRequest, lambda: log.dispose_fork(A, "main"), "it is the live one")
+
+
+def test_a_fork_without_a_checkpoint_leaves_the_list_when_it_is_disposed_of() -> None:
+    log = epochs(1)
+    fork = log.fork(B, 1)
+    log.dispose_fork(B, fork)
+    assert roles(log) == {"main": "live"}
+
+
+def test_a_frozen_timeline_takes_triggers_of_one_session_for_a_time() -> None:
+    log = epochs(2)
+    log.freeze(B, 10_000)
+    error = refused(log, Busy, lambda: log.trigger(A), "session cli:b has frozen timeline main for another 10000 ms")
+    assert error.details["wait_ms"] == 10_000 and "in 10 s" in error.hint
+    assert isinstance(log.trigger(B), Transition)
+    log.abort(B)
+    log.now_ms += 9_999
+    refused(log, Busy, lambda: log.trigger(A), "another 1 ms")
+    log.now_ms += 1
+    assert isinstance(log.trigger(A), Transition)
+    assert log.state.timeline().frozen is None, "what is over is forgotten"
+
+
+def test_what_is_pending_when_the_timeline_is_frozen_goes_on() -> None:
+    log = epochs(1)
+    log.trigger(A)
+    log.freeze(B)
+    log.rebind(A)
+    assert isinstance(log.complete(A), Transition)
+
+
+def test_a_freeze_is_renewed_by_its_own_session_only() -> None:
+    log = epochs(1)
+    log.freeze(A, 1_000)
+    refused(log, Busy, lambda: log.freeze(B), "session cli:a has frozen timeline main for another 1000 ms")
+    log.now_ms += 500
+    log.freeze(A, 1_000)
+    log.now_ms += 1_000
+    log.freeze(B)
+    assert outcome(log.thaw(A)) is Outcome.NOT_FROZEN
+    log.thaw(B)
+    assert log.state.timeline().frozen is None
+    assert outcome(log.thaw(B)) is Outcome.NOT_FROZEN
+    assert isinstance(log.trigger(A), Transition)
+
+
+@pytest.mark.parametrize("hold_ms", [0, -1])
+def test_a_freeze_without_a_time_is_refused(hold_ms: int) -> None:
+    log = JobLog()
+    refused(log, InvalidRequest, lambda: log.freeze(A, hold_ms), "more than 0")
+
+
+def test_a_switch_ends_the_freeze() -> None:
+    log = epochs(2)
+    log.freeze(B)
+    log.rollback(A, 1, sinks=())
+    assert all(timeline.frozen is None for timeline in log.state.timelines)
+    assert isinstance(log.trigger(A), Transition)
+
+
+def test_a_cancel_leaves_forks_open_without_a_session() -> None:
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    log.epoch_on(B, fork)
+    log.trigger(B, timeline=fork)
+    log.cancel(A)
+    left = log.state.timeline(fork)
+    assert (left.role, left.leader, left.pending) == (TimelineRole.FORK, None, None)
+    log.clean(A)
+    log.start(A)
+    assert isinstance(log.trigger(B, timeline=fork), Transition)
+
+
+def test_no_record_of_a_timeline_is_shared_between_states() -> None:
+    """A refused or lost transition leaves the head as it was."""
+    log = epochs(2)
+    before = replace(log.state)
+    log.rollback(B, 1)
+    assert before.timeline().role is TimelineRole.LIVE
