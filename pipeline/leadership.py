@@ -29,6 +29,7 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
     Subsumed,
+    Superseded,
 )
 from pipeline.protocol.events import CheckpointAborted
 from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
@@ -279,7 +280,10 @@ class Leadership:
         return published
 
     def commit_sink(self, session: Session, checkpoint: CompletedCheckpoint, name: str) -> bool:
-        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it."""
+        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it.
+
+        One that a rollback has left meanwhile owes the sink nothing: nothing of it is published, and that is no error.
+        """
         snapshot = self.context.metadata(checkpoint).sinks[name]
         if name not in {sink.name for sink in self.context.spec.sinks}:
             raise InvalidRequest(
@@ -296,7 +300,14 @@ class Leadership:
                 sink=name,
             )
         mark = SinkMark(checkpoint.timeline, checkpoint.checkpoint_id, snapshot.predecessor)
-        published = self.context.sink(name).commit(snapshot.committable, mark)
+        try:
+            published = self.context.sink(name).commit(snapshot.committable, mark)
+        except Superseded:
+            current = self.context.head().state.checkpoint(checkpoint.checkpoint_id)
+            if current is not None and name in current.unconfirmed:
+                raise
+            _LOG.info("checkpoint %s: the job went back; sink %s gets nothing of it", checkpoint.checkpoint_id, name)
+            return False
         request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
         self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))
         return published
