@@ -153,7 +153,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "",
         (
             _TEST_SINK + "test_a_commit_of_the_timeline_that_was_left_never_lands_again",
-            _TEST_SINK + "test_back_to_the_empty_table_and_on_with_other_columns",
+            _TEST_SINK + "test_a_table_that_was_never_published_follows_too",
         ),
     ),
     Mutant(
