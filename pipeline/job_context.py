@@ -59,6 +59,11 @@ class JobContext:
     def graph(self) -> JobGraph:
         return self.job.graph()
 
+    @property
+    def timeout_ms(self) -> int:
+        """How long an epoch may take, from its trigger or the last try of `run_epoch` to its commit point."""
+        return round(self.spec.checkpointing.timeout.total_seconds() * 1000)
+
     @functools.cached_property
     def store_config(self) -> StoreConfig:
         return self.job.job_store
@@ -71,6 +76,13 @@ class JobContext:
     @functools.cached_property
     def log(self) -> ManifestLog:
         return ManifestLog(self.store, lambda: uuid.uuid4().hex)
+
+    def other_store(self, location: str) -> ObjectStore:
+        """A store elsewhere, reached with this job's connection: a URL, or a path relative to the spec.
+
+        Raises: InvalidRequest: it is no location.
+        """
+        return open_store(self.job.store_config(self.job.url(location)))
 
     def source(self, name: str) -> tuple[StoreConfig, str]:
         """A source's store, and the pattern of its objects below it."""
