@@ -14,10 +14,12 @@ from typing import Any
 
 from pipeline.in_flight import check_continuable
 from pipeline.installation import Made, installed, installing_session
-from pipeline.job_code import LoadedCode, check_compatible, read_code
+from pipeline.job_code import JobCode, LoadedCode, read_code
 from pipeline.job_control import JobControl
+from pipeline.preflight import check_compatible
 from pipeline.protocol.errors import CheckpointError, InvalidRequest
 from pipeline.protocol.records import ENDED, ManifestState, Savepoint
+from pipeline.renames import with_names_of
 from pipeline.restored_copy import SavepointCopier, own_metadata
 from pipeline.savepoint_document import SavedTable
 from pipeline.savepoint_files import SavedCheckpoint, read_savepoint
@@ -67,7 +69,7 @@ class Restore(Savepoints):
         own, saved = self._saved(state, location)
         code = read_code(context)
         loaded = code.load(context)
-        self._check_fit(saved, loaded)
+        self._check_fit(saved, code, loaded)
         self._check_tables(state, saved.document.tables)
         plan = saved.metadata.plan
         copy_objects([Copy(saved.store, plan, context.store, plan.key)])
@@ -121,7 +123,7 @@ class Restore(Savepoints):
         own = self.savepoint(state, location)
         return own, read_savepoint(self.savepoint_store(own))
 
-    def _check_fit(self, saved: SavedCheckpoint, loaded: LoadedCode) -> None:
+    def _check_fit(self, saved: SavedCheckpoint, code: JobCode, loaded: LoadedCode) -> None:
         """Refuse a savepoint that the job's next run could not continue. Raises InvalidRequest."""
         context, metadata = self._context, saved.metadata
         wanted = context.spec.checkpointing.max_parallelism
@@ -132,10 +134,10 @@ class Restore(Savepoints):
                 "Nothing was changed.",
                 hint=f"set checkpointing.max_parallelism to {metadata.max_parallelism}",
             )
-        own = own_metadata(context, metadata, loaded)
+        own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded))
         # What the spec does not have is copied too: whether it may stay behind is asked by the first run.
-        check_compatible(context, own, loaded, allow_non_restored_state=True)
-        check_continuable(context, metadata, loaded)
+        check_compatible(context, own, code, loaded, allow_non_restored_state=True)
+        check_continuable(context, own, loaded)
 
     def _check_tables(self, state: ManifestState | None, tables: Mapping[str, SavedTable]) -> None:
         """Refuse a sink whose table could not follow: another job's, or one from an earlier life of a new job."""
