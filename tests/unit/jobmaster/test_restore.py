@@ -120,10 +120,10 @@ def test_a_job_whose_first_epochs_failed_may_still_start_from_a_savepoint(saved:
 def test_what_does_not_fit_is_refused_before_anything_is_written(saved: Saved) -> None:
     cases: list[tuple[dict[str, str], str]] = [
         ({"timeout: 10m}": "timeout: 10m, max_parallelism: 64}"}, "has 128 key groups, the spec asks for 64"),
-        ({"aggregates: {rows: count(*)}": "aggregates: {rows: count(v)}"}, "latest: .*aggregates was"),
+        ({"aggregates: {rows: count(*)}": "aggregates: {rows: count(v)}"}, "latest: needs a new uid"),
         ({"inputs: [rows], key: [k, v]}": "inputs: [rows], key: [v]}"}, "unique: .*key was"),
         ({"input: latest, format: parquet, path: ../lake/other-table, mode: upsert": "input: unique, format: parquet, "
-          "path: ../lake/other-table, mode: append"}, "sink table: .*mode was upsert"),
+          "path: ../lake/other-table, mode: append"}, "sink table: needs a new sink name"),
         ({"path: ../landing/*.csv": "path: ../other/*.csv"}, "source rows: .*root was"),
     ]  # fmt: skip
     for edit, reason in cases:
