@@ -18,6 +18,7 @@ from pipeline.job_code import JobCode, LoadedCode, read_code
 from pipeline.job_control import JobControl
 from pipeline.preflight import check_compatible
 from pipeline.protocol.errors import CheckpointError, InvalidRequest
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.records import ENDED, ManifestState, Savepoint
 from pipeline.renames import with_names_of
 from pipeline.restored_copy import SavepointCopier, own_metadata
@@ -73,7 +74,8 @@ class Restore(Savepoints):
         self._check_tables(state, saved.document.tables)
         plan = saved.metadata.plan
         copy_objects([Copy(saved.store, plan, context.store, plan.key)])
-        made = Made(plan, saved.metadata.code_hash, saved.metadata.spec_hash)
+        above = CheckpointId(saved.document.checkpoint_id)
+        made = Made(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
         copier = SavepointCopier(context, saved, loaded)
         head = 0 if state is None else state.timeline().head
         detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"

@@ -62,6 +62,7 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     result = other.master.start(saved.location)
     assert (result["outcome"], result["status"], result["claimed"]) == ("started", "running", None)
     assert result["savepoint"]["checkpoint_id"] == 3 and result["savepoint"]["sinks"] == {"table": 9, "seen": 9}
+    assert result["head"] == 4, "above the id that it is a copy of: columns of its state may be stored by older ids"
     other.assert_equals(saved.job)
     other.run(2)
     saved.job.run(2)
@@ -204,6 +205,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "another format": (lambda document: document.update(format="milepost-savepoint/9"), "expected the format"),
     "another job": (lambda document: document.update(job="another"), "its _metadata says"),
     "a name that is none": (lambda document: document.update(job="../x"), "is not the name of a job"),
+    "an id that cannot be": (lambda document: document.update(checkpoint=10**18), "cannot be"),
     "another checkpoint": (lambda document: document.update(checkpoint=9), "its _metadata says"),
     "another max_parallelism": (lambda document: document.update(max_parallelism=64), "its _metadata says"),
     "no metadata": (lambda document: document["objects"].remove(first(document, METADATA_NAME)), "not among its"),
