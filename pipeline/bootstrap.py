@@ -81,7 +81,7 @@ class Bootstrap(Restore):
                 token=pending.token,
                 base=pending.base,
                 code_hash=pending.code_hash,
-                code=code_by_name({uid: function.code.modules() for uid, function in loaded.functions.items()}),
+                code=code_by_name({uid: function.modules() for uid, function in code.functions.items()}),
                 spec_hash=pending.spec_hash,
                 spec_text=context.job.text,
                 signatures={

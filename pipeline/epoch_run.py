@@ -24,10 +24,11 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochAlignment, EpochPlan, InputRecord, decode_input_record
 from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.acknowledgements import SubtaskAnswer, Verified, verify
-from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.errors import Fenced, InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.preconditions import find_pending
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import ManifestState, PendingCheckpoint
+from pipeline.protocol.records import ManifestState, PendingCheckpoint, Timeline, TimelineRole
 from pipeline.quality.gate import evaluate_all
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, SinkMark, StagedFile
@@ -75,10 +76,15 @@ class EpochReport:
 
 
 def run_planned_epoch(
-    context: JobContext, state: ManifestState, pending: PendingCheckpoint, runner: EpochRunner
+    context: JobContext, state: ManifestState, pending: PendingCheckpoint, runner: EpochRunner, *, judged: bool = True
 ) -> EpochReport:
     """Run the pending checkpoint's epoch under its token and write its `_metadata`.
 
+    On a fork the sinks stage and the gate judges as ever; where the tables are does not matter, because nothing is
+    committed to them before the fork is the live timeline and they follow it as a whole.
+
+    Args:
+        judged: False: the quality gate is not asked (an epoch that a backfill replays beyond its range).
     Raises:
         SubtaskDeclined: the code is not what the trigger recorded (I13), a subtask declined, or the acknowledgements do
             not fit together (I7).
@@ -91,24 +97,25 @@ def run_planned_epoch(
     check_recorded_spec(context, pending)
     check_locations(context, base)
     code = read_recorded_code(context, pending)
-    plan = _plan(context, state, pending, base, record, code, code.load(context), started_ms)
+    timeline = pending_timeline(state, pending)
+    plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), started_ms)
     with Heartbeat(context, pending, runner.stop):
         answers = runner.run(plan)
         verified = verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
         ran = time.monotonic()
         committables = _committables(context, answers, verified)
-        verdict = _judge(context, committables)
-        judged = time.monotonic()
+        verdict = _judge(context, committables) if judged else GateVerdict.of(())
+        gated = time.monotonic()
         if not verdict.vetoes:
             with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-                committables = _prepare(context, state, pending, base, committables)
+                committables = _prepare(context, state, timeline, pending, base, committables)
         prepared = time.monotonic()
         timings = {
             "plan_ms": round((ran - started) * 1000) - answers.session_ms - answers.job_ms,
             "session_ms": answers.session_ms,
             "job_ms": answers.job_ms,
-            "gate_ms": round((judged - ran) * 1000),
-            "prepare_ms": round((prepared - judged) * 1000),
+            "gate_ms": round((gated - ran) * 1000),
+            "prepare_ms": round((prepared - gated) * 1000),
         }
         metadata = build_metadata(
             context, plan, pending, base, answers.operators, verified, committables, verdict, timings
@@ -120,9 +127,22 @@ def run_planned_epoch(
     return EpochReport(pending.checkpoint_id, pending.token, verdict, rows_in, rows_out)
 
 
+def pending_timeline(state: ManifestState, pending: PendingCheckpoint) -> Timeline:
+    """The timeline that a granted checkpoint is pending on. Raises Fenced: it was given up at once."""
+    found = find_pending(state, pending.checkpoint_id)
+    if found is None:
+        raise Fenced(
+            f"checkpoint {pending.checkpoint_id}: it is not pending any more. Nothing was run.",
+            hint="fenced; trigger a new run",
+            checkpoint_id=pending.checkpoint_id,
+        )
+    return found[0]
+
+
 def _plan(
     context: JobContext,
     state: ManifestState,
+    timeline: Timeline,
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
     record: InputRecord,
@@ -132,14 +152,15 @@ def _plan(
 ) -> EpochPlan:
     stateful = [node.uid for node in loaded.graph.stateful]
     known = base.operators if base is not None else {}
-    latest_completed = state.timeline().head or None
+    latest_completed = timeline.head or None
+    aborted = {item for _, item in state.aborted_sessions}
     return EpochPlan(
         job=context.job,
         spec=context.spec,
         graph=loaded.graph,
         checkpoint_id=pending.checkpoint_id,
         token=pending.token,
-        timeline=state.live,
+        timeline=timeline.timeline_id,
         epoch=pending.epoch,
         base=pending.base,
         inputs=record.sources,
@@ -158,7 +179,8 @@ def _plan(
         ),
         latest_completed=latest_completed,
         lowest_retained=min((item.checkpoint_id for item in state.checkpoints), default=None),
-        aborted_since=tuple(sorted({item for _, item in state.aborted_sessions if item > (latest_completed or 0)})),
+        # Newer ones belong to other timelines, whose epochs run at the same time.
+        aborted_since=tuple(sorted(i for i in aborted if timeline.head < i < pending.checkpoint_id)),
         job_store=context.store_config,
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
@@ -196,6 +218,7 @@ def _judge(context: JobContext, committables: Mapping[str, Committable]) -> Gate
 def _prepare(
     context: JobContext,
     state: ManifestState,
+    timeline: Timeline,
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
     committables: Mapping[str, Committable],
@@ -204,9 +227,13 @@ def _prepare(
     prepared = {}
     for name, committable in committables.items():
         sink = context.sink(name)
+        if timeline.role is not TimelineRole.LIVE:
+            sink.prepare(committable)
+            prepared[name] = committable
+            continue
         predecessor = predecessor_of(base, name)
         _check_position(state, name, sink, predecessor)
-        sink.prepare(committable, mark=SinkMark(state.live, pending.checkpoint_id, predecessor))
+        sink.prepare(committable, mark=SinkMark(timeline.timeline_id, pending.checkpoint_id, predecessor))
         prepared[name] = sink.compact(
             committable, predecessor=predecessor, checkpoint_id=pending.checkpoint_id, token=pending.token
         )

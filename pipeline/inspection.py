@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.config.load import LoadedJob
+from pipeline.diff import Diff, Difference
 from pipeline.fsck import check_job
 from pipeline.history import History
 from pipeline.job_context import JobContext
@@ -56,6 +57,15 @@ class Inspection:
         """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
         with pinned(self._context, at):
             return Tables(self._context).state(uid, at)
+
+    def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
+        """What changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
+
+        Raises: NotFound: a checkpoint is not retained, or neither has it.
+        """
+        with pinned(self._context, before), pinned(self._context, after):
+            found = Diff(self._context, before, after)
+            return list(found.all()) if only is None else [found.one(*only)]
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""

@@ -59,6 +59,11 @@ class JobContext:
     def graph(self) -> JobGraph:
         return self.job.graph()
 
+    @property
+    def timeout_ms(self) -> int:
+        """How long an epoch may take, from its trigger or the last try of `run_epoch` to its commit point."""
+        return round(self.spec.checkpointing.timeout.total_seconds() * 1000)
+
     @functools.cached_property
     def store_config(self) -> StoreConfig:
         return self.job.job_store

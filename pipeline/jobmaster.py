@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.backfill import Backfills
 from pipeline.bootstrap import Bootstrap
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
@@ -26,7 +27,7 @@ from pipeline.in_flight import check_continuable, is_drained
 from pipeline.job_code import read_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
-from pipeline.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
+from pipeline.planning import InputRecord
 from pipeline.preflight import Tell, check_compatible
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import detail_for, reason_for
@@ -36,13 +37,11 @@ from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.preconditions import check_runnable, ended
 from pipeline.protocol.reasons import reason_of
 from pipeline.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
-from pipeline.protocol.requests import AbortRequest, RebindRequest, TriggerRequest
+from pipeline.protocol.requests import AbortRequest, RebindRequest
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sessions import Session
-from pipeline.storage.checked import write_content_addressed
-from pipeline.storage.layout import INPUTS_PREFIX
 from pipeline.storage.probe import ProbeCheck
 from pipeline.store_checks import probe_stores, require_stores
 from pipeline.way_back import naming_the_way_back
@@ -82,11 +81,11 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster(Bootstrap):
+class JobMaster(Bootstrap, Backfills):
     """The use cases of one job.
 
-    Its epochs are here, what a person decides in `JobControl`, `Rewind` and `Savepoints`, where it starts from in
-    `Restore` and `Bootstrap`, reading in `Inspection`.
+    Its epochs are here, what a person decides in `JobControl`, `Rewind`, `Savepoints` and `Backfills`, where it starts
+    from in `Restore` and `Bootstrap`, reading in `Inspection`.
     """
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
@@ -159,15 +158,25 @@ class JobMaster(Bootstrap):
 
     @naming_the_way_back
     def run_epoch(
-        self, session: Session, checkpoint_id: int, runner: EpochRunner, progress: Progress | None = None
+        self,
+        session: Session,
+        checkpoint_id: int,
+        runner: EpochRunner,
+        progress: Progress | None = None,
+        *,
+        judged: bool = True,
     ) -> EpochReport:
         """Run the session's pending epoch under a new token (I3), up to a durable `_metadata`.
 
+        Args:
+            judged: as `run_planned_epoch` has it.
         Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
         """
         context = self._context
         _say(progress, "run")
-        request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), self._timeout_ms)
+        request = RebindRequest(
+            session.session_id, session.holder, CheckpointId(checkpoint_id), self._context.timeout_ms
+        )
         result = context.transact(lambda state, now: coordinator.rebind(state, request, now))
         if isinstance(result.outcome, AlreadyDone):
             completed = self._leadership.completed(result.state, checkpoint_id)
@@ -179,7 +188,7 @@ class JobMaster(Bootstrap):
                 f"checkpoint {checkpoint_id}: token {result.outcome.token} was superseded by {pending.token} at once. "
                 "Nothing was run. Another try of the same epoch is running."
             )
-        return run_planned_epoch(context, result.state, pending, runner)
+        return run_planned_epoch(context, result.state, pending, runner, judged=judged)
 
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
         """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
@@ -219,9 +228,13 @@ class JobMaster(Bootstrap):
         }
 
     def subsume(self, session: Session) -> dict[str, Any]:
-        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8)."""
+        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
+
+        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer.
+        """
+        self._leadership.sweep_forks(session)
         subsumed = subsume_old(self._context, session.session_id)
-        deleted = delete_garbage(self._context, session.session_id, self._timeout_ms)
+        deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}
 
     def abort(
@@ -306,41 +319,20 @@ class JobMaster(Bootstrap):
 
         Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
         """
-        return collect_garbage(self._context, Session.cli().session_id, self._timeout_ms, dry_run=dry_run)
+        return collect_garbage(self._context, Session.cli().session_id, self._context.timeout_ms, dry_run=dry_run)
 
     # -- steps ------------------------------------------------------------------------------------------------------
-
-    @property
-    def _timeout_ms(self) -> int:
-        return round(self._context.spec.checkpointing.timeout.total_seconds() * 1000)
 
     def _trigger(
         self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str
     ) -> Triggered | NothingToDo | None:
         """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
-        context = self._context
-        spec = context.spec
-        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
-        splits = split_inputs(plan.sources, spec.spark.parallelism)
-        request = TriggerRequest(
-            session_id=session.session_id,
-            holder=session.holder,
-            run=session.run,
-            base=state.timeline().head,
-            plan=record,
-            expected=expected_subtasks(len(splits), context.graph.levels, spec.spark.parallelism),
-            timeout_ms=self._timeout_ms,
-            code_hash=code_hash,
-            spec_hash=context.job.spec_hash,
-            min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
-        )
         try:
-            result = context.transact(lambda state, now: coordinator.trigger(state, request, now))
+            claim = self._leadership.claim(session, state, plan, code_hash)
         except CommitConflict:
             return None
-        if isinstance(result.outcome, AlreadyDone) and result.outcome.outcome is Outcome.COVERED:
-            return NothingToDo("covered", result.outcome.message)
-        head = result.state
+        if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
+            return NothingToDo("covered", claim.outcome.message)
         summary = {
             item.name: {
                 "objects": len(item.objects),
@@ -349,7 +341,7 @@ class JobMaster(Bootstrap):
             }
             for item in plan.sources
         }
-        return self._triggered(head, self._leadership.require_own_pending(head, session), summary)
+        return self._triggered(claim.state, self._leadership.require_own_pending(claim.state, session), summary)
 
     def _triggered(self, state: ManifestState, pending: PendingCheckpoint, summary: dict[str, Any]) -> Triggered:
         sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))

@@ -1,6 +1,7 @@
-"""Leadership of a job's live timeline, as the edge sees it: claim, sweep, complete, abort, finish what was left.
+"""Leadership of one timeline, as the edge sees it: claim, sweep, complete, abort, finish what was left.
 
-Every decision is the pure protocol's; this module gathers the facts it needs and makes the transition.
+Every decision is the pure protocol's; this module gathers the facts it needs and makes the transition. A checkpoint
+that has an id is found on whatever timeline it is pending; what has none yet (a trigger, a sweep) names the timeline.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from pipeline.cleanup import discard_losers, discard_staged
-from pipeline.job_context import JobContext
+from pipeline.job_context import Decided, JobContext
 from pipeline.metadata import CheckpointMetadata, decode_metadata
+from pipeline.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import (
+    Busy,
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -29,15 +32,31 @@ from pipeline.protocol.errors import (
     Superseded,
 )
 from pipeline.protocol.events import CheckpointAborted
-from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
 from pipeline.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
-from pipeline.protocol.preconditions import completed_by
+from pipeline.protocol.lineage import open_forks
+from pipeline.protocol.preconditions import completed_by, find_pending, open_timeline
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, PendingCheckpoint, SubtaskKey
-from pipeline.protocol.requests import AbortRequest, CompleteRequest, ConfirmSinkRequest, CreateRequest
+from pipeline.protocol.records import (
+    CompletedCheckpoint,
+    ManifestState,
+    ObjectHandle,
+    PendingCheckpoint,
+    SubtaskKey,
+    Timeline,
+    TimelineRole,
+)
+from pipeline.protocol.requests import (
+    AbortRequest,
+    CompleteRequest,
+    ConfirmSinkRequest,
+    CreateRequest,
+    TriggerRequest,
+)
 from pipeline.sessions import Session, provably_dead
 from pipeline.sinks.contract import SinkMark
-from pipeline.storage.layout import metadata_key
+from pipeline.storage.checked import write_content_addressed
+from pipeline.storage.layout import INPUTS_PREFIX, metadata_key
 from pipeline.storage.notices import AbortNotice
 from pipeline.summary import summary_of
 
@@ -46,10 +65,11 @@ _SWEEPS = 3
 
 
 class Leadership:
-    """What one session may do on a job's live timeline."""
+    """What one session may do on one timeline of a job: an open fork, or None, whichever is the live one."""
 
-    def __init__(self, context: JobContext) -> None:
+    def __init__(self, context: JobContext, timeline: TimelineId | None = None) -> None:
         self.context = context
+        self.timeline_id = timeline
 
     def head_or_create(self) -> ManifestState:
         head = self.context.log.head()
@@ -59,21 +79,35 @@ class Leadership:
         self.context.log.transact(lambda state, now: coordinator.create(state, request, now))
         return self.context.head().state
 
+    def timeline(self, state: ManifestState) -> Timeline:
+        """The timeline as that state has it. Raises Fenced: it is no open fork any more."""
+        timeline = open_timeline(state, self.timeline_id, "work")
+        if self.timeline_id is not None and timeline.role is not TimelineRole.FORK:
+            raise Fenced(
+                f"job {state.job}: work on fork {self.timeline_id} refused: it is the live timeline by now. Nothing "
+                "was written. Do not retry.",
+                timeline=self.timeline_id,
+            )
+        return timeline
+
     def own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint | None:
-        timeline = state.timeline()
+        """What is pending on the timeline, if the session has triggered it."""
+        timeline = self.timeline(state)
         owns = timeline.leader is not None and timeline.leader.session_id == session.session_id
         return timeline.pending if owns else None
 
     def require_own(self, state: ManifestState, session: Session, checkpoint_id: int) -> PendingCheckpoint:
-        pending = self.own_pending(state, session)
-        if pending is None or pending.checkpoint_id != checkpoint_id:
+        """The pending checkpoint of that id, on whatever timeline, if it is the session's. Raises Fenced."""
+        found = find_pending(state, CheckpointId(checkpoint_id))
+        if found is None or found[2].session_id != session.session_id:
+            truth = "is not pending any more" if found is None else f"is pending for session {found[2].session_id}"
             raise Fenced(
-                f"checkpoint {checkpoint_id}: it is not the pending checkpoint of session {session.session_id} any "
-                f"more (pending: {pending.checkpoint_id if pending else 'none of this session'}). Nothing was changed.",
+                f"checkpoint {checkpoint_id}: it {truth}; session {session.session_id} does not lead it. Nothing was "
+                "changed.",
                 hint="fenced; trigger a new run",
                 checkpoint_id=checkpoint_id,
             )
-        return pending
+        return found[1]
 
     def completed(self, state: ManifestState, checkpoint_id: int) -> CompletedCheckpoint:
         """The retained checkpoint. Raises Subsumed when it completed and was dropped since, else NotFound."""
@@ -113,7 +147,7 @@ class Leadership:
     def _sweep(self, session: Session, *, take_over: bool, adopt: bool) -> None:
         context = self.context
         state = context.head().state
-        timeline = state.timeline()
+        timeline = self.timeline(state)
         if timeline.pending is None or timeline.leader is None or timeline.leader.session_id == session.session_id:
             return
         pending = timeline.pending
@@ -124,7 +158,8 @@ class Leadership:
             holder_dead=provably_dead(timeline.leader.holder),
             gate_passed=None if found is None else not found[0].verdict.vetoes,
         )
-        decision = sweep_decision(state, session.session_id, facts, context.store.clock_ms())
+        now_ms = context.store.clock_ms()
+        decision = sweep_decision(state, session.session_id, facts, now_ms, timeline=self.timeline_id)
         if isinstance(decision, Adopt) and found is not None:
             _LOG.info(
                 "checkpoint %s of %s was finished: adopting it", decision.checkpoint_id, timeline.leader.session_id
@@ -144,6 +179,19 @@ class Leadership:
                     swept=True,
                 )
             )
+
+    def sweep_forks(self, session: Session) -> None:
+        """End what sessions that are gone left pending on forks: nothing newer is subsumed or deleted before (I8).
+
+        What a living session works on stays, and so does a fork that nothing is pending on.
+        """
+        for fork in open_forks(self.context.head().state):
+            if fork.pending is None:
+                continue
+            try:
+                Leadership(self.context, fork.timeline_id).sweep(session, take_over=False)
+            except (Busy, CommitConflict, Fenced) as error:
+                _LOG.info("fork %s stays as it is: %s", fork.timeline_id, error.message)
 
     def _finished_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle] | None:
         try:
@@ -263,6 +311,34 @@ class Leadership:
         request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
         self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))
         return published
+
+    def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> Decided:
+        """Make the session the timeline's leader, with a pending checkpoint that continues the head of `state`.
+
+        Args:
+            plan: what the epoch reads; it is made durable first.
+        Raises:
+            CommitConflict: the head is another one by now: plan again. Busy, JobNotRunnable, Fenced: as
+                `coordinator.trigger` says.
+        """
+        context = self.context
+        spec = context.spec
+        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
+        splits = split_inputs(plan.sources, spec.spark.parallelism)
+        request = TriggerRequest(
+            session_id=session.session_id,
+            holder=session.holder,
+            run=session.run,
+            base=self.timeline(state).head,
+            plan=record,
+            expected=expected_subtasks(len(splits), context.graph.levels, spec.spark.parallelism),
+            timeout_ms=context.timeout_ms,
+            code_hash=code_hash,
+            spec_hash=context.job.spec_hash,
+            min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
+            timeline=self.timeline_id,
+        )
+        return context.transact(lambda state, now: coordinator.trigger(state, request, now))
 
     def require_own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint:
         """The pending checkpoint that the session has just triggered. Raises Fenced when it was taken at once."""

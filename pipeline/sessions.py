@@ -59,17 +59,27 @@ def this_machine() -> str | None:
 
 def provably_dead(holder: Holder) -> bool:
     """Whether the holder is a CLI run of this machine whose process is gone; anything else proves nothing."""
-    if holder.kind != "cli" or holder.machine is None or holder.machine != this_machine():
-        return False
+    return _is_cli_run_here(holder) and not _lives(holder)
+
+
+def provably_alive(holder: Holder) -> bool:
+    """Whether the holder is a CLI run of this machine whose process is there; anything else proves nothing."""
+    return _is_cli_run_here(holder) and _lives(holder)
+
+
+def _is_cli_run_here(holder: Holder) -> bool:
+    return holder.kind == "cli" and holder.machine is not None and holder.machine == this_machine()
+
+
+def _lives(holder: Holder) -> bool:
     try:
         process = psutil.Process(holder.pid)
-        return abs(round(process.create_time() * 1000) - holder.create_time_ms) > _CLOCK_GRAIN_MS or (
-            process.status() == psutil.STATUS_ZOMBIE
-        )
+        same = abs(round(process.create_time() * 1000) - holder.create_time_ms) <= _CLOCK_GRAIN_MS
+        return same and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
-        return True
-    except psutil.AccessDenied:
         return False
+    except psutil.AccessDenied:
+        return True
 
 
 _CLOCK_GRAIN_MS = 1000

@@ -33,12 +33,12 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "alignment_ms": max((int(task.get("alignment_ms", 0)) for task in tasks), default=0),
         "in_flight_bytes": metadata.in_flight_bytes,
         "unaligned": metadata.unaligned,
-        "watermark": "end" if metadata.final else watermark_text(_watermark(metadata)),
+        "watermark": "end" if metadata.final else watermark_text(watermark_of(metadata)),
         "quality": metadata.verdict.status.value,
     }
 
 
-def _watermark(metadata: CheckpointMetadata) -> int | None:
+def watermark_of(metadata: CheckpointMetadata) -> int | None:
     known = [source.watermark_us for source in metadata.sources.values() if source.watermark_us is not None]
     return min(known, default=None)
 
@@ -82,6 +82,7 @@ def details_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "tasks": [dict(task) for task in metadata.tasks],
         "recreated": _recreated(metadata),
         "phases": dict(metadata.timings),
+        "code": dict(metadata.code),
         "spec": metadata.spec_text,
     }
 

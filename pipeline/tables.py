@@ -7,8 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
 from pipeline.protocol.errors import CheckpointError, NotFound, StateCorrupt
 from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
 from pipeline.protocol.retention import handle_conflicts
 from pipeline.reachability import metadata_handles, staged_files
@@ -16,6 +18,42 @@ from pipeline.sinks.parquet import ParquetSink
 from pipeline.state.keyed_state import read_state
 from pipeline.storage.checked import read_handle, stat_handle
 from pipeline.way_back import newest_whole_ancestor
+
+
+def operator_rows(
+    store: ObjectStore,
+    metadata: CheckpointMetadata,
+    uid: str,
+    snapshot: OperatorSnapshot,
+    *,
+    bodies: dict[str, bytes] | None = None,
+) -> pa.Table:
+    """All live rows of an operator's state at a checkpoint.
+
+    Args:
+        uid: of its handles. bodies: of runs that were read before, as in `read_state`.
+    Raises:
+        StateCorrupt: a run is missing, altered or not what its handle says.
+    """
+    # Each subtask's rows are dead by its own firing watermark.
+    parts = [
+        read_state(
+            uid,
+            snapshot.key,
+            snapshot.state_schema,
+            routing_key=snapshot.routing_key,
+            handles=[handle],
+            key_groups=handle.key_groups,
+            watermark_us=firing_us,
+            store=store,
+            checkpoint_id=metadata.checkpoint_id,
+            job=metadata.job,
+            bodies=bodies,
+        )
+        for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True)
+    ]
+    schema = pa.schema([pa.field(field.name, field.type) for field in snapshot.state_schema])
+    return pa.concat_tables([schema.empty_table(), *parts])
 
 
 class Tables:
@@ -28,12 +66,12 @@ class Tables:
         """The sink's table at its head, or as of a retained checkpoint."""
         self._context.head()
         if at is not None:
-            self._checkpoint(at)
+            self.checkpoint(at)
         return self._context.sink(sink).read(at)
 
     def state(self, uid: str, at: int | None) -> pa.Table:
         """All live rows of one operator's state, over all key groups."""
-        checkpoint = self._checkpoint(at)
+        checkpoint = self.checkpoint(at)
         metadata = self._context.metadata(checkpoint)
         snapshot = metadata.operators.get(uid)
         if snapshot is None:
@@ -42,22 +80,7 @@ class Tables:
                 f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {uid}; stateful operators: {known}",
                 uid=uid,
             )
-        # Each subtask's rows are dead by its own firing watermark.
-        return pa.concat_tables(
-            read_state(
-                uid,
-                snapshot.key,
-                snapshot.state_schema,
-                routing_key=snapshot.routing_key,
-                handles=[handle],
-                key_groups=handle.key_groups,
-                watermark_us=firing_us,
-                store=self._context.store,
-                checkpoint_id=checkpoint.checkpoint_id,
-                job=metadata.job,
-            )
-            for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True)
-        )
+        return operator_rows(self._context.store, metadata, uid, snapshot)
 
     def verify(self, at: int | None, *, deep: bool) -> dict[str, Any]:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
@@ -65,7 +88,7 @@ class Tables:
         Raises: StateCorrupt, naming each broken object and the checkpoint that needs it.
         """
         state = self._context.head().state
-        checkpoints = [self._checkpoint(at)] if at is not None else list(state.checkpoints)
+        checkpoints = [self.checkpoint(at)] if at is not None else list(state.checkpoints)
         problems: list[str] = []
         described: list[tuple[str, ObjectHandle]] = []
         checked = 0
@@ -138,7 +161,8 @@ class Tables:
             f"{key}: {'missing' if size is None else f'{size} bytes'}, to be published" for key, size in found.items()
         ]
 
-    def _checkpoint(self, at: int | None) -> CompletedCheckpoint:
+    def checkpoint(self, at: int | None) -> CompletedCheckpoint:
+        """A retained checkpoint; None is the head. Raises NotFound."""
         state = self._context.head().state
         wanted = state.timeline().head if at is None else CheckpointId(at)
         checkpoint = state.checkpoint(wanted)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pipeline.cli.progress import EpochProgress
     from pipeline.recovery import Recovery
 
+_THAW_S = 2.0
+
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
@@ -80,7 +82,7 @@ def run(
             except Busy as busy:
                 if not several:
                     raise
-                _wait_out_pause(busy, progress)
+                _wait_out(busy, progress)
                 continue
             except CheckpointError as error:
                 if not recovery.failed(error):
@@ -94,11 +96,18 @@ def run(
         left = None if left is None else left - 1
 
 
-def _wait_out_pause(busy: Busy, progress: EpochProgress) -> None:
-    """Wait until `min_pause` is over, which the next of several epochs has to; any other reason is raised again."""
+def _wait_out(busy: Busy, progress: EpochProgress) -> None:
+    """Wait until `min_pause`, or a freeze, is over, which the next of several epochs has to; else raise it again.
+
+    A freeze may end long before its time, so it is looked at again soon.
+    """
     wait_ms = busy.details.get("wait_ms")
     if not isinstance(wait_ms, int):
         raise busy
+    if "until_ms" in busy.details:
+        progress("waiting for a backfill to take its last step")
+        time.sleep(min(wait_ms / 1000, _THAW_S))
+        return
     progress(f"waiting {-(-wait_ms // 1000)} s for the minimum pause")
     time.sleep(wait_ms / 1000)
 

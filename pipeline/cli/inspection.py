@@ -190,7 +190,7 @@ def read(
     verbose: Verbose = False,
 ) -> None:
     """Read a published table at the head, or as of a retained checkpoint."""
-    _show_table(_master(job).read(sink, at), format_, file, ctx.obj)
+    show_table(_master(job).read(sink, at), format_, file, ctx.obj)
 
 
 def state(
@@ -204,7 +204,7 @@ def state(
     verbose: Verbose = False,
 ) -> None:
     """Read an operator's keyed state as a table."""
-    _show_table(_master(job).state(uid, at), format_, file, ctx.obj)
+    show_table(_master(job).state(uid, at), format_, file, ctx.obj)
 
 
 def _default_format(file: Path | None) -> str:
@@ -214,7 +214,8 @@ def _default_format(file: Path | None) -> str:
     return suffix if suffix in ("csv", "json") else "parquet"
 
 
-def _show_table(table: Any, format_: Format | None, file: Path | None, output: Output) -> None:
+def show_table(table: Any, format_: Format | None, file: Path | None, output: Output) -> None:
+    """Print a table, or write it to a file, as the options of a command ask for."""
     from pipeline.cli.tables import as_rows, write_file, write_stdout
 
     chosen = format_.value if format_ else _default_format(file)

@@ -1,4 +1,4 @@
-"""Makes the epoch DAG of a job from its spec: one DAG run is one epoch.
+"""Makes the DAGs of a job from its spec: the epoch DAG, one run of which is one epoch, and those with a form.
 
 Parsed every few seconds by Airflow: nothing heavy is imported, no store is asked, no user code is loaded.
 """
@@ -8,35 +8,32 @@ from __future__ import annotations
 import logging
 import math
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, AssetAlias, BaseOperator, CronTriggerTimetable, Param, TriggerRule
+from airflow.sdk import DAG, AssetAlias, BaseOperator, CronTriggerTimetable, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
 from pipeline.config.load import LoadedJob, load_job
 from pipeline.config.spec import JobSpec, ScheduleSpec
-from pipeline.orchestration import tasks
-from pipeline.orchestration.specs import epoch_dag_id, spec_files
+from pipeline.orchestration import forms, tasks
+from pipeline.orchestration.backfill_dag import backfill_dag
+from pipeline.orchestration.dag_settings import START, sink_assets, task_defaults
+from pipeline.orchestration.rollback_dag import rollback_dag
+from pipeline.orchestration.specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
 from pipeline.protocol.errors import CheckpointError
 
 log = logging.getLogger(__name__)
 
-START = datetime(2020, 1, 1, tzinfo=UTC)
-"""`start_date` of every DAG: any past moment; with `catchup=False` only later cron times matter."""
-
-RETRY_DELAY = timedelta(seconds=10)
-MAX_RETRY_DELAY = timedelta(minutes=5)
 BROKEN_TAG = "broken spec"
 
-_ASSET_URI = re.compile(r"(?:s3|file)://[^${}]+")
 
+def job_dags(config: Path) -> dict[str, DAG]:
+    """Return the DAGs of every spec directly in a folder, by DAG id.
 
-def epoch_dags(config: Path) -> dict[str, DAG]:
-    """Return the epoch DAG of every spec directly in a folder, by DAG id.
-
-    A spec that is not valid takes nothing else down: its job's DAG has one task, which fails with what is wrong.
+    A spec that is not valid takes nothing else down: its job's epoch DAG has one task, which fails with what is wrong,
+    and its other DAGs are gone until it is valid.
     """
     dags: dict[str, DAG] = {}
     for path in spec_files(config):
@@ -44,13 +41,14 @@ def epoch_dags(config: Path) -> dict[str, DAG]:
             job = load_job(path)
         except CheckpointError as error:
             log.warning("%s", error.message)
-            dag = broken_dag(path, error.message)
+            made = [broken_dag(path, error.message)]
         else:
-            dag = epoch_dag(job)
-        if dag.dag_id in dags:
-            message = f"{path.name}: another spec in {config} has the job name of {dag.dag_id} too; names are unique."
-            dag = broken_dag(path, message, suffix="__duplicate")
-        dags[dag.dag_id] = dag
+            made = [make(job) for make in (epoch_dag, rollback_dag, backfill_dag)]
+        if made[0].dag_id in dags:
+            taken = made[0].dag_id
+            message = f"{path.name}: another spec in {config} has the job name of {taken} too; names are unique."
+            made = [broken_dag(path, message, suffix="__duplicate")]
+        dags |= {dag.dag_id: dag for dag in made}
     return dags
 
 
@@ -66,8 +64,8 @@ def epoch_dag(job: LoadedJob) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=set(spec.airflow.tags),
-        default_args=_task_defaults(spec),
-        params=_form(),
+        default_args=task_defaults(spec),
+        params=forms.epoch_form(),
         render_template_as_native_obj=False,
     )
     path = str(job.path)
@@ -97,17 +95,6 @@ def epoch_dag(job: LoadedJob) -> DAG:
 def execution_timeout(checkpoint_timeout: timedelta) -> timedelta:
     """What `run_epoch` may take: less than the checkpoint's deadline, so that its end precedes any sweep (I10)."""
     return timedelta(seconds=max(1, math.floor(checkpoint_timeout.total_seconds() * 0.9)))
-
-
-def sink_assets(job: LoadedJob) -> dict[str, str]:
-    """Return the asset URI of every sink: its location, or a name of ours where that is no plain URI."""
-    assets = {}
-    for sink in job.spec.sinks:
-        # Unresolved on purpose: what is shown never holds a value from the environment.
-        location = sink.path if "${" in sink.path else job.url(sink.path)
-        plain = _ASSET_URI.fullmatch(location) is not None
-        assets[sink.name] = location if plain else f"milepost://{job.spec.name}/{sink.name}"
-    return assets
 
 
 class BrokenSpecOperator(BaseOperator):
@@ -173,44 +160,17 @@ def _timetable(schedule: ScheduleSpec | None) -> CronTriggerTimetable | None:
     return CronTriggerTimetable(schedule.cron, timezone=schedule.timezone) if schedule else None
 
 
-def _task_defaults(spec: JobSpec) -> dict[str, Any]:
-    defaults: dict[str, Any] = {
-        "owner": spec.airflow.owner,
-        "retries": spec.airflow.retries,
-        "retry_delay": RETRY_DELAY,
-        "retry_exponential_backoff": True,
-        "max_retry_delay": MAX_RETRY_DELAY,
-    }
-    if spec.airflow.pool:
-        defaults["pool"] = spec.airflow.pool
-    return defaults
-
-
-def _form() -> dict[str, Param]:
-    return {
-        tasks.UNTIL_CAUGHT_UP: Param(
-            False,
-            type="boolean",
-            title="Until caught up",
-            description="After this epoch trigger the next one, until there is no new input. Each is a run of its own.",
-        ),
-        tasks.TAKE_OVER: Param(
-            False,
-            type="boolean",
-            title="Take over",
-            description="Abort the pending checkpoint of another session although its lease is alive, and fence it. "
-            "Safe at any time; it wastes the work of an epoch that still runs.",
-        ),
-    }
-
-
 def _describe(spec: JobSpec) -> str:
     operators = ", ".join(f"`{operator.uid}` ({operator.kind})" for operator in spec.operators) or "none"
     sinks = ", ".join(f"`{sink.name}` ({sink.mode})" for sink in spec.sinks) or "none"
+    back, again = rollback_dag_id(spec.name), backfill_dag_id(spec.name)
     return (
         f"### {spec.name}\n\n"
         "One run of this DAG is one epoch. Before `complete_checkpoint` nothing is visible; after it everything is, "
         "eventually. A failed run is aborted and leaves no trace in the tables; the next one takes up its input.\n\n"
+        f"To go back to a checkpoint, trigger [{back}](/dags/{back}); to process input again with today's code, "
+        f"[{again}](/dags/{again}). Airflow's own backfill of this DAG is harmless: a date that a later epoch covers "
+        "does nothing.\n\n"
         f"* sources: {', '.join(f'`{name}`' for name in spec.sources)}\n"
         f"* operators: {operators}\n"
         f"* sinks: {sinks}\n"

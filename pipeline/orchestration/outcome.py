@@ -16,7 +16,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 from pipeline.protocol.abort_reasons import detail_for, reason_for
-from pipeline.protocol.errors import Action, CheckpointError, Fenced
+from pipeline.protocol.errors import Action, Busy, CheckpointError, Fenced
 from pipeline.protocol.reasons import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
@@ -84,12 +84,13 @@ def failure_of(error: BaseException) -> Failure:
 
 
 @contextmanager
-def told_to_airflow(ti: Any, log: Logger) -> Iterator[None]:
+def told_to_airflow(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) -> Iterator[None]:
     """Turn an error of the block into what Airflow understands, after leaving its reason for `abort_checkpoint`.
 
     Args:
         ti: the running task instance; receives the XCom `FAILURE_KEY`.
         log: gets the error's message and hint, without a stack for errors that Milepost raises on purpose.
+        if_busy: what it means that another session holds the lease.
     Raises:
         AirflowSkipException: another session holds the lease.
         AirflowFailException: asking again cannot help; `retries` are not used up.
@@ -98,7 +99,7 @@ def told_to_airflow(ti: Any, log: Logger) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        reaction = REACTIONS[error.action]
+        reaction = if_busy if isinstance(error, Busy) else REACTIONS[error.action]
         hint = f" What to do: {error.hint.rstrip('.')}." if error.hint else ""
         if reaction is Reaction.SKIP:
             log.warning("%s%s", error.message, hint)

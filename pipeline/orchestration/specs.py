@@ -9,10 +9,26 @@ from pipeline.protocol.errors import CheckpointError, NotFound
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 EPOCH_SUFFIX = "__epoch"
+ROLLBACK_SUFFIX = "__rollback"
+SAVEPOINT_SUFFIX = "__savepoint"
+BACKFILL_SUFFIX = "__backfill"
+SUFFIXES = (EPOCH_SUFFIX, ROLLBACK_SUFFIX, SAVEPOINT_SUFFIX, BACKFILL_SUFFIX)
 
 
 def epoch_dag_id(job: str) -> str:
     return f"{job}{EPOCH_SUFFIX}"
+
+
+def rollback_dag_id(job: str) -> str:
+    return f"{job}{ROLLBACK_SUFFIX}"
+
+
+def savepoint_dag_id(job: str) -> str:
+    return f"{job}{SAVEPOINT_SUFFIX}"
+
+
+def backfill_dag_id(job: str) -> str:
+    return f"{job}{BACKFILL_SUFFIX}"
 
 
 def spec_files(config: Path) -> list[Path]:
@@ -21,7 +37,7 @@ def spec_files(config: Path) -> list[Path]:
 
 
 def job_of_dag(config: Path, dag_id: str) -> LoadedJob:
-    """Return the job whose epoch DAG has this id. The id is compared, never made into a path.
+    """Return the job that one of its DAGs has this id. The id is compared, never made into a path.
 
     Raises:
         NotFound: no valid spec of the folder makes such a DAG.
@@ -31,9 +47,9 @@ def job_of_dag(config: Path, dag_id: str) -> LoadedJob:
             job = load_job(path)
         except CheckpointError:
             continue
-        if epoch_dag_id(job.spec.name) == dag_id:
+        if dag_id in {f"{job.spec.name}{suffix}" for suffix in SUFFIXES}:
             return job
     raise NotFound(
-        f"DAG {dag_id} is not the epoch DAG of a job: no valid spec in {config} makes it.",
+        f"DAG {dag_id} is not a DAG of a job: no valid spec in {config} makes it.",
         hint="If it should be one, look at the DAG's own page for what is wrong with its spec.",
     )

@@ -11,7 +11,7 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowSkipException,
@@ -20,13 +20,14 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
 )
 
-from pipeline.orchestration.outcome import FAILURE_KEY, Failure, told_to_airflow
+from pipeline.orchestration.base import RETURN_VALUE, JobOperator
+from pipeline.orchestration.forms import TAKE_OVER, UNTIL_CAUGHT_UP
+from pipeline.orchestration.outcome import FAILURE_KEY, Failure
+from pipeline.orchestration.specs import backfill_dag_id
 from pipeline.protocol.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-    from pipeline.jobmaster import JobMaster, Session
 
 log = logging.getLogger(__name__)
 
@@ -39,49 +40,9 @@ SUBSUME = "subsume"
 ABORT = "abort_checkpoint"
 BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
 
-UNTIL_CAUGHT_UP = "until_caught_up"
-TAKE_OVER = "take_over"
 
-RETURN_VALUE = "return_value"
-"""XCom key of a task's result."""
-
-
-class EpochOperator(BaseOperator):
-    """Base of the Airflow operators of an epoch.
-
-    Args:
-        spec_path: the job's spec file; read again by every task, so that an edit reaches the next task.
-    """
-
-    ui_color = "#e8eef7"
-
-    def __init__(self, *, spec_path: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.spec_path = spec_path
-
-    def execute(self, context: Context) -> Any:
-        """Do this task's part, with every error turned into retry, skip or failure (`outcome.py`)."""
-        with told_to_airflow(context["ti"], log):
-            return self.act(context)
-
-    def act(self, context: Context) -> Any:
-        """This task's part of the protocol. Returns what the next tasks need to know: ids only."""
-        raise TypeError(f"{type(self).__name__} must define act()")
-
-    def jobmaster(self) -> JobMaster:
-        from pipeline.config.load import load_job
-        from pipeline.jobmaster import JobMaster
-
-        return JobMaster(load_job(self.spec_path))
-
-    def session(self, context: Context) -> Session:
-        """The session of this DAG run: the same one in each of its tasks and tries (I3)."""
-        from pipeline.jobmaster import Session
-
-        run = context["dag_run"]
-        run_type = str(getattr(run.run_type, "value", run.run_type))
-        logical_date = run.logical_date.isoformat() if run.logical_date else None
-        return Session.airflow(run.dag_id, run.run_id, run_type, logical_date)
+class EpochOperator(JobOperator):
+    """Base of the Airflow operators of an epoch."""
 
     def pending(self, context: Context) -> dict[str, Any]:
         """What `trigger_checkpoint` of this run left, with the token of the newest `run_epoch` try."""
@@ -94,14 +55,6 @@ class EpochOperator(BaseOperator):
             )
         ran: dict[str, Any] = ti.xcom_pull(task_ids=RUN) or {}
         return triggered | {"token": ran.get("token", triggered["token"])}
-
-    def say_for_whom(self, acting: dict[str, Any]) -> int:
-        """Log the first line of a task: the checkpoint, timeline and token it acts for. Returns the checkpoint id."""
-        checkpoint_id = int(acting["checkpoint_id"])
-        log.info(
-            "checkpoint %d, timeline %s, token %s: %s", checkpoint_id, acting["timeline"], acting["token"], self.task_id
-        )
-        return checkpoint_id
 
 
 class TriggerCheckpointOperator(EpochOperator):
@@ -116,9 +69,12 @@ class TriggerCheckpointOperator(EpochOperator):
                 log.info("%s", line)
 
         take_over = bool(context["params"].get(TAKE_OVER, False))
-        triggered = self.jobmaster().trigger(self.session(context), take_over=take_over, tell=tell)
+        master, session = self.jobmaster(), self.session(context)
+        triggered = master.trigger(session, take_over=take_over, tell=tell)
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
+            if triggered.reason == "covered" and session.run.run_type == "backfill":
+                log.info("to process past input again, trigger %s", backfill_dag_id(master.job.spec.name))
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.
             context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.reason})
             raise DownstreamTasksSkipped(tasks=[RUN])

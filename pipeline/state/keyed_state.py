@@ -191,6 +191,7 @@ def restore_state(
     prefix: str = "",
     cache: StateCache | None = None,
     hasher: Hasher = key_hash,
+    bodies: dict[str, bytes] | None = None,
 ) -> SubtaskState:
     """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
 
@@ -207,6 +208,7 @@ def restore_state(
         checkpoint_id, job: for messages.
         cache: used if it holds a run, filled if not; the result is the same without it.
         hasher: the key hash.
+        bodies: of runs that were read and checked before, by key; those read now are added.
     Raises:
         StateCorrupt: a run is missing, altered or not what its handle says.
         InvalidRequest: the schema, `max_parallelism` or a key type does not fit.
@@ -218,7 +220,7 @@ def restore_state(
         check_key_type(name, plain.field(name).type)
     keys = KeySpec(tuple(key), tuple(routing_key), hasher)
     identity = StateIdentity(uid, keys, plain, schema, key_groups, max_parallelism)
-    reader = _RunReader(identity, store, prefix, cache, checkpoint_id, job)
+    reader = _RunReader(identity, store, prefix, cache, checkpoint_id, job, {} if bodies is None else bodies)
     runs = _references(identity, handles, checkpoint_id, job)
     layers = [(run.kind, reader.read(run)) for run in runs]
     if cache is not None:
@@ -245,6 +247,7 @@ def read_state(
     job: str,
     prefix: str = "",
     key_groups: range | None = None,
+    bodies: dict[str, bytes] | None = None,
 ) -> pa.Table:
     """Return an operator's live state at a checkpoint as one table; of all key groups unless told. As `restore_state`.
 
@@ -266,6 +269,7 @@ def read_state(
         checkpoint_id=checkpoint_id,
         job=job,
         prefix=prefix,
+        bodies=bodies,
     )
     return state.rows()
 
@@ -322,6 +326,7 @@ class _RunReader:
         cache: StateCache | None,
         checkpoint_id: int,
         job: str,
+        bodies: dict[str, bytes],
     ) -> None:
         self._identity = identity
         self._store = store
@@ -329,7 +334,7 @@ class _RunReader:
         self._cache = cache
         self._checkpoint_id = checkpoint_id
         self._job = job
-        self._bodies: dict[str, bytes] = {}
+        self._bodies = bodies
 
     def read(self, run: RunHandle) -> Layer:
         identity = self._identity

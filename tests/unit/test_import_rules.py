@@ -166,12 +166,17 @@ def test_heavy_libraries_stay_in_their_homes() -> None:
 
 
 def test_tasks_use_the_task_sdk_only() -> None:
-    """Airflow's tasks have no metadata database: anything but `airflow.sdk` would be a way around that."""
+    """Airflow's tasks have no metadata database: anything but `airflow.sdk` would be a way around that.
+
+    The standard provider is made for tasks: its operators use that kit, as ours do.
+    """
+    of_tasks = ("airflow.sdk", "airflow.providers.standard")
     broken = [
         imported
         for file in files("pipeline", "dags")
         for imported in imports_of(file)
-        if imported.name.split(".")[0] == "airflow" and imported.name.split(".")[:2] != ["airflow", "sdk"]
+        if imported.name.split(".")[0] == "airflow"
+        and not f"{imported.name}.".startswith(tuple(f"{a}." for a in of_tasks))
     ]
     assert not broken, violations(broken)
 

@@ -134,4 +134,5 @@ def test_a_changed_operator_is_refused_when_a_job_starts_from_a_savepoint(job: S
     assert job.context.head() == before
     edit(job, ("key: [v], aggregates", "key: [k], aggregates"))
     job.master.start("before")
+    run(job)
     assert_counted(job)

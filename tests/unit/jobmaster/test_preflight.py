@@ -7,71 +7,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.job_code import read_code
-from pipeline.jobmaster import Session
-from pipeline.preflight import preflight, report_lines
+from pipeline.preflight import report_lines
 from pipeline.protocol.errors import InvalidRequest
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-
-SPEC = """\
-name: small
-storage: ../store
-sources:
-  rows:
-    format: csv
-    path: ../landing/*.csv
-    schema: {k: int32, v: int32}
-    limits_per_epoch: {max_files: 1}
-operators:
-  - {uid: sums, kind: aggregate, inputs: [rows], key: [k], aggregates: {total: sum(v), worst: max(v)}}
-  - {uid: lasts, kind: process, inputs: [rows], key: [k], function: "ops:Lasts"}
-sinks:
-  - {name: lasts, input: lasts, format: parquet, path: ../lake/lasts, mode: append}
-"""
-SINK = "  - {name: sums, input: sums, format: parquet, path: ../lake/sums, mode: upsert}\n"
-CLASS = """\
-class Lasts:
-    state = {STATE}
-    output = {"k": "int64", "seen": "string"}
-
-    def on_rows(self, key, rows, state, ctx):
-        values = rows.column("v").to_pylist()
-        yield {"k": key, "seen": repr(dict(state))}
-        for name in state:
-            state[name] = values[-1]
-"""
-
-
-class ChangingJob(SparklessJob):
-    """A job whose spec and class a test writes anew between epochs."""
-
-    def write(self, state: dict[str, str], text: str = SPEC) -> None:
-        (self.folder / "config" / "small.yaml").write_text(text)
-        (self.folder / "config" / "ops.py").write_text(CLASS.replace("{STATE}", repr(state)))
-
-    def run(self, **options: Any) -> dict[str, Any]:
-        return self.master.run(Session.cli(), SparklessRunner(), **options)
-
-    def next(self, state: dict[str, str], text: str = SPEC, **options: Any) -> dict[str, Any]:
-        """One more epoch, of one more file, with this class and spec."""
-        self.write(state, text)
-        number = len(list((self.folder / "landing").iterdir()))
-        self.land(f"{number}.csv", "k,v\n" + "".join(f"{k},{10 * number + k}\n" for k in (0, 1, 2) if k <= number))
-        return self.run(**options)
-
-    def report(self) -> dict[str, dict[str, str]]:
-        context = self.context
-        state = context.head().state
-        base = context.base_metadata(state, state.timeline().head)
-        return {row["uid"]: row for row in preflight(context, base, read_code(context).load(context))}
+from tests.harness.changing_job import SINK, SPEC, ChangingJob
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> ChangingJob:
-    for name in ("config", "landing"):
-        (tmp_path / name).mkdir()
-    return ChangingJob(tmp_path)
+    return ChangingJob.empty(tmp_path)
 
 
 def state_of(job: ChangingJob, uid: str = "lasts", at: int | None = None) -> list[dict[str, Any]]:
@@ -247,3 +190,20 @@ def test_lint_says_what_it_cannot_judge_without_loading_a_class(job: ChangingJob
     assert rows["lasts"]["outcome"] == "restored"
     assert rows["lasts"]["detail"] == "the columns that its class declares are compared by `run`"
     assert rows["sums"]["outcome"] == "converted"
+
+
+def test_show_pins_spec_and_code_and_names_what_differs(job: ChangingJob) -> None:
+    """Each checkpoint has the text of its spec and the hash of every module that ran."""
+    job.next({"a": "int32"})
+    first = job.master.show(1)
+    assert first["spec"] == SPEC and first["code_differs"] == []
+    assert first["code"].keys() == {"milepost", "lasts: ops"} and len(first["code_hash"]) == 64
+    job.next({"a": "int64"}, SPEC + SINK)
+    assert job.master.show(1)["code_differs"] == ["lasts: ops: changed"]
+    assert job.master.show(1)["spec"] == SPEC and job.master.show(2)["spec"] == SPEC + SINK
+    helped = (job.folder / "config" / "ops.py").read_text()
+    (job.folder / "config" / "helper.py").write_text("ONE = 1\n")
+    (job.folder / "config" / "ops.py").write_text("import helper\n" + helped)
+    assert job.master.show(2)["code_differs"] == ["lasts: helper: new", "lasts: ops: changed"]
+    (job.folder / "config" / "ops.py").unlink()
+    assert "there is no module ops" in job.master.show(2)["code_differs"][0]

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pipeline.config.load import load_job
 from pipeline.orchestration import tasks
-from pipeline.orchestration.dag_factory import BROKEN_TAG, epoch_dag, epoch_dags, execution_timeout, sink_assets
+from pipeline.orchestration.dag_factory import BROKEN_TAG, epoch_dag, execution_timeout, job_dags, sink_assets
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -50,6 +50,10 @@ def write(folder: Path, name: str, *more: str) -> Path:
     path = folder / f"{name}.yaml"
     path.write_text(SPEC.format(name=name) + "".join(more))
     return path
+
+
+def of_job(name: str) -> list[str]:
+    return [f"{name}__{kind}" for kind in ("epoch", "rollback", "backfill")]
 
 
 def dag_of(folder: Path, *more: str) -> DAG:
@@ -118,8 +122,8 @@ def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> No
     (tmp_path / "taxis.yaml").write_text("name: taxis\nstorages: x\n" + SCHEDULE)
     (tmp_path / "No Yaml.yaml").write_text("{ this is : [ not\n")
     (tmp_path / "notes.txt").write_text("not a spec")
-    dags = epoch_dags(tmp_path)
-    assert set(dags) == {"flights__epoch", "taxis__epoch", "no-yaml__epoch"}
+    dags = job_dags(tmp_path)
+    assert set(dags) - set(of_job("flights")) == {"taxis__epoch", "no-yaml__epoch"}
     assert BROKEN_TAG not in dags["flights__epoch"].tags
     broken = dags["taxis__epoch"]
     assert BROKEN_TAG in broken.tags
@@ -131,7 +135,7 @@ def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> No
 def test_two_specs_of_one_name_do_not_silently_replace_each_other(tmp_path: Path) -> None:
     write(tmp_path, "flights")
     (tmp_path / "flights_copy.yaml").write_text(SPEC.format(name="flights"))
-    dags = epoch_dags(tmp_path)
+    dags = job_dags(tmp_path)
     assert BROKEN_TAG in dags["flights__epoch__duplicate"].tags
     assert BROKEN_TAG not in dags["flights__epoch"].tags
 
@@ -150,7 +154,7 @@ def test_the_dag_file_parses_without_anything_heavy(tmp_path: Path) -> None:
         env=environ, capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     seen = json.loads(parsed.stdout.splitlines()[-1])
-    assert seen["dags"] == ["flights__epoch", "taxis__epoch"]
+    assert seen["dags"] == of_job("flights") + of_job("taxis")
     heavy = {"pyspark", "pyarrow", "great_expectations", "boto3", "botocore", "pandas", "numpy", "duckdb", "sqlglot"}
     assert heavy & set(seen["modules"]) == set()
     assert "pipeline.jobmaster" not in seen["modules"]

@@ -15,19 +15,7 @@ from pipeline.jobmaster import Session
 from pipeline.orchestration import tasks
 from pipeline.orchestration.outcome import FAILURE_KEY, told_to_airflow
 from tests.harness.sparkless_job import SparklessJob
-
-
-class TaskInstance:
-    """As much of Airflow's task instance as the tasks of one run share: what each pushed."""
-
-    def __init__(self, task_id: str, pushed: dict[tuple[str, str], Any]) -> None:
-        self.task_id, self._pushed = task_id, pushed
-
-    def xcom_push(self, key: str, value: Any) -> None:
-        self._pushed[(self.task_id, key)] = value
-
-    def xcom_pull(self, task_ids: str, key: str = tasks.RETURN_VALUE) -> Any:
-        return self._pushed.get((task_ids, key))
+from tests.harness.task_runs import TaskInstance
 
 
 class DagRun:

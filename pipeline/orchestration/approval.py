@@ -1,0 +1,78 @@
+"""The approval of a plan by a person: the plan is the text, and what is approved is what is then done."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.exceptions import HITLTimeoutError
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from pipeline.orchestration.planned import plan_of, who_answered
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+
+APPROVAL_WITHIN = timedelta(days=1)
+"""How long a plan waits for an answer. Most plans are out of date long before: the head has moved by then."""
+
+
+class PlanApprovalOperator(ApprovalOperator):
+    """Shows the plan of another task and parks until a person answers; a rejection skips everything that follows.
+
+    Takes no worker slot and no triggerer while it waits.
+
+    Args:
+        plan_task: the `PlanOperator` whose plan is shown.
+    """
+
+    ui_color = "#fdf3d8"
+
+    def __init__(self, *, plan_task: str, **kwargs: Any) -> None:
+        # What is shown is set when the plan is there.
+        super().__init__(
+            subject=plan_task,
+            response_timeout=APPROVAL_WITHIN,
+            ignore_downstream_trigger_rules=True,
+            retries=0,
+            **kwargs,
+        )
+        self.plan_task = plan_task
+
+    def execute(self, context: Context) -> Any:
+        plan = self._say_for_whom(context)
+        self.subject, self.body = plan["subject"], as_markdown(plan["text"])
+        log.info("waiting for a person to approve or reject the plan of %s", self.plan_task)
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        self._say_for_whom(context)
+        if "error" not in event:
+            approved = self.APPROVE in event["chosen_options"]
+            log.info("approved by %s" if approved else "rejected by %s: nothing was changed", who_answered(event))
+        try:
+            return super().execute_complete(context, event)
+        except HITLTimeoutError as error:
+            raise AirflowFailException(
+                f"{self.task_id}: nobody answered within {APPROVAL_WITHIN}. Nothing was changed. Trigger a new run."
+            ) from error
+
+    def _say_for_whom(self, context: Context) -> dict[str, Any]:
+        plan = plan_of(context["ti"], self.plan_task)
+        log.info(
+            "checkpoint %s, timeline %s, token %s: %s",
+            plan["checkpoint_id"],
+            plan["timeline"],
+            plan["token"],
+            self.task_id,
+        )
+        return plan
+
+
+def as_markdown(lines: list[str]) -> str:
+    """The lines of a plan as a list of verbatim texts: nothing that a store or a spec says becomes markup."""
+    return "\n".join(f"* `{line.replace('`', chr(39))}`" for line in lines)

@@ -1,0 +1,74 @@
+"""After a switch of the live timeline: was it an earlier try's, and have the tables followed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+
+from pipeline.orchestration.planned import PlannedOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pipeline.jobmaster import JobMaster, Session
+
+log = logging.getLogger(__name__)
+
+SWITCHED = ("outcome", "checkpoint_id", "timeline")
+"""What the task that switches leaves for `realign`."""
+
+UNCHANGED = "nothing_to_roll_back"
+
+_RECENT = 200
+"""Manifest entries among which a retried task looks for what its first try did."""
+
+
+def switched_before(
+    context: Context, master: JobMaster, session: Session, plan: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The switch by which an earlier try of this task carried the plan out; None when none did.
+
+    Without it a try whose answer was lost would be refused as outdated, or do the work once more.
+    """
+    if context["ti"].try_number == 1:
+        return None
+    for entry in master.history(limit=_RECENT):
+        if entry["version"] <= plan["manifest_version"]:
+            return None
+        if entry["event"] == "TimelineSwitched" and entry["session_id"] == session.session_id:
+            return entry | {"outcome": entry["kind"]}
+    return None
+
+
+class RealignOperator(PlannedOperator):
+    """Sees that every sink has followed the switch, and emits the asset event of each table that it changed.
+
+    The event is that of `notify_complete`; its `rows` are those of the whole table, None where the plan cannot know.
+
+    Args:
+        switch_task: the task that switched. sink_assets: asset URI of every sink of the job.
+    """
+
+    def __init__(self, *, switch_task: str, sink_assets: dict[str, str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.switch_task = switch_task
+        self.sink_assets = sink_assets
+
+    def act(self, context: Context) -> None:
+        plan = self.planned(context)
+        done: dict[str, Any] = context["ti"].xcom_pull(task_ids=self.switch_task)
+        checkpoint_id = self.say_for_whom(done | {"token": "none"})
+        master = self.jobmaster()
+        master.finish_realignment(self.session(context))
+        if done["outcome"] == UNCHANGED:
+            log.info("no table had to follow")
+            return
+        watermark = master.show(checkpoint_id)["watermark"] if checkpoint_id else None
+        about = {"checkpoint_id": checkpoint_id, "timeline": done["timeline"], "watermark": watermark}
+        for sink, rows in sorted(plan["rows"].items()):
+            log.info("sink %s stands at checkpoint %d of timeline %s", sink, checkpoint_id, done["timeline"])
+            for alias in self.outlets:
+                if isinstance(alias, AssetAlias):
+                    context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about | {"rows": rows})

@@ -1,0 +1,104 @@
+"""The DAGs with a form, in a real scheduler: values, refusals and approvals by REST; INTERFACE section 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from pipeline.jobmaster import Session
+from tests.harness.airflow_instance import AirflowInstance, E2eJob
+from tests.harness.form_run import FormRun
+from tests.harness.sparkless_runner import SparklessRunner
+
+TABLES = {1: {"AA": (1, 1)}, 2: {"AA": (2, 21), "UA": (1, 300)}, 3: {"AA": (2, 21), "UA": (2, 4_300)}}
+
+
+def epoch(job: E2eJob) -> None:
+    """One epoch beside Airflow, without Spark."""
+    job.master.run(Session.cli(), SparklessRunner())
+
+
+@pytest.fixture(scope="module")
+def job(airflow: AirflowInstance) -> Iterator[E2eJob]:
+    """A job with three epochs, each of one object."""
+    job = airflow.add_job("back", retries=1)
+    for name, rows in {"a": {"AA": 1}, "b": {"AA": 20, "UA": 300}, "c": {"UA": 4_000}}.items():
+        job.land(name, rows)
+        epoch(job)
+    assert job.table() == TABLES[3]
+    return job
+
+
+def test_what_is_no_checkpoint_is_refused_by_the_form_or_by_the_first_task(
+    airflow: AirflowInstance, job: E2eJob
+) -> None:
+    history = job.master.history()
+    for value in ("latest", "2026-13", "1; drop", ""):
+        with pytest.raises(httpx.HTTPStatusError, match="400"):
+            FormRun(airflow, "back__rollback", to=value)
+
+    run = FormRun(airflow, "back__rollback", to="99")
+
+    assert run.wait() == "failed"
+    assert (run.tries("plan_rollback"), run.states()["approve"]) == (1, "upstream_failed")
+    assert "retains no completed checkpoint 99; retained: 1, 2, 3. Nothing was changed." in run.log("plan_rollback")
+    assert job.master.history() == history
+
+
+def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: AirflowInstance, job: E2eJob) -> None:
+    """Rejected: nothing is changed. The head has moved: plan again. Approved: every table is back, and epochs go on."""
+    history = job.master.history()
+    rejected = FormRun(airflow, "back__rollback", to="1")
+    shown = rejected.asked()
+    assert shown["subject"] == "back: roll back to checkpoint 1"
+    assert "epochs discarded: 2 (checkpoints 2, 3)" in shown["body"]
+    rejected.answer("Reject")
+    assert rejected.wait() == "success"
+    assert rejected.states() == {
+        "plan_rollback": "success", "approve": "success", "rollback": "skipped", "realign": "skipped",
+    }  # fmt: skip
+    assert "rejected by admin: nothing was changed" in rejected.log("approve")
+    assert job.master.history() == history
+
+    outdated = FormRun(airflow, "back__rollback", to="1")
+    outdated.asked()
+    job.land("d", {"DL": 7})
+    epoch(job)
+    history = job.master.history()
+    outdated.answer("Approve")
+    assert outdated.wait() == "failed"
+    assert (outdated.tries("rollback"), outdated.states()["realign"]) == (1, "upstream_failed")
+    assert "plan again" in outdated.log("rollback")
+    assert job.master.history() == history
+
+    back = FormRun(airflow, "back__rollback", to="2")
+    back.asked()
+    back.answer("Approve")
+    assert back.wait() == "success"
+    assert job.table() == TABLES[2]
+    for task_id in ("plan_rollback", "approve", "rollback", "realign"):
+        assert f": {task_id}" in back.log(task_id) and "checkpoint 2, timeline " in back.log(task_id)
+    assert [event["extra"]["rows"] for event in airflow.asset_events("back__rollback")] == [2]
+
+    epoch(job)
+    assert job.table() == TABLES[3], "the next epoch takes up what the rollback gave back"
+
+
+def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: AirflowInstance, job: E2eJob) -> None:
+    """One real Spark session replays both epochs; what landed since is still the next scheduled run's."""
+    unread = job.master.status()["unread_objects"]
+    text = job.spec_path.read_text()
+    job.spec_path.write_text(text.replace("format: csv", 'format: csv\n    options: {null_values: ["300"]}'))
+
+    run = FormRun(airflow, "back__backfill", from_checkpoint=1, approve=False)
+
+    assert (run.wait(), run.states()["approve"]) == ("success", "skipped")
+    assert job.table() == {"AA": (2, 21), "UA": (2, 4_000)}
+    assert "2 ranges, 2 objects" in run.log("plan_backfill")
+    replay = run.log("replay_and_fast_forward")
+    assert "checkpoint 1, timeline " in replay and "fast-forward" in replay
+    (event,) = airflow.asset_events("back__backfill")
+    assert event["extra"]["checkpoint_id"] == job.published_checkpoint() == job.master.status()["head"]
+    assert job.master.status()["unread_objects"] == unread

@@ -1,0 +1,152 @@
+"""`milepost backfill` as a person types it: texts, questions, exit codes, documents. The data plane is in process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import epochs
+from pipeline.jobmaster import Session
+from pipeline.planning import EpochPlan
+from pipeline.protocol import coordinator
+from pipeline.protocol.requests import FreezeRequest, ThawRequest
+from pipeline.spark import runner as spark_runner
+from tests.harness.backfill_job import BackfillJob, mortal_session
+from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost
+from tests.harness.sparkless_runner import SparklessRunner
+
+_GATE = """\
+quality:
+  - sink: table
+    expectations: [{type: expect_column_values_to_be_between, column: k, max_value: 4, severity: critical}]
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> BackfillJob:
+    job = BackfillJob.create(tmp_path_factory.mktemp("prepared") / "job", 5)
+    job.fix()
+    return job
+
+
+@pytest.fixture
+def job(prepared: BackfillJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackfillJob:
+    monkeypatch.setattr(spark_runner, "SparkEpochRunner", SparklessRunner)
+    return prepared.copy(tmp_path / "job")
+
+
+def backfill(job: BackfillJob, *words: str) -> Outcome:
+    return milepost("backfill", job.small.folder / "config" / "small.yaml", *words)
+
+
+def test_a_dry_run_prints_the_plan_and_changes_nothing(job: BackfillJob) -> None:
+    before = job.state.version
+    shown = backfill(job, "--from", "2026-03-03", "--to", "2026-03-04", "--dry-run")
+    assert (shown.exit_code, shown.error) == (0, [])
+    lines = shown.stdout.splitlines()
+    assert lines[0] == (
+        "job small: backfill from 2026-03-03T00:00:00+00:00 to 2026-03-04T00:00:00+00:00, with the code and spec of now"
+    )
+    assert lines[1] == "forks at checkpoint 2 (watermark 2026-03-02T21:00:00+00:00); the live head is checkpoint 5"
+    assert lines[2].startswith("replays what checkpoints 3 to 5 read: 3 ranges, 3 objects, ")
+    assert lines[2].endswith(" bytes, in 3 epochs")
+    assert "up to 2026-03-04T00:00:00+00:00: 2 ranges, 2 objects; the quality gate judges those" in lines[3]
+    assert lines[4].startswith("sink table: 5 rows now, 2 at the fork point")
+    assert lines[-1] == "nothing was changed"
+    plan = backfill(job, "--from", "2026-03-03", "--to", "2026-03-04", "--dry-run", "--json").document()
+    assert plan["text"] == lines[:-1]
+    assert [one["in_range"] for one in plan["ranges"]] == [True, True, False]
+    assert job.state.version == before
+
+
+def test_it_needs_a_yes_where_nobody_can_be_asked_and_then_tells_what_it_did(job: BackfillJob) -> None:
+    assert_clear_error(backfill(job, "--from", "2026-03-03"), 2, "Nobody can be asked here", "--yes")
+    done = backfill(job, "--from", "2026-03-03", "--yes")
+    assert done.exit_code == 0, done.stderr
+    live = job.state.live
+    assert done.stdout.splitlines() == [
+        "checkpoint 6: epoch 3, 3 rows in, 3 rows out, 0 late, quality skipped",
+        "checkpoint 7: epoch 4, 3 rows in, 3 rows out, 0 late, quality skipped",
+        "checkpoint 8: epoch 5, 3 rows in, 3 rows out, 0 late, quality skipped",
+        f"job small continues checkpoint 8 of timeline {live}; timeline main stays until retention takes it",
+        "sinks that show it: table",
+        "next: milepost run small",
+    ]
+    job.assert_table(5, fixed=True)
+
+
+def test_the_document_of_a_backfill(job: BackfillJob) -> None:
+    result = backfill(job, "--from-checkpoint", "0", "--ranges-per-epoch", "5", "--yes", "--json").document()
+    assert result["outcome"] == "fast_forwarded" and result["fork_point"] == 0
+    assert [one["rows_in"] for one in result["epochs"]] == [15]
+    job.assert_table(5, fixed=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "mentions"),
+    [
+        ((), 2, ("--from", "--from-checkpoint")),
+        (("--from", "last week"), 2, ("'last week' is no time", "ISO 8601")),
+        (("--from-checkpoint", "77"), 3, ("checkpoint 77 is no retained checkpoint", "1, 2, 3, 4, 5")),
+        (("--dispose", "--from", "2026-03-03"), 2, ("takes none of their options",)),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_few_lines(
+    job: BackfillJob, words: tuple[str, ...], exit_code: int, mentions: tuple[str, ...]
+) -> None:
+    assert_clear_error(backfill(job, *words, "--yes"), exit_code, *mentions)
+
+
+def test_an_interrupted_backfill_is_told_and_goes_on_with_the_same_command_or_is_given_up(
+    job: BackfillJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(plan: EpochPlan) -> None:
+        if plan.epoch == 4:
+            raise KeyboardInterrupt
+
+    with mortal_session() as session, pytest.raises(KeyboardInterrupt):
+        job.backfill(SparklessRunner(before=interrupt), session=session)
+    shown = backfill(job, "--from", "2026-03-03", "--dry-run").stdout
+    assert "in 2 epochs" in shown and ": 1 ranges are replayed already" in shown
+    assert_clear_error(backfill(job, "--dispose"), 2, "Give up all unfinished backfills", "--yes")
+    given_up = backfill(job, "--dispose", "--yes")
+    assert given_up.stdout.startswith("given up: t")
+    assert "has no unfinished backfill" in backfill(job, "--dispose", "--yes").stdout
+    assert "in 3 epochs" in backfill(job, "--from", "2026-03-03", "--dry-run").stdout
+
+
+def test_the_gate_vetoes_a_replayed_epoch_and_is_not_asked_beyond_to(job: BackfillJob) -> None:
+    """A veto leaves the live timeline running; `--to` says up to where today's expectations are to hold."""
+    job.edit("checkpointing:", f"{_GATE}checkpointing:")
+    vetoed = backfill(job, "--from", "2026-03-03", "--yes")
+    assert_clear_error(vetoed, 5, "checkpoint 8", "The live timeline is as it was", "goes on with fork t")
+    job.assert_table(5, fixed=False)
+    assert job.state.live == "main" and job.state.status.value == "running"
+    judged = backfill(job, "--from", "2026-03-03", "--to", "2026-03-04", "--yes", "--json").document()
+    assert [one["quality"] for one in judged["epochs"]] == ["passed", "passed", "skipped"]
+    job.assert_table(5, fixed=True)
+
+
+def test_one_epoch_is_refused_while_the_live_timeline_is_frozen_and_several_wait(
+    job: BackfillJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A freeze may end long before its time: the wait asks again soon."""
+    context = job.small.context
+    session_id = Session.cli().session_id
+    freeze = FreezeRequest(session_id, 600_000)
+    context.transact(lambda state, now: coordinator.freeze(state, freeze, now))
+    job.land(6)
+    spec = job.small.folder / "config" / "small.yaml"
+    assert_clear_error(milepost("run", spec), 4, "has frozen timeline main", "The freeze ends by itself")
+    waits: list[float] = []
+
+    def thaw(seconds: float) -> None:
+        waits.append(seconds)
+        request = ThawRequest(session_id)
+        context.transact(lambda state, now: coordinator.thaw(state, request, now))
+
+    monkeypatch.setattr(epochs.time, "sleep", thaw)
+    assert milepost("run", spec, "--until-caught-up").exit_code == 0
+    assert len(waits) == 1 and waits[0] <= 2
+    job.assert_table(6, fixed=False, fixed_from=6)

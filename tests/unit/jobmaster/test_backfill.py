@@ -1,0 +1,346 @@
+"""A backfill replays recorded input on a fork with today's rule; the live timeline notices nothing before the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import JobMaster, Session
+from pipeline.planning import EpochPlan
+from pipeline.protocol.errors import (
+    Busy,
+    CheckpointError,
+    CommitConflict,
+    Fenced,
+    InvalidRequest,
+    JobNotRunnable,
+    NotFound,
+    SourceChanged,
+    SubtaskDeclined,
+)
+from pipeline.protocol.lineage import open_forks
+from pipeline.protocol.records import JobStatus, TimelineRole
+from tests.harness.backfill_job import BackfillJob, mortal_session
+from tests.harness.sparkless_runner import SparklessRunner
+
+DAYS = 5
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> BackfillJob:
+    """Five days with the wrong rule; the third is the first one that it spoils. Only to be copied."""
+    return BackfillJob.create(tmp_path_factory.mktemp("wrong") / "job", DAYS)
+
+
+@pytest.fixture
+def job(wrong: BackfillJob, tmp_path: Path) -> BackfillJob:
+    """A copy of it, with the rule corrected and no epoch run since."""
+    copied = wrong.copy(tmp_path / "job")
+    copied.fix()
+    return copied
+
+
+def at_epoch(number: int, act: Callable[[], object]) -> SparklessRunner:
+    """A data plane that lets something happen before its epoch of that number begins, counted from 1."""
+    runner = SparklessRunner()
+
+    def before(plan: EpochPlan) -> None:
+        if len(runner.plans) == number:
+            act()
+
+    runner.before = before
+    return runner
+
+
+def test_the_table_changes_at_the_end_all_at_once_and_equals_the_oracle(job: BackfillJob) -> None:
+    """DESIGN 6: replay in recorded order with today's code; fast-forward is one transition that the sinks follow."""
+    runner = SparklessRunner(after=lambda plan: job.assert_table(DAYS, fixed=False))
+    plan = job.master.plan_backfill("2026-03-03")
+    assert (plan["fork_point"], plan["head"], plan["epochs"], plan["objects"]) == (2, 5, 3, 3)
+    assert plan["sinks"]["table"]["rows_now"] == 5 and plan["sinks"]["table"]["rows_at_fork_point"] == 2
+    assert job.state.version == plan_version(job), "a plan changes nothing"
+
+    result = job.backfill(runner)
+
+    assert (result["outcome"], result["fork_point"], result["from_timeline"]) == ("fast_forwarded", 2, "main")
+    assert [item.name for plan in runner.plans for item in plan.inputs] == ["rows"] * 3
+    read = [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans]
+    assert read == [["day-03.csv"], ["day-04.csv"], ["day-05.csv"]]
+    job.assert_table(DAYS, fixed=True)
+    state = job.state
+    assert state.live == result["timeline"] and state.timeline().head == result["checkpoint_id"] == 8
+    assert {one.timeline_id: one.role for one in state.timelines} == {
+        "main": TimelineRole.ABANDONED,
+        state.live: TimelineRole.LIVE,
+    }
+    assert job.next_day(6) == 9
+    job.assert_table(6, fixed=True)
+
+
+def plan_version(job: BackfillJob) -> int:
+    return job.small.context.head().version
+
+
+def test_a_backfill_can_be_rolled_back(job: BackfillJob) -> None:
+    """The timeline that it left is still there, tables included."""
+    job.backfill()
+    job.master.rollback(Session.cli(), DAYS)
+    job.assert_table(DAYS, fixed=False)
+    assert job.next_day(6) == 9
+
+
+@pytest.mark.parametrize(
+    ("from_", "fork_point"),
+    [("2026-03-02T23:00:01", 2), ("2026-03-02T23:00", 1), ("2026-03-02T22:00+00:00", 1), ("2026-01-01", 0)],
+)
+def test_the_fork_point_has_consumed_no_row_of_the_range(job: BackfillJob, from_: str, fork_point: int) -> None:
+    """Checkpoint 2 read a row of 23:00; its watermark of 21:00 does not say so, its watermark delay does."""
+    assert job.master.plan_backfill(from_)["fork_point"] == fork_point
+
+
+def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: BackfillJob) -> None:
+    """Checkpoint 0 always is a fork point, and input records are never subsumed: also two at a time."""
+    job.edit("last: 50", "last: 1")
+    job.next_day(6)
+    assert [int(one.checkpoint_id) for one in job.state.checkpoints] == [6]
+    runner = SparklessRunner()
+    result = job.backfill(runner, ranges_per_epoch=4)
+    assert result["fork_point"] == 0
+    assert [len(plan.inputs[0].objects) for plan in runner.plans] == [4, 2]
+    job.assert_table(6, fixed=True)
+
+
+def test_a_checkpoint_may_be_named_as_the_fork_point(job: BackfillJob) -> None:
+    assert job.backfill(from_=None, from_checkpoint=1)["fork_point"] == 1
+    job.assert_table(DAYS, fixed=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"from_": None}, InvalidRequest, "exactly one of --from and --from-checkpoint"),
+        ({"from_": "2026-03-03", "from_checkpoint": 1}, InvalidRequest, "exactly one"),
+        ({"from_": "March"}, InvalidRequest, "'March' is no time: expected ISO 8601"),
+        ({"from_": "2026-03-03", "to": "2026-03-03"}, InvalidRequest, "the range is empty"),
+        ({"from_": None, "from_checkpoint": 9}, NotFound, "checkpoint 9 is no retained checkpoint of the live"),
+        ({"from_": "2027-01-01"}, InvalidRequest, "nothing was read since checkpoint 5"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(
+    job: BackfillJob, options: dict[str, object], kind: type[CheckpointError], words: str
+) -> None:
+    before = plan_version(job)
+    with pytest.raises(kind, match=words) as refused:
+        job.master.plan_backfill(**options)  # type: ignore[arg-type]
+    assert "Nothing was changed" in refused.value.message
+    assert plan_version(job) == before
+
+
+def test_the_schedule_goes_on_meanwhile_and_the_backfill_catches_up(job: BackfillJob) -> None:
+    """Main completes an epoch during the first replayed one: it is replayed, too, before the fast-forward."""
+    runner = at_epoch(1, lambda: job.next_day(6))
+    job.backfill(runner)
+    assert len(runner.plans) == 4
+    job.assert_table(6, fixed=True)
+
+
+def test_a_trigger_during_the_last_stretch_is_busy_and_goes_on_after_it(job: BackfillJob) -> None:
+    """The freeze keeps the schedule from triggering; after the fast-forward there is none."""
+    refused: list[Busy] = []
+
+    def scheduled() -> None:
+        with pytest.raises(Busy, match="has frozen timeline main") as busy:
+            job.next_day(6)
+        refused.append(busy.value)
+
+    job.backfill(at_epoch(3, scheduled))
+    assert len(refused) == 1
+    job.assert_table(DAYS, fixed=True)
+    assert job.epoch()["checkpoint_id"] == 9
+    job.assert_table(6, fixed=True)
+
+
+def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replayed(job: BackfillJob) -> None:
+    """A freeze stops triggers, not what is pending; the backfill waits for it."""
+    job.land(6)
+    session = Session.cli()
+    pending = job.small.trigger(session)
+    waited: list[float] = []
+
+    def end_it(seconds: float) -> None:
+        waited.append(seconds)
+        job.master.run_epoch(session, pending.checkpoint_id, SparklessRunner())
+        job.master.complete(session, pending.checkpoint_id)  # not published: the sinks follow the fork instead
+
+    told: list[str] = []
+    backfill_waiting(job, told, end_it)
+    assert len(waited) == 1 and "waiting for checkpoint 6 of the live timeline" in told
+    job.assert_table(6, fixed=True)
+
+
+def backfill_waiting(job: BackfillJob, told: list[str], wait: Callable[[float], None]) -> None:
+    """The backfill of `JobMaster.backfill`, whose waits are the test's."""
+    from pipeline.backfill_plan import prepare, request_of
+    from pipeline.backfill_run import Backfill
+
+    context = job.small.context
+    plan = prepare(context, request_of("2026-03-03", None, None))
+    Backfill(context, job.master, Session.cli(), SparklessRunner(), told.append, wait).run(plan)
+
+
+def test_objects_that_are_gone_or_changed_are_listed_and_nothing_is_changed(job: BackfillJob) -> None:
+    landing = job.small.folder / "landing"
+    (landing / "day-03.csv").unlink()
+    (landing / "day-05.csv").write_text("k,v,at\n1,1,2026-03-05T00:00:00Z\n")
+    before = plan_version(job)
+    with pytest.raises(SourceChanged, match="2 object") as refused:
+        job.backfill()
+    message = refused.value.message
+    assert "rows: day-03.csv: consumed by checkpoint 3 as" in message and ", gone" in message
+    assert "rows: day-05.csv: consumed by checkpoint 5 as" in message and "bytes), now " in message
+    assert plan_version(job) == before
+    job.edit("limits_per_epoch:", "on_change: ignore\n    limits_per_epoch:")
+    assert job.next_day(6) == 6, "the live timeline goes on"
+
+
+def test_an_object_that_goes_away_during_the_replay_is_not_skipped(job: BackfillJob) -> None:
+    """`on_missing: skip` is for new input: a replay reads what was read, or fails; then it goes on where it was."""
+    job.edit("limits_per_epoch:", "on_missing: skip\n    limits_per_epoch:")
+    gone = job.small.folder / "landing" / "day-04.csv"
+    kept = gone.rename(gone.with_suffix(".kept"))
+    kept.rename(gone)
+    with mortal_session() as session, pytest.raises(SourceChanged, match=r"are gone: rows: day-04\.csv") as failed:
+        job.backfill(at_epoch(2, lambda: gone.rename(kept)), session=session)
+    assert "goes on with fork t" in failed.value.hint
+    kept.rename(gone)
+    job.assert_table(DAYS, fixed=False)
+    runner = SparklessRunner()
+    job.backfill(runner)
+    assert len(runner.plans) == 2, "day 3 is not replayed again"
+    job.assert_table(DAYS, fixed=True)
+
+
+def test_what_an_epoch_skipped_is_not_replayed_with_it(tmp_path: Path) -> None:
+    """The consumed set says which planned objects were read: one that was gone then, and came back, is read once."""
+    skip = {"limits_per_epoch: {max_files: 1}": "on_missing: skip\n    limits_per_epoch: {max_files: 2}"}
+    job = BackfillJob.create(tmp_path / "job", 0, skip)
+    job.land(1)
+    away = job.land(3)
+    body = away.with_suffix(".away")
+    job.epoch(at_epoch(1, lambda: away.rename(body)))
+    body.rename(away)
+    job.epoch()
+    job.assert_table([1, 3], fixed=False)
+    job.fix()
+    runner = SparklessRunner()
+    job.backfill(runner, from_=None, from_checkpoint=0)
+    assert [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans] == [["day-01.csv"], ["day-03.csv"]]
+    job.assert_table([1, 3], fixed=True)
+
+
+def test_a_failed_epoch_leaves_the_live_timeline_as_it_was_and_counts_for_nothing(job: BackfillJob) -> None:
+    """A decline on the fork neither fails the job nor moves its tables; the fork goes on where it was."""
+
+    def decline() -> None:
+        raise SubtaskDeclined("subtask 0 declined")
+
+    with mortal_session() as session, pytest.raises(SubtaskDeclined) as failed:
+        job.backfill(at_epoch(2, decline), session=session)
+    assert "The live timeline is as it was" in failed.value.hint
+    state = job.state
+    assert (state.live, state.status, state.failures.consecutive) == ("main", JobStatus.RUNNING, 0)
+    assert state.timeline().frozen is None
+    assert job.next_day(6) == 8, "ids are never reused: 6 was the fork's, 7 was aborted"
+    job.assert_table(6, fixed=False, fixed_from=6)
+    plan = job.master.plan_backfill("2026-03-03")
+    assert plan["continues"] == failed.value.details["fork"] and plan["replayed_ranges"] == 1
+    job.backfill()
+    job.assert_table(6, fixed=True)
+
+
+def test_ctrl_c_in_the_last_stretch_thaws_the_live_timeline(job: BackfillJob) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.backfill(at_epoch(3, interrupt))
+    assert job.state.timeline().frozen is None
+    assert job.next_day(6) == 9
+    job.assert_table(6, fixed=False, fixed_from=6)
+
+
+def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(job: BackfillJob) -> None:
+    """A fork holds what one code and spec made; nobody mixes two."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with mortal_session() as session, pytest.raises(KeyboardInterrupt):
+        job.backfill(at_epoch(2, interrupt), session=session)
+    left = open_forks(job.state)[0].timeline_id
+    job.edit('["99"]', '["99", "NA"]')
+    runner = SparklessRunner()
+    job.backfill(runner)
+    assert len(runner.plans) == 3
+    assert left not in {one.timeline_id for one in open_forks(job.state)}
+    job.assert_table(DAYS, fixed=True)
+
+
+def test_a_second_backfill_of_the_same_kind_is_busy(job: BackfillJob) -> None:
+    busy: list[Busy] = []
+
+    def again() -> None:
+        with pytest.raises(Busy, match="runs the same backfill on fork t") as refused:
+            job.backfill()
+        busy.append(refused.value)
+
+    job.backfill(at_epoch(2, again))
+    assert len(busy) == 1
+    job.assert_table(DAYS, fixed=True)
+
+
+def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:
+    with pytest.raises(CommitConflict, match=r"the live timeline is t.* by now, not main"):
+        job.backfill(at_epoch(2, lambda: job.backfill(ranges_per_epoch=3)))
+    job.assert_table(DAYS, fixed=True)
+    assert len(open_forks(job.state)) == 1
+    job.master.dispose_backfills()
+    assert open_forks(job.state) == ()
+    assert job.next_day(6) == 9
+
+
+def test_a_rollback_meanwhile_refuses_the_fast_forward(job: BackfillJob) -> None:
+    """The live timeline is another one: the tables stay where the rollback put them."""
+    with pytest.raises(CommitConflict, match="somebody rolled back") as refused:
+        job.backfill(at_epoch(3, lambda: job.master.rollback(Session.cli(), 4)))
+    assert refused.value.exit_code == 4
+    job.assert_table(4, fixed=False)
+
+
+def test_a_fork_that_is_disposed_of_meanwhile_fences_its_backfill(job: BackfillJob) -> None:
+    with pytest.raises(Fenced):
+        job.backfill(at_epoch(2, job.master.dispose_backfills))
+    assert open_forks(job.state) == ()
+    job.assert_table(DAYS, fixed=False)
+    assert job.next_day(6) == 8
+
+
+def test_a_job_that_has_ended_is_not_backfilled(job: BackfillJob) -> None:
+    job.master.cancel()
+    with pytest.raises(JobNotRunnable, match="CANCELED"):
+        job.master.plan_backfill("2026-03-03")
+
+
+def test_a_source_that_the_spec_dropped_is_not_left_out_silently(job: BackfillJob) -> None:
+    job.edit("  rows:\n", "  others:\n")
+    job.edit("inputs: [rows]", "inputs: [others]")
+    with pytest.raises(InvalidRequest, match="objects of the sources rows, which the spec no longer has"):
+        job.master.plan_backfill("2026-01-01")
+
+
+def test_the_epochs_of_a_fork_are_the_masters(job: BackfillJob) -> None:
+    """One door: what DAGs call is what the command calls."""
+    assert isinstance(job.master, JobMaster)
+    assert set(job.master.backfill(Session.cli(), SparklessRunner(), "2026-03-03")) >= {"epochs", "timeline", "sinks"}

@@ -1,0 +1,190 @@
+"""`milepost diff`: what changed between two checkpoints is what another engine finds in their tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.diff import Difference
+from pipeline.protocol.errors import NotFound
+from pipeline.row_changes import changes_by_key, changes_of_rows
+from pipeline.storage.open import open_store
+from tests.harness.changing_job import SINK, SPEC, ChangingJob
+from tests.harness.hooked_store import HookedStore
+from tests.harness.milepost_cli import assert_clear_error, milepost
+
+RENAMED = SPEC.replace("uid: sums,", "uid: totals, renamed_from: sums,")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> ChangingJob:
+    """Four checkpoints; 3 widens a column of state and adds one, 4 has the aggregate renamed."""
+    job = ChangingJob.empty(tmp_path_factory.mktemp("diff"))
+    job.write({"a": "int32"}, SPEC + SINK)
+    rows = "".join(f"{k},{k}\n" for k in range(40))
+    job.land("0.csv", f"k,v\n{rows}")
+    job.run()
+    job.land("1.csv", "k,v\n3,100\n50,5\n")
+    job.run()
+    job.write({"a": "int64", "b": "int32"}, SPEC + SINK)
+    job.land("2.csv", "k,v\n3,7\n60,6\n")
+    job.run()
+    job.write({"a": "int64", "b": "int32"}, RENAMED + SINK.replace("input: sums", "input: totals"))
+    job.land("3.csv", "k,v\n1,-1\n")
+    job.run()
+    return job
+
+
+def difference(job: ChangingJob, before: int, after: int, kind: str, name: str) -> Difference:
+    return next(item for item in job.master.diff(before, after) if (item.kind, item.name) == (kind, name))
+
+
+def oracle(before: pa.Table, after: pa.Table, key: str) -> list[tuple[Any, ...]]:
+    """DuckDB's account of two tables with one key column, as rows of `changes_by_key`."""
+    names = list(dict.fromkeys(name for name in (*before.column_names, *after.column_names) if name != key))
+    shown, differs = [], []
+    for name in names:
+        sides = [
+            f'{side}."{name}"' if name in table.column_names else "NULL"
+            for side, table in (("a", before), ("b", after))
+        ]
+        differs.append(f"{sides[0]} IS DISTINCT FROM {sides[1]}")
+        shown += [text for text, table in zip(sides, (before, after), strict=True) if name in table.column_names]
+    query = f"""
+        SELECT CASE WHEN b.here IS NULL THEN 'removed' WHEN a.here IS NULL THEN 'added' ELSE 'changed' END,
+               coalesce(a."{key}", b."{key}"), {", ".join(shown)}
+        FROM (SELECT true AS here, * FROM before) a FULL OUTER JOIN (SELECT true AS here, * FROM after) b
+          ON a."{key}" = b."{key}"
+        WHERE a.here IS NULL OR b.here IS NULL OR {" OR ".join(differs)}"""
+    return sorted(duckdb.sql(query).fetchall(), key=repr)
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3), (1, 3), (3, 1), (2, 2), (0, 2)])
+@pytest.mark.parametrize("uid", ["totals", "lasts"])
+def test_changed_keys_are_those_that_another_engine_finds(job: ChangingJob, before: int, after: int, uid: str) -> None:
+    """Old and new values of every key that differs, whatever the schemas, the runs and the order of the two."""
+    stored = "sums" if uid == "totals" else uid
+    new = job.master.state(stored, after)
+    old = job.master.state(stored, before) if before else new.schema.empty_table()
+    found = difference(job, before, after, "operator", uid)
+    assert rows_of(found.changes.table) == oracle(old, new, "k")
+    counts = Counter(row[0] for row in rows_of(found.changes.table))
+    assert {name: found.changes.count(name) for name in ("added", "removed", "changed")} == {
+        name: counts[name] for name in ("added", "removed", "changed")
+    }
+
+
+def test_an_operator_is_compared_with_what_it_is_renamed_from(job: ChangingJob) -> None:
+    found = difference(job, 3, 4, "operator", "totals")
+    assert rows_of(found.changes.table) == oracle(job.master.state("sums", 3), job.master.state("totals", 4), "k")
+    assert found.changes.count("changed") == 1
+
+
+def test_sources_show_objects_and_sinks_rows(job: ChangingJob) -> None:
+    objects = difference(job, 1, 3, "source", "rows").changes.table
+    assert [(row["change"], row["key"]) for row in objects.to_pylist()] == [("added", "1.csv"), ("added", "2.csv")]
+    assert difference(job, 3, 1, "source", "rows").changes.count("removed") == 2
+    sums = difference(job, 1, 3, "sink", "sums").changes.table
+    assert rows_of(sums) == oracle(job.master.read("sums", 1), job.master.read("sums", 3), "k")
+    seen = difference(job, 1, 3, "sink", "lasts").changes.table
+    published = [rows_of(job.master.read("lasts", at)) for at in (1, 3)]
+    added = Counter(published[1]) - Counter(published[0])
+    assert Counter(row[1:] for row in rows_of(seen)) == added and set(seen["change"].to_pylist()) == {"added"}
+
+
+def test_a_run_that_both_refer_to_is_read_once_and_equal_states_are_not_read(
+    job: ChangingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def count(operation: str, key: str) -> None:
+        if operation == "get" and "/state/" in key:
+            read.append(key)
+
+    monkeypatch.setattr("pipeline.job_context.open_store", lambda config: HookedStore(open_store(config), before=count))
+    master = job.master
+    assert all(item.changes.table.num_rows == 0 for item in master.diff(2, 2))
+    assert read == []
+    master.diff(1, 2, ("operator", "totals"))
+    assert len(read) == len(set(read)) > 1, "a base that both refer to, and a delta"
+    runs = {run.key for at in (1, 2) for run in runs_of(job, at)}
+    assert set(read) <= runs
+
+
+def runs_of(job: ChangingJob, at: int) -> list[Any]:
+    context = job.context
+    checkpoint = context.head().state.checkpoint(at)  # type: ignore[arg-type]
+    assert checkpoint is not None
+    return [run for handle in context.metadata(checkpoint).operators["sums"].handles for run in handle.runs]
+
+
+def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_path: Path) -> None:
+    """INTERFACE 2: data on stdout, one versioned document with --json, formats as `state` has them."""
+    spec = job.folder / "config" / "small.yaml"
+    text = milepost("diff", spec, "1", "2")
+    assert text.exit_code == 0 and "operator totals" in text.stdout and "old_max(v)" in text.stdout
+    document = json.loads(milepost("diff", spec, "1", "2", "--json").stdout)
+    assert document["ok"] and (document["data"]["from"], document["data"]["to"]) == (1, 2)
+    totals = next(item for item in document["data"]["differences"] if item["name"] == "totals")
+    assert (totals["added"], totals["removed"], totals["changed"]) == (1, 0, 1)
+    one = milepost("diff", spec, "1", "2", "--operator", "totals", "--format", "json")
+    assert json.loads(one.stdout) == totals["rows"]
+    file = tmp_path / "diff.parquet"
+    assert milepost("diff", spec, "1", "2", "--sink", "sums", "--output", file).exit_code == 0
+    assert pq.read_table(file).num_rows == 2
+    assert_clear_error(milepost("diff", spec, "1", "9"), 3, "retains no completed checkpoint 9")
+    assert_clear_error(milepost("diff", spec, "1", "2", "--operator", "nobody"), 3, "known: lasts, totals")
+    assert_clear_error(milepost("diff", spec, "1", "2", "--format", "csv"), 2, "one table at a time")
+    assert_clear_error(milepost("diff", spec, "1", "2", "--sink", "sums", "--source", "rows"), 2, "exclude each other")
+
+
+def test_both_checkpoints_are_held_while_they_are_compared(job: ChangingJob) -> None:
+    job.master.diff(1, 2)
+    events = [event["event"] for event in job.master.history(4)]
+    assert events == ["CheckpointUnpinned", "CheckpointUnpinned", "CheckpointPinned", "CheckpointPinned"]
+    with pytest.raises(NotFound):
+        job.master.diff(1, 77)
+    assert not job.context.head().state.pins
+
+
+keys = st.none() | st.sampled_from([0.0, -0.0, 1.5, math.nan])
+values = st.none() | st.sampled_from([1.0, 2.0, math.nan])
+tables = st.dictionaries(keys.map(lambda key: "nan" if key is not None and key != key else key), values, max_size=5)
+
+
+def float_table(rows: dict[Any, Any], type_: pa.DataType) -> pa.Table:
+    names = [math.nan if key == "nan" else key for key in rows]
+    return pa.table({"k": pa.array(names, pa.float64()), "v": pa.array(list(rows.values()), type_)})
+
+
+@given(tables, tables)
+def test_changes_by_key_are_those_of_two_dictionaries(old: dict[Any, Any], new: dict[Any, Any]) -> None:
+    """Nulls equal nulls, NaN equals NaN, one zero; a narrower type is compared in the wider one."""
+    changes = changes_by_key(float_table(old, pa.float32()), float_table(new, pa.float64()), ["k"])
+    same = {key for key in old.keys() & new.keys() if repr(old[key]) == repr(new[key])}
+    assert changes.count("removed") == len(old.keys() - new.keys())
+    assert changes.count("added") == len(new.keys() - old.keys())
+    assert changes.count("changed") == len((old.keys() & new.keys()) - same)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
+def test_changes_of_rows_are_those_of_two_multisets(old: list[str], new: list[str]) -> None:
+    changes = changes_of_rows(*(pa.table({"x": pa.array(rows, pa.string())}) for rows in (old, new)))
+    rows = Counter((row["change"], row["x"]) for row in changes.table.to_pylist())
+    gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
+    expected = {("removed", x): count for x, count in gone.items()} | {("added", x): n for x, n in come.items()}
+    assert rows == Counter(expected)
