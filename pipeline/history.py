@@ -23,6 +23,7 @@ from pipeline.protocol.events import (
 )
 from pipeline.protocol.ids import SessionId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
+from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CheckpointStatus,
     CompletedCheckpoint,
@@ -170,7 +171,10 @@ class History:
 def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
     job = document["job"]
     if document["job_status"] == JobStatus.FAILED.value:
-        return 1, f"fix the cause ({document['last_failure']}), then: milepost resume {job}"
+        cause = str(document["last_failure"])
+        if cause == CheckpointFailureReason.STATE_CORRUPT.value:
+            cause = f"{cause}: milepost verify {job} says what is broken, and the rollback to type"
+        return 1, f"fix the cause ({cause}), then: milepost resume {job}"
     if document["result"] is not None:
         return 4, ended_step(job, document["result"])
     if document["realigning"]:

@@ -118,7 +118,7 @@ class JobMaster(Rewind, Backfills):
             return NothingToDo("covered", done.message)
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._finish_clean_up(session))
-        self._realigner.finish(session)
+        followed = self._realigner.finish(session)
         self._leadership.sweep(session, take_over=take_over)
         published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
@@ -143,7 +143,10 @@ class JobMaster(Rewind, Backfills):
             self._realigner.admit(session, state, base)
             record = plan_epoch(context, base, loaded.graph, drain=drain)
             if record is None:
-                finished = f"; published {', '.join(published)}, which had waited" if published else ""
+                finished = (
+                    f"; sinks that had yet to follow the live timeline: {', '.join(followed)}" if followed else ""
+                )
+                finished += f"; published {', '.join(published)}, which had waited" if published else ""
                 return NothingToDo("empty", f"job {context.spec.name}: no new input; no epoch was triggered{finished}")
             answer = self._trigger(session, state, record, code.hash)
             if answer is not None:
@@ -222,7 +225,11 @@ class JobMaster(Rewind, Backfills):
         }
 
     def subsume(self, session: Session) -> dict[str, Any]:
-        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8)."""
+        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
+
+        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer.
+        """
+        self._leadership.sweep_forks(session)
         subsumed = subsume_old(self._context, session.session_id)
         deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}

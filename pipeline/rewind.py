@@ -55,7 +55,8 @@ class Rewind(JobControl):
             detail: for the history: who, why.
             expected_head: the live head that the plan was made from, 0 for the empty state; None: the present one.
         Returns: {outcome: rolled_back | nothing_to_roll_back, job, checkpoint_id, timeline, from_timeline, from_head,
-            discarded, sinks, skipped_sinks, aborted_checkpoint, job_status, next_step}.
+            discarded, sinks, followed: those of them that did so by this call, skipped_sinks, aborted_checkpoint,
+            job_status, next_step}.
         Raises:
             NotFound: no such retained checkpoint. Busy: a lease is alive. CommitConflict: the head has moved.
             InvalidRequest: a sink cannot show the target. JobNotRunnable: the end of the job is not cleaned up.
@@ -75,11 +76,12 @@ class Rewind(JobControl):
             detail,
         )
         decided = context.transact(lambda state, now: coordinator.rollback(state, request, now))
-        self._realigner.finish(session)
+        followed = self._realigner.finish(session)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         switched = event if isinstance(event, TimelineSwitched) else None
         return self._told(switched, target) | {
-            "aborted_checkpoint": None if pending is None else int(pending.checkpoint_id)
+            "followed": list(followed),
+            "aborted_checkpoint": None if pending is None else int(pending.checkpoint_id),
         }
 
     def finish_realignment(self, session: Session) -> tuple[str, ...]:
@@ -118,8 +120,10 @@ class Rewind(JobControl):
         """Refuse now what a sink could not follow later; one that does not answer follows when it does."""
         metadata = self._context.base_metadata(state, target)
         for spec in self._context.spec.sinks:
+            sink = self._context.sink(spec.name)
             try:
-                route(self._context, state, metadata, spec.name, self._context.sink(spec.name))
+                way = route(self._context, state, metadata, spec.name, sink)
+                sink.check_follow(way.base, way.missing)
             except DOWN:
                 continue
 

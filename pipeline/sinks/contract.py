@@ -248,6 +248,9 @@ class Sink(Protocol):
         Raises: Superseded: it follows a newer decision. NotFound: no such base.
         """
 
+    def check_follow(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> None:
+        """Raise now what `follow` would raise, the decision apart. Reads no rows, changes nothing."""
+
     def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
         """What `follow` would change, without writing; raises what it would raise, the decision apart."""
 

@@ -183,6 +183,13 @@ class ParquetSink:
             admit=lambda point: self._admit_on(point, [committable for _, committable in committables]),
         )
 
+    def check_follow(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> None:
+        """Raise now what `follow` would raise, the decision apart. Reads no rows, changes nothing."""
+        for _, committable in committables:
+            self._check_committable(committable)
+        point = self._chain.base_point(self._chain.newest(), base)
+        self._admit_on(point, [committable for _, committable in committables])
+
     def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
         """What `follow` would change, without writing; it raises what `follow` would raise, the decision apart.
 

@@ -234,9 +234,9 @@ def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_module_is_the_command() -> None:
-    result = _run("-m", "pipeline", "diff", "x")
+    result = _run("-m", "pipeline", "test", "x")
     assert result.returncode == 2
-    assert "`milepost diff` is not available" in result.stderr
+    assert "`milepost test` is not available" in result.stderr
 
 
 def test_help_imports_nothing_heavy() -> None:
