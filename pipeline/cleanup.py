@@ -69,10 +69,12 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
     """
     grace_ms = minimum_grace_ms(timeout_ms)
     state = context.head().state
-    done, deleted = delete_entries(context, state, deletable(state, session_id, context.store.clock_ms(), grace_ms))
+    judged_ms = context.store.clock_ms()
+    done, deleted = delete_entries(context, state, deletable(state, session_id, judged_ms, grace_ms))
     if done:
         request = GarbageDeletedRequest(session_id, done, grace_ms)
-        context.transact(lambda state, now: coordinator.garbage_deleted(state, request, now))
+        # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
+        context.transact(lambda state, now: coordinator.garbage_deleted(state, request, max(now, judged_ms)))
     return deleted
 
 

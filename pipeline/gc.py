@@ -136,11 +136,12 @@ def _list(context: JobContext, session_id: SessionId, version: int, entries: tup
 
 def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: int) -> int:
     """Delete what is due, each entry after a fresh look at the head: whatever it no longer allows stays."""
-    deleted = failed = 0
+    deleted = failed = judged_ms = 0
     done: list[str] = []
     for entry in plan.due:
         state = context.head().state
-        if entry not in collectable(state, context.store.clock_ms(), grace_ms):
+        judged_ms = max(judged_ms, context.store.clock_ms())
+        if entry not in collectable(state, judged_ms, grace_ms):
             continue
         gone, count = delete_entries(context, state, (entry,))
         done += gone
@@ -150,7 +151,8 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
             break
     if done:
         request = CollectedRequest(session_id, tuple(done), grace_ms)
-        context.transact(lambda state, now: forget_collected(state, request, now))
+        # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
+        context.transact(lambda state, now: forget_collected(state, request, max(now, judged_ms)))
     for owner in plan.staged:
         discard(context, *owner)
     context.store.delete(plan.probes)

@@ -25,6 +25,7 @@ from pipeline.protocol.ids import SessionId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
+    CheckpointKind,
     CheckpointStatus,
     CompletedCheckpoint,
     Holder,
@@ -63,6 +64,7 @@ class History:
         for document in self._documents():
             if document["checkpoint_id"] == checkpoint_id:
                 checkpoint = state.checkpoint(document["checkpoint_id"])
+                document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
                 if checkpoint is None:
                     return document
                 metadata = self._context.metadata(checkpoint)
@@ -143,6 +145,7 @@ class History:
         seen: set[int] = set()
         continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
         confirmed: set[tuple[int, str]] = set()
+        saved = {savepoint.checkpoint_id for savepoint in state.savepoints}
         for timeline in reversed(state.timelines):
             if timeline.pending is not None and timeline.leader is not None:
                 seen.add(timeline.pending.checkpoint_id)
@@ -159,7 +162,8 @@ class History:
                 on_live = done.checkpoint_id == continued
                 continued = done.parent if on_live else continued
                 shown = {sink for sink in done.sinks if on_live or (done.checkpoint_id, sink) in confirmed}
-                yield _completed_document(current or done, status, shown) | {"live": on_live}
+                of = {"kind": CheckpointKind.SAVEPOINT.value} if done.checkpoint_id in saved else {}
+                yield _completed_document(current or done, status, shown) | {"live": on_live, **of}
             if isinstance(event, SinkConfirmed):
                 confirmed.add((event.checkpoint_id, event.sink))
             for aborted in aborts_of(event):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.backfill import Backfills
+from pipeline.bootstrap import Bootstrap
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import plan_epoch
@@ -40,7 +41,6 @@ from pipeline.protocol.requests import AbortRequest, RebindRequest
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
-from pipeline.rewind import Rewind
 from pipeline.sessions import Session
 from pipeline.storage.probe import ProbeCheck
 from pipeline.store_checks import probe_stores, require_stores
@@ -81,9 +81,12 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster(Rewind, Backfills):
-    """The use cases of one job: its epochs here, what a person decides in `JobControl`, `Rewind` and `Backfills`,
-    reading in `Inspection`."""
+class JobMaster(Bootstrap, Backfills):
+    """The use cases of one job.
+
+    Its epochs are here, what a person decides in `JobControl`, `Rewind`, `Savepoints` and `Backfills`, where it starts
+    from in `Restore` and `Bootstrap`, reading in `Inspection`.
+    """
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 

@@ -88,23 +88,19 @@ class Rewind(JobControl):
         """Let every sink follow that has yet to follow the newest switch. Returns their names. Raises as `rollback`."""
         return self._realigner.finish(session)
 
-    def start(self, from_: str | int | None = None, *, claim: bool = False) -> dict[str, Any]:
+    def start(self, from_: str | int | None = None) -> dict[str, Any]:
         """Open the next incarnation of a job that has ended, at its head or at another retained checkpoint.
 
         Args:
-            from_: a checkpoint id; None: continue the head. claim: belongs to savepoints, which this version has not.
+            from_: a checkpoint id; None: continue the head.
         Returns: as `JobControl.start`, with `rolled_back_from`: the head that was left, None when it was not.
-        Raises: InvalidRequest: the job has not ended, or `from_` is no checkpoint id. And as `rollback`, `start`.
+        Raises: InvalidRequest: the job has not ended. And as `rollback`, `start`.
         """
         session = Session.cli()
         if from_ is None:
             self._finish_clean_up(session)
             self._realigner.finish(session)
             return super().start() | {"rolled_back_from": None}
-        if claim or not str(from_).isdecimal():
-            raise InvalidRequest(
-                f"start from {from_!r} is not available in this version: expected a checkpoint id. Nothing was changed."
-            )
         state = self._finish_clean_up(session)
         if state.status not in ENDED:
             raise InvalidRequest(

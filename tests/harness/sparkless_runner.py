@@ -25,7 +25,7 @@ from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
 from pipeline.protocol.errors import NotFound
 from pipeline.protocol.ids import OperatorUid
-from pipeline.protocol.object_store import ObjectStore
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.protocol.watermarks import END_OF_TIME_US, operator_watermark
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.contract import staged_file_to_json
@@ -53,12 +53,14 @@ class SparklessRunner:
         before: called with each plan first; what it raises is what the data plane raises. after: called last, when all
             is staged and uploaded.
         answers: what reaches the driver of what the subtasks answered.
+        opener: opens the stores that the subtasks write to.
         plans: of the epochs that were run, in order. told_to_stop: set when the session was fenced meanwhile.
     """
 
     before: Callable[[EpochPlan], None] = _nothing
     after: Callable[[EpochPlan], None] = _nothing
     answers: Callable[[tuple[SubtaskAnswer, ...]], Iterable[SubtaskAnswer]] = _keep
+    opener: Callable[[StoreConfig], ObjectStore] = open_store
     plans: list[EpochPlan] = field(default_factory=list)
     told_to_stop: threading.Event = field(default_factory=threading.Event)
 
@@ -70,7 +72,7 @@ class SparklessRunner:
         """Read, process, snapshot, stage and acknowledge; every object is written below the plan's token."""
         self.plans.append(plan)
         self.before(plan)
-        store = open_store(plan.job_store)
+        store = self.opener(plan.job_store)
         schemas = {name: build_reader(name, spec).schema for name, spec in plan.spec.sources.items()}
         rows: dict[str, list[pa.Table]] = {name: [schemas[name].empty_table()] for name in schemas}
         found: list[Acknowledgement] = []
@@ -97,7 +99,7 @@ class SparklessRunner:
             for uid, operator in operators.items():
                 acks[uid], output = _process(plan, subtask, operator, inputs[uid], store)
                 for name in plan.graph.nodes[uid].sinks if output.num_rows else ():
-                    sinks[name] = _stage(plan, subtask, name, output)
+                    sinks[name] = _stage(plan, subtask, name, output, self.opener(plan.sinks[name]))
             found.append(_acknowledgement(plan, 1, subtask, {"operators": acks, "sinks": sinks}, consumed))
         self.after(plan)
         return EpochAnswers(tuple(self.answers(tuple(found))), operators, schemas, session_ms=0, job_ms=0)
@@ -158,9 +160,9 @@ def _process(
     return {**counts, **aligned, "state": snapshot.handle.to_json()}, output
 
 
-def _stage(plan: EpochPlan, subtask: int, name: str, rows: pa.Table) -> dict[str, Any]:
+def _stage(plan: EpochPlan, subtask: int, name: str, rows: pa.Table, store: ObjectStore) -> dict[str, Any]:
     key = plan.graph.sink_inputs[name].key
-    sink = build_sink(plan.spec.sink(name), job=plan.spec.name, key=key, store=open_store(plan.sinks[name]))
+    sink = build_sink(plan.spec.sink(name), job=plan.spec.name, key=key, store=store)
     file = sink.stage(rows, checkpoint_id=plan.checkpoint_id, token=plan.token, subtask=subtask)
     assert file is not None
     return staged_file_to_json(file)

@@ -97,6 +97,23 @@ def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_something_of_it_is_ca
     assert listed == expected, "the runs of consumed objects are carried on by checkpoint 3"
 
 
+def test_a_clock_that_goes_back_after_a_deletion_does_not_refuse_to_forget_it(tmp_path: Path) -> None:
+    """Of an S3 store each server has a clock of its own: one may be behind the one that judged."""
+    job = SparklessJob.create(tmp_path)
+    for number in range(2):
+        job.land(f"{number}.csv")
+        job.epoch()
+    leader = job.context.head().state.timeline().leader
+    assert leader is not None
+    context = _in_a_day(job)
+    times = iter([context.store.clock_ms()])
+    now_ms = job.context.store.clock_ms()
+    context.store.clock_ms = lambda: next(times, now_ms)  # type: ignore[method-assign]
+    before = job.context.head().state.garbage
+    delete_garbage(context, leader.session_id, TIMEOUT_MS)
+    assert len(job.context.head().state.garbage) < len(before)
+
+
 @pytest.mark.parametrize(
     ("retained", "kept"),
     [
