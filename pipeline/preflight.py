@@ -25,7 +25,7 @@ from pipeline.config.compatibility import (
 from pipeline.config.graph import JobGraph
 from pipeline.config.spec import ProcessOperator, SqlOperator, StatefulSpec
 from pipeline.config.types import ColumnType, to_arrow
-from pipeline.in_flight import refusals
+from pipeline.in_flight import is_known, refusals
 from pipeline.job_code import JobCode, LoadedCode, check_locations
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
@@ -151,9 +151,9 @@ def _operator(
     notes = [] if origin is None else [f"renamed from {origin}"]
     snapshot = base.operators.get(uid)
     if snapshot is not None:
-        if isinstance(spec, ProcessOperator) and loaded is None:
-            notes.append("the columns that its class declares are compared by `run`")
-        change = _change(context, snapshot, spec, graph, loaded)
+        change = _change(snapshot, spec, graph, loaded)
+        if change is None:
+            notes.append("its columns are compared by `run`, which loads the classes of process operators")
         if change is not None and change.problems:
             row["verdict"] = NEW_UID
             notes = [*notes, *change.problems]
@@ -168,22 +168,24 @@ def _operator(
 
 
 def _change(
-    context: JobContext, snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+    snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> SchemaChange | None:
     """How recorded state becomes the operator's; None: what the operator's state is depends on a class."""
-    operator = _expected_operator(context, snapshot.state_schema, spec, graph, loaded)
+    operator = _expected_operator(snapshot.state_schema, spec, graph, loaded)
     return None if operator is None else compare_schemas(snapshot.state_schema, operator.state_schema, operator.key)
 
 
 def _expected_operator(
-    context: JobContext, recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+    recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> StatefulOperator | None:
     """The operator as the spec tells it; a type that only Spark knows is taken to be what it was.
+
+    None: it, or what it reads, depends on a class that was not loaded.
 
     Whether it still is, is checked when the epoch's levels are planned, before its Spark job.
     """
     function = None if loaded is None else loaded.functions.get(spec.uid)
-    if isinstance(spec, ProcessOperator) and function is None:
+    if not is_known(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
         return None
     node = graph.nodes[spec.inputs[0]]
     names = dict.fromkeys([*node.columns, *spec.key, *(call.column for call in _calls(spec) if call.column)])
