@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from pipeline.epoch_inputs import plan_inputs
+from pipeline.job_code import code_differences
 from pipeline.job_context import JobContext
 from pipeline.job_result import ended_step, job_document
 from pipeline.metadata import CheckpointMetadata
@@ -22,7 +23,9 @@ from pipeline.protocol.events import (
 )
 from pipeline.protocol.ids import SessionId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
+from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
+    CheckpointKind,
     CheckpointStatus,
     CompletedCheckpoint,
     Holder,
@@ -53,12 +56,19 @@ class History:
         return found
 
     def show(self, checkpoint_id: int) -> dict[str, Any]:
-        """One checkpoint with its sources, operators, sinks, acknowledgements, tasks and phases."""
+        """One checkpoint with its sources, operators, sinks, acknowledgements, tasks, phases, spec and code.
+
+        `code_differs` names what of the code is not what would run now.
+        """
         state = self._context.head().state
         for document in self._documents():
             if document["checkpoint_id"] == checkpoint_id:
                 checkpoint = state.checkpoint(document["checkpoint_id"])
-                return document if checkpoint is None else document | details_of(self._context.metadata(checkpoint))
+                document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
+                if checkpoint is None:
+                    return document
+                metadata = self._context.metadata(checkpoint)
+                return document | details_of(metadata) | {"code_differs": code_differences(self._context, metadata)}
         raise NotFound(
             f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
             checkpoint_id=checkpoint_id,
@@ -135,6 +145,7 @@ class History:
         seen: set[int] = set()
         continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
         confirmed: set[tuple[int, str]] = set()
+        saved = {savepoint.checkpoint_id for savepoint in state.savepoints}
         for timeline in reversed(state.timelines):
             if timeline.pending is not None and timeline.leader is not None:
                 seen.add(timeline.pending.checkpoint_id)
@@ -151,7 +162,8 @@ class History:
                 on_live = done.checkpoint_id == continued
                 continued = done.parent if on_live else continued
                 shown = {sink for sink in done.sinks if on_live or (done.checkpoint_id, sink) in confirmed}
-                yield _completed_document(current or done, status, shown) | {"live": on_live}
+                of = {"kind": CheckpointKind.SAVEPOINT.value} if done.checkpoint_id in saved else {}
+                yield _completed_document(current or done, status, shown) | {"live": on_live, **of}
             if isinstance(event, SinkConfirmed):
                 confirmed.add((event.checkpoint_id, event.sink))
             for aborted in aborts_of(event):
@@ -163,7 +175,10 @@ class History:
 def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
     job = document["job"]
     if document["job_status"] == JobStatus.FAILED.value:
-        return 1, f"fix the cause ({document['last_failure']}), then: milepost resume {job}"
+        cause = str(document["last_failure"])
+        if cause == CheckpointFailureReason.STATE_CORRUPT.value:
+            cause = f"{cause}: milepost verify {job} says what is broken, and the rollback to type"
+        return 1, f"fix the cause ({cause}), then: milepost resume {job}"
     if document["result"] is not None:
         return 4, ended_step(job, document["result"])
     if document["realigning"]:

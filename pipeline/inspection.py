@@ -15,6 +15,7 @@ from pipeline.job_result import job_document
 from pipeline.pinned import pinned
 from pipeline.preflight import preflight
 from pipeline.tables import Tables
+from pipeline.way_back import naming_the_way_back
 
 
 class Inspection:
@@ -41,6 +42,7 @@ class Inspection:
         head = self._context.log.head()
         return {"job": self._context.spec.name, **job_document(head.state if head is not None else None)}
 
+    @naming_the_way_back
     def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
         """Health in one document: state, lag, unread objects, last success, next step."""
         return History(self._context).status(max_lag_ms)
@@ -50,6 +52,7 @@ class Inspection:
         with pinned(self._context, at):
             return Tables(self._context).read(sink, at)
 
+    @naming_the_way_back
     def state(self, uid: str, at: int | None = None) -> pa.Table:
         """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
         with pinned(self._context, at):
@@ -73,6 +76,7 @@ class Inspection:
         """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
         return check_job(self._context)
 
+    @naming_the_way_back
     def compatibility(self) -> list[dict[str, str]]:
         """The pre-flight report of the spec against the head (`preflight`); [] for a job that has never run.
 

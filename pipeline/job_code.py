@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.code import code_hash_of
+from pipeline.code import code_by_name, code_hash_of
 from pipeline.config.graph import JobGraph
 from pipeline.config.spec import ProcessOperator
 from pipeline.job_context import JobContext
@@ -97,6 +97,26 @@ def read_recorded_code(context: JobContext, pending: PendingCheckpoint) -> JobCo
         hint="run a new epoch: it takes the code as it is then",
         reason=CheckpointFailureReason.CODE_MISMATCH.value,
     )
+
+
+def code_differences(context: JobContext, metadata: CheckpointMetadata) -> list[str] | None:
+    """What of the code that made a checkpoint is not what would run now, one line each; None: it was not recorded."""
+    if not metadata.code:
+        return None
+    try:
+        functions = read_code(context).functions
+    except InvalidRequest as error:
+        return [error.message]
+    now = code_by_name({uid: function.modules() for uid, function in functions.items()})
+    lines = []
+    for name in sorted({*metadata.code, *now}):
+        if name not in now:
+            lines.append(f"{name}: gone")
+        elif name not in metadata.code:
+            lines.append(f"{name}: new")
+        elif now[name] != metadata.code[name]:
+            lines.append(f"{name}: changed")
+    return lines
 
 
 def check_recorded_spec(context: JobContext, pending: PendingCheckpoint) -> None:

@@ -77,6 +77,13 @@ class JobContext:
     def log(self) -> ManifestLog:
         return ManifestLog(self.store, lambda: uuid.uuid4().hex)
 
+    def other_store(self, location: str) -> ObjectStore:
+        """A store elsewhere, reached with this job's connection: a URL, or a path relative to the spec.
+
+        Raises: InvalidRequest: it is no location.
+        """
+        return open_store(self.job.store_config(self.job.url(location)))
+
     def source(self, name: str) -> tuple[StoreConfig, str]:
         """A source's store, and the pattern of its objects below it."""
         url, pattern = split_path(self.job.url(self.spec.sources[name].path))

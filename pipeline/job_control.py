@@ -18,7 +18,7 @@ from pipeline.inspection import Inspection
 from pipeline.job_context import Decided
 from pipeline.leadership import Leadership
 from pipeline.protocol import coordinator
-from pipeline.protocol.answers import Transition
+from pipeline.protocol.answers import Answer, Transition
 from pipeline.protocol.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
 from pipeline.protocol.events import CheckpointAborted, JobCanceled
 from pipeline.protocol.ids import CheckpointId
@@ -39,6 +39,10 @@ from pipeline.storage.notices import AbortNotice
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5
+
+
+class HeadMoved(CommitConflict):
+    """The head is another one than the caller has looked at."""
 
 
 class JobControl(Inspection):
@@ -84,17 +88,27 @@ class JobControl(Inspection):
             swept=True,
         )
 
-    def cancel(self) -> dict[str, Any]:
+    def cancel(self, *, expected_head: CheckpointId | None = None) -> dict[str, Any]:
         """End the incarnation as CANCELED, then clean up: nothing that is completed is lost, nothing staged stays.
 
+        Args:
+            expected_head: end it only at this checkpoint.
         Returns: {outcome: canceled | already_canceled | already_finished, status, incarnation, head,
             aborted_checkpoint: the one that was pending, published: one line per checkpoint and sink}.
-        Raises: what keeps the clean-up from ending; the job is CANCELED nevertheless, and the message says so.
+        Raises: HeadMoved: it is not the head. And what keeps the clean-up from ending; then the job is CANCELED
+            nevertheless, and the message says so.
         """
         session = Session.cli()
         self._context.head()
         request = CancelRequest(session.session_id, "canceled by a person: milepost cancel")
-        decided = self._context.transact(lambda state, now: coordinator.cancel(state, request, now))
+
+        def decide(state: ManifestState, now_ms: int) -> Answer:
+            head = state.timeline().head
+            if expected_head is not None and head != expected_head:
+                raise HeadMoved(f"job {state.job}: its head is checkpoint {head}, expected {expected_head}.")
+            return coordinator.cancel(state, request, now_ms)
+
+        decided = self._context.transact(decide)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         aborted = [int(one.pending.checkpoint_id) for one in event.aborted] if isinstance(event, JobCanceled) else []
         ended = decided.state.status.value

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.backfill import Backfills
+from pipeline.bootstrap import Bootstrap
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import plan_epoch
@@ -40,7 +41,6 @@ from pipeline.protocol.requests import AbortRequest, RebindRequest
 from pipeline.protocol.runs import covered
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
-from pipeline.rewind import Rewind
 from pipeline.sessions import Session
 from pipeline.storage.probe import ProbeCheck
 from pipeline.store_checks import probe_stores, require_stores
@@ -81,9 +81,12 @@ def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
     return probe_stores(JobContext(job))
 
 
-class JobMaster(Rewind, Backfills):
-    """The use cases of one job: its epochs here, what a person decides in `JobControl`, `Rewind` and `Backfills`,
-    reading in `Inspection`."""
+class JobMaster(Bootstrap, Backfills):
+    """The use cases of one job.
+
+    Its epochs are here, what a person decides in `JobControl`, `Rewind`, `Savepoints` and `Backfills`, where it starts
+    from in `Restore` and `Bootstrap`, reading in `Inspection`.
+    """
 
     # -- the epoch, step by step ------------------------------------------------------------------------------------
 
@@ -118,7 +121,7 @@ class JobMaster(Rewind, Backfills):
             return NothingToDo("covered", done.message)
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._finish_clean_up(session))
-        self._realigner.finish(session)
+        followed = self._realigner.finish(session)
         self._leadership.sweep(session, take_over=take_over)
         published = self._leadership.finish_commits(session)
         for _ in range(_PLAN_ATTEMPTS):
@@ -143,7 +146,10 @@ class JobMaster(Rewind, Backfills):
             self._realigner.admit(session, state, base)
             record = plan_epoch(context, base, loaded.graph, drain=drain)
             if record is None:
-                finished = f"; published {', '.join(published)}, which had waited" if published else ""
+                finished = (
+                    f"; sinks that had yet to follow the live timeline: {', '.join(followed)}" if followed else ""
+                )
+                finished += f"; published {', '.join(published)}, which had waited" if published else ""
                 return NothingToDo("empty", f"job {context.spec.name}: no new input; no epoch was triggered{finished}")
             answer = self._trigger(session, state, record, code.hash)
             if answer is not None:
@@ -222,7 +228,11 @@ class JobMaster(Rewind, Backfills):
         }
 
     def subsume(self, session: Session) -> dict[str, Any]:
-        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8)."""
+        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
+
+        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer.
+        """
+        self._leadership.sweep_forks(session)
         subsumed = subsume_old(self._context, session.session_id)
         deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}

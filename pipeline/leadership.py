@@ -19,6 +19,7 @@ from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import (
+    Busy,
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -28,10 +29,12 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
     Subsumed,
+    Superseded,
 )
 from pipeline.protocol.events import CheckpointAborted
 from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
 from pipeline.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
+from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.preconditions import completed_by, find_pending, open_timeline
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
@@ -177,6 +180,19 @@ class Leadership:
                 )
             )
 
+    def sweep_forks(self, session: Session) -> None:
+        """End what sessions that are gone left pending on forks: nothing newer is subsumed or deleted before (I8).
+
+        What a living session works on stays, and so does a fork that nothing is pending on.
+        """
+        for fork in open_forks(self.context.head().state):
+            if fork.pending is None:
+                continue
+            try:
+                Leadership(self.context, fork.timeline_id).sweep(session, take_over=False)
+            except (Busy, CommitConflict, Fenced) as error:
+                _LOG.info("fork %s stays as it is: %s", fork.timeline_id, error.message)
+
     def _finished_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle] | None:
         try:
             return self.pending_metadata(pending)
@@ -264,7 +280,10 @@ class Leadership:
         return published
 
     def commit_sink(self, session: Session, checkpoint: CompletedCheckpoint, name: str) -> bool:
-        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it."""
+        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it.
+
+        One that a rollback has left meanwhile owes the sink nothing: nothing of it is published, and that is no error.
+        """
         snapshot = self.context.metadata(checkpoint).sinks[name]
         if name not in {sink.name for sink in self.context.spec.sinks}:
             raise InvalidRequest(
@@ -281,7 +300,14 @@ class Leadership:
                 sink=name,
             )
         mark = SinkMark(checkpoint.timeline, checkpoint.checkpoint_id, snapshot.predecessor)
-        published = self.context.sink(name).commit(snapshot.committable, mark)
+        try:
+            published = self.context.sink(name).commit(snapshot.committable, mark)
+        except Superseded:
+            current = self.context.head().state.checkpoint(checkpoint.checkpoint_id)
+            if current is not None and name in current.unconfirmed:
+                raise
+            _LOG.info("checkpoint %s: the job went back; sink %s gets nothing of it", checkpoint.checkpoint_id, name)
+            return False
         request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
         self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))
         return published

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pipeline.job_context import JobContext
 from pipeline.protocol import coordinator
 from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable
-from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.ids import CheckpointId, SessionId
+from pipeline.protocol.records import ManifestState
 from pipeline.protocol.requests import PinRequest, UnpinRequest
 from pipeline.sessions import Session
 
@@ -47,6 +48,22 @@ def pinned(context: JobContext, at: int | None) -> Iterator[None]:
         yield
     finally:
         _unpin(context, UnpinRequest(session_id, session_id))
+
+
+@contextmanager
+def held(context: JobContext, session_id: SessionId, pin: str, checkpoint_id: CheckpointId) -> Iterator[ManifestState]:
+    """Hold a checkpoint, the head too, while all of it is copied; yields the head's state as of the pin.
+
+    Args:
+        pin: its name.
+    Raises: NotFound: it is not retained. EnvironmentUnusable: this process may not write to the job's store.
+    """
+    request = PinRequest(session_id, pin, checkpoint_id, HOLD_MS)
+    decided = context.transact(lambda state, now: coordinator.pin(state, request, now))
+    try:
+        yield decided.state
+    finally:
+        _unpin(context, UnpinRequest(session_id, pin))
 
 
 def _unpin(context: JobContext, request: UnpinRequest) -> None:

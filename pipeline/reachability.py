@@ -16,11 +16,14 @@ from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.errors import NotFound, StateCorrupt
 from pipeline.protocol.events import CheckpointCompleted, Event, SinkConfirmed, aborts_of
 from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.layout import SAVEPOINT_DOCUMENT
 from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.protocol.reach import Fate
-from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
-from pipeline.protocol.retention import handle_conflicts
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, Savepoint
+from pipeline.protocol.retention import handle_conflicts, root_in_job
+from pipeline.savepoint_document import decode_document
 from pipeline.sinks.contract import Committable, StagedFile, TableWalk
+from pipeline.storage.checked import read_handle
 
 _WALKS = 3
 
@@ -130,6 +133,8 @@ def _walk(context: JobContext) -> JobReach:
         if timeline.pending is not None:
             chain = (f"manifest version {state.version}", f"pending checkpoint {timeline.pending.checkpoint_id}")
             found.add(timeline.pending.plan, chain)
+    for savepoint in state.savepoints:
+        found.walk_savepoint(savepoint)
     sinks = tuple(SinkReach(name, table, found.waiting.get(name, {})) for name, table in tables.items())
     for sink in sinks:
         found.roots.append(f"sink {sink.name} ({sink.table.heads} heads)")
@@ -209,6 +214,25 @@ class _Roots:
                 why = f"commit to sink {sink}, not confirmed yet" if due else f"way back of sink {sink} to it"
                 self._wait(sink, staged_files(snapshot.committable), (*chain, why))
         self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
+
+    def walk_savepoint(self, savepoint: Savepoint) -> None:
+        """Read the document of a savepoint below the job and follow each key in it; one elsewhere is its owner's."""
+        root = root_in_job(savepoint)
+        if root is None:
+            return
+        name = f"savepoint {savepoint.name}"
+        top = (f"manifest version {self._state.version}", name)
+        recorded = savepoint.document
+        handle = ObjectHandle(root + SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256)
+        self.add(handle, top)
+        try:
+            document = decode_document(read_handle(self._context.store, handle), root)
+        except StateCorrupt as error:
+            self.faults.append(f"{name}: {error.message}")
+            return
+        for one in document.objects:
+            self.add(ObjectHandle(root + one.key, one.size, one.sha256), (*top, handle.key))
+        self.roots.append(f"{name} ({len(document.objects) + 1} objects)")
 
     def _location(self, sink: str) -> str | None:
         known = any(spec.name == sink for spec in self._context.spec.sinks)

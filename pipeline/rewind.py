@@ -55,7 +55,8 @@ class Rewind(JobControl):
             detail: for the history: who, why.
             expected_head: the live head that the plan was made from, 0 for the empty state; None: the present one.
         Returns: {outcome: rolled_back | nothing_to_roll_back, job, checkpoint_id, timeline, from_timeline, from_head,
-            discarded, sinks, skipped_sinks, aborted_checkpoint, job_status, next_step}.
+            discarded, sinks, followed: those of them that did so by this call, skipped_sinks, aborted_checkpoint,
+            job_status, next_step}.
         Raises:
             NotFound: no such retained checkpoint. Busy: a lease is alive. CommitConflict: the head has moved.
             InvalidRequest: a sink cannot show the target. JobNotRunnable: the end of the job is not cleaned up.
@@ -75,34 +76,31 @@ class Rewind(JobControl):
             detail,
         )
         decided = context.transact(lambda state, now: coordinator.rollback(state, request, now))
-        self._realigner.finish(session)
+        followed = self._realigner.finish(session)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         switched = event if isinstance(event, TimelineSwitched) else None
         return self._told(switched, target) | {
-            "aborted_checkpoint": None if pending is None else int(pending.checkpoint_id)
+            "followed": list(followed),
+            "aborted_checkpoint": None if pending is None else int(pending.checkpoint_id),
         }
 
     def finish_realignment(self, session: Session) -> tuple[str, ...]:
         """Let every sink follow that has yet to follow the newest switch. Returns their names. Raises as `rollback`."""
         return self._realigner.finish(session)
 
-    def start(self, from_: str | int | None = None, *, claim: bool = False) -> dict[str, Any]:
+    def start(self, from_: str | int | None = None) -> dict[str, Any]:
         """Open the next incarnation of a job that has ended, at its head or at another retained checkpoint.
 
         Args:
-            from_: a checkpoint id; None: continue the head. claim: belongs to savepoints, which this version has not.
+            from_: a checkpoint id; None: continue the head.
         Returns: as `JobControl.start`, with `rolled_back_from`: the head that was left, None when it was not.
-        Raises: InvalidRequest: the job has not ended, or `from_` is no checkpoint id. And as `rollback`, `start`.
+        Raises: InvalidRequest: the job has not ended. And as `rollback`, `start`.
         """
         session = Session.cli()
         if from_ is None:
             self._finish_clean_up(session)
             self._realigner.finish(session)
             return super().start() | {"rolled_back_from": None}
-        if claim or not str(from_).isdecimal():
-            raise InvalidRequest(
-                f"start from {from_!r} is not available in this version: expected a checkpoint id. Nothing was changed."
-            )
         state = self._finish_clean_up(session)
         if state.status not in ENDED:
             raise InvalidRequest(
@@ -118,8 +116,10 @@ class Rewind(JobControl):
         """Refuse now what a sink could not follow later; one that does not answer follows when it does."""
         metadata = self._context.base_metadata(state, target)
         for spec in self._context.spec.sinks:
+            sink = self._context.sink(spec.name)
             try:
-                route(self._context, state, metadata, spec.name, self._context.sink(spec.name))
+                way = route(self._context, state, metadata, spec.name, sink)
+                sink.check_follow(way.base, way.missing)
             except DOWN:
                 continue
 

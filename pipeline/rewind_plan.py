@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
+from pipeline.preflight import REFUSED, preflight
 from pipeline.protocol.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -20,7 +21,7 @@ from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId
 from pipeline.protocol.lineage import ancestry, lineage
 from pipeline.protocol.records import ENDED, CompletedCheckpoint, ManifestState
 from pipeline.realignment import route
-from pipeline.sources.consumed import load
+from pipeline.rewind_inputs import consumed_since, read_again
 from pipeline.times import iso_ms
 
 DOWN = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
@@ -92,12 +93,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
     goal = state.checkpoint(target)
     left = [one for one in lineage(state, state.timeline()) if one not in ancestry(state, target)]
     sinks, skipped, not_undone = _sinks(context, state, now, then)
-    if then is None:
-        not_undone += [
-            f"source {name} starts at `latest`: from the empty state it takes what lands after the next epoch only"
-            for name, spec in sorted(context.spec.sources.items())
-            if spec.start == "latest"
-        ]
+    runs_again, lost = read_again(context, now, then)
     plan = {
         "job": state.job,
         "manifest_version": state.version,
@@ -106,12 +102,13 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         "target": {"checkpoint_id": 0} if goal is None else _brief(goal),
         "discarded": [_brief(one) for one in left],
         "pending": _pending(state),
-        "runs_again": None if unreadable else _objects_between(context, then, now),
-        "counts_as_read": None if unreadable else _objects_between(context, now, then),
+        "runs_again": None if unreadable else runs_again,
+        "counts_as_read": None if unreadable else consumed_since(context, now, then),
         "operators": _operators(now, then),
         "sinks": sinks,
         "skipped_sinks": skipped,
-        "not_undone": not_undone,
+        "not_undone": [*not_undone, *lost],
+        "spec": _misfits(context, then),
         "job_status": state.status.value,
     }
     return plan | {"text": list(_text(plan))}
@@ -135,25 +132,12 @@ def _pending(state: ManifestState) -> dict[str, Any] | None:
     return {"checkpoint_id": int(timeline.pending.checkpoint_id), "session_id": timeline.leader.session_id}
 
 
-def _objects_between(
-    context: JobContext, before: CheckpointMetadata | None, after: CheckpointMetadata | None
-) -> dict[str, dict[str, int]]:
-    """Per source, the object versions that `after` has consumed and `before` has not: {objects, bytes}."""
-    found = {}
-    for name in sorted(after.sources) if after is not None else ():
-        known = _versions(context, before, name)
-        fresh = {version: size for version, size in _versions(context, after, name).items() if version not in known}
-        if fresh:
-            found[name] = {"objects": len(fresh), "bytes": sum(fresh.values())}
-    return found
-
-
-def _versions(context: JobContext, metadata: CheckpointMetadata | None, source: str) -> dict[tuple[str, str], int]:
-    if metadata is None or source not in metadata.sources:
-        return {}
-    table = load(context.store, metadata.sources[source].consumed).table
-    rows = zip(*(table[name].to_pylist() for name in ("key", "etag", "size")), strict=True)
-    return {(key, etag): size for key, etag, size in rows}
+def _misfits(context: JobContext, then: CheckpointMetadata | None) -> list[str]:
+    """What of the present spec does not fit the target: the next epoch would refuse it."""
+    if then is None:
+        return []
+    report = preflight(context, then, None)
+    return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
 def _operators(now: CheckpointMetadata | None, then: CheckpointMetadata | None) -> dict[str, dict[str, int | None]]:
@@ -218,6 +202,8 @@ def _text(plan: dict[str, Any]) -> Iterator[str]:
             yield f"{title}: source {name}: {_count(found['objects'])} objects, {_count(found['bytes'])} bytes"
     if plan["runs_again"] is None:
         yield "runs again: unknown, the head cannot be read; whatever the target has not consumed"
+    for line in plan["spec"]:
+        yield f"the spec does not fit the target: {line}"
     for line in plan["not_undone"] or ["nothing: state, positions, rows in flight and every table go back"]:
         yield f"cannot be undone: {line}"
     if plan["pending"] is not None:

@@ -82,6 +82,7 @@ def details_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "tasks": [dict(task) for task in metadata.tasks],
         "recreated": _recreated(metadata),
         "phases": dict(metadata.timings),
+        "code": dict(metadata.code),
         "spec": metadata.spec_text,
     }
 

@@ -11,7 +11,7 @@ from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
 from pipeline.protocol.errors import CheckpointError, NotFound, StateCorrupt
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore
-from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
 from pipeline.protocol.retention import handle_conflicts
 from pipeline.reachability import metadata_handles, staged_files
 from pipeline.sinks.parquet import ParquetSink
@@ -102,16 +102,17 @@ class Tables:
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
             shown = "\n".join(problems[:_SHOWN])
+            head = f"checkpoint {state.timeline().head}: "
+            way_back = self._way_back(state) if any(problem.startswith(head) for problem in problems) else ""
             raise StateCorrupt(
                 f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
-                hint=f"restore the objects from a copy of the bucket{self._way_back()}; nothing was changed or skipped",
+                hint=f"restore the objects from a copy of the bucket{way_back}; nothing was changed or skipped",
                 problems=problems,
             )
         return {"checkpoints": ids, "objects": checked, "deep": deep, "problems": []}
 
-    def _way_back(self) -> str:
+    def _way_back(self, state: ManifestState) -> str:
         """What else helps when it is the head that is broken."""
-        state = self._context.head().state
         target = newest_whole_ancestor(self._context, state)
         return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.options import Job, Json, Verbose
-from pipeline.cli.output import Output
+from pipeline.cli.output import Output, show_count
 from pipeline.protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -60,20 +60,22 @@ def cancel(
     ctx: typer.Context,
     job: Job,
     yes: Yes = False,
-    savepoint: Annotated[bool, typer.Option("--savepoint", hidden=True)] = False,
+    savepoint: Annotated[
+        bool, typer.Option("--savepoint", help="First save the checkpoint that the job ends at; else it goes on.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """End this incarnation of the job: its epoch is given up, what is completed is published, nothing runs again."""
-    if savepoint:
-        raise InvalidRequest("`--savepoint` is not available in this version. Nothing was changed.")
     output: Output = ctx.obj
     master = _master(job)
     if not confirmed(f"End this incarnation of {job}? Its running epoch is given up.", yes, output):
         return output.note("nothing was changed")
-    result = master.cancel()
+    result = master.cancel(savepoint=savepoint)
     if output.json:
         return output.document(result)
+    if savepoint:
+        output.text(f"savepoint {result['savepoint']['name']} holds checkpoint {result['savepoint']['checkpoint_id']}")
     for line in result["published"]:
         output.text(f"published {line}, which had waited")
     if result["outcome"] != "canceled":
@@ -87,16 +89,27 @@ def start(
     ctx: typer.Context,
     job: Job,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="ID", help="Go back to this checkpoint first; default: the head.")
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="ID|SAVEPOINT",
+            help="A checkpoint of this job, a savepoint of it by name, or any savepoint by its location: a URL, or a "
+            "path with a / relative to the spec. Default: the head.",
+        ),
     ] = None,
+    claim: Annotated[
+        bool, typer.Option("--claim", help="The savepoint becomes the job's: it is deleted once all is restored.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Open the next incarnation of a job that has ended; its first epoch continues the head, or `--from`."""
+    """Open the next incarnation of a job that has ended, or a new job from a savepoint; an epoch goes on there."""
     output: Output = ctx.obj
-    result = _master(job).start(from_)
+    result = _master(job).start(from_, claim=claim)
     if output.json:
         return output.document(result)
+    if "savepoint" in result:
+        return _show_restored(job, result, output)
     if result["outcome"] != "started":
         return output.text(f"nothing to start: job {job} is {result['job_status']}")
     head = f"checkpoint {result['head']}" if result["head"] is not None else "the empty state"
@@ -113,6 +126,24 @@ def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose
         return output.document(result)
     before = "was FAILED and is" if result["resumed"] else "was not FAILED; it is"
     return output.text(f"job {job} {before} {result['status']}")
+
+
+def _show_restored(job: str, result: dict[str, Any], output: Output) -> None:
+    """Print what a start from a savepoint did."""
+    saved = result["savepoint"]
+    output.text(
+        f"job {job}: incarnation {result['incarnation']} is open at checkpoint {result['head']}, a copy of checkpoint "
+        f"{saved['checkpoint_id']} of job {saved['job']} ({show_count(saved['objects'])} objects, "
+        f"{show_count(saved['bytes'])} bytes)"
+    )
+    for name in saved["not_restored"]:
+        output.note(f"note: the savepoint has a table of sink {name}, which the spec does not have: it was left there")
+    claimed = result["claimed"]
+    if claimed is None:
+        return output.note(f"The savepoint at {saved['location']} stays yours: nothing of the job needs it.")
+    if claimed["left"]:
+        output.note(f"at {claimed['location']}: {claimed['left']}")
+    return output.text(f"the savepoint was claimed: {show_count(claimed['deleted_objects'])} objects of it are deleted")
 
 
 def _shown(result: dict[str, Any]) -> str:

@@ -14,14 +14,14 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageErro
 from typer.core import TyperGroup
 
 from pipeline import __version__
-from pipeline.cli import backfill, control, diff, epochs, inspection, maintenance, rewind, specs
+from pipeline.cli import backfill, control, diff, epochs, inspection, maintenance, rewind, savepoints, specs
 from pipeline.cli.failures import INTERRUPTED, report, usage
 from pipeline.cli.options import Json, Verbose
 from pipeline.cli.output import Output
 from pipeline.config.names import nearest
 from pipeline.protocol.errors import CheckpointError
 
-UNAVAILABLE = ("test", "savepoint", "export")
+UNAVAILABLE = ("test",)
 """Commands that INTERFACE describes and this version does not have."""
 
 
@@ -111,7 +111,7 @@ def _root(
     """Options that every command takes too."""
 
 
-for _module in (specs, epochs, control, rewind, backfill, inspection, diff, maintenance):
+for _module in (specs, epochs, control, rewind, backfill, inspection, diff, maintenance, savepoints):
     _module.register(app)
 
 __all__ = ["INTERRUPTED", "UNAVAILABLE", "app"]

@@ -70,7 +70,8 @@ def _show_result(result: dict[str, Any], output: Output) -> None:
     if result["aborted_checkpoint"] is not None:
         output.text(f"checkpoint {result['aborted_checkpoint']} is aborted; the session that ran it is fenced")
     if result["outcome"] == "nothing_to_roll_back":
-        return output.text(f"nothing to roll back: job {result['job']} is at {at}")
+        followed = f"; sinks that had yet to follow: {', '.join(result['followed'])}" if result["followed"] else ""
+        return output.text(f"nothing to roll back: job {result['job']} is at {at}{followed}")
     left = ", ".join(map(str, result["discarded"])) or "none"
     output.text(f"job {result['job']} is back at {at}, on timeline {result['timeline']}; discarded: {left}")
     output.text(f"sinks that are back: {', '.join(result['sinks']) or 'none'}")

@@ -18,9 +18,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from pipeline.config.load import LoadedJob, load_job
 from pipeline.config.spec import JobSpec, ScheduleSpec
 from pipeline.orchestration import forms, tasks
+from pipeline.orchestration.backfill_dag import backfill_dag
 from pipeline.orchestration.dag_settings import START, sink_assets, task_defaults
 from pipeline.orchestration.rollback_dag import rollback_dag
-from pipeline.orchestration.specs import epoch_dag_id, rollback_dag_id, spec_files
+from pipeline.orchestration.specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
 from pipeline.protocol.errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def job_dags(config: Path) -> dict[str, DAG]:
             log.warning("%s", error.message)
             made = [broken_dag(path, error.message)]
         else:
-            made = [make(job) for make in (epoch_dag, rollback_dag)]
+            made = [make(job) for make in (epoch_dag, rollback_dag, backfill_dag)]
         if made[0].dag_id in dags:
             taken = made[0].dag_id
             message = f"{path.name}: another spec in {config} has the job name of {taken} too; names are unique."
@@ -162,12 +163,14 @@ def _timetable(schedule: ScheduleSpec | None) -> CronTriggerTimetable | None:
 def _describe(spec: JobSpec) -> str:
     operators = ", ".join(f"`{operator.uid}` ({operator.kind})" for operator in spec.operators) or "none"
     sinks = ", ".join(f"`{sink.name}` ({sink.mode})" for sink in spec.sinks) or "none"
+    back, again = rollback_dag_id(spec.name), backfill_dag_id(spec.name)
     return (
         f"### {spec.name}\n\n"
         "One run of this DAG is one epoch. Before `complete_checkpoint` nothing is visible; after it everything is, "
         "eventually. A failed run is aborted and leaves no trace in the tables; the next one takes up its input.\n\n"
-        f"To go back to a checkpoint, trigger [{rollback_dag_id(spec.name)}](/dags/{rollback_dag_id(spec.name)}). "
-        "Airflow's own backfill of this DAG is harmless: a date that a later epoch covers does nothing.\n\n"
+        f"To go back to a checkpoint, trigger [{back}](/dags/{back}); to process input again with today's code, "
+        f"[{again}](/dags/{again}). Airflow's own backfill of this DAG is harmless: a date that a later epoch covers "
+        "does nothing.\n\n"
         f"* sources: {', '.join(f'`{name}`' for name in spec.sources)}\n"
         f"* operators: {operators}\n"
         f"* sinks: {sinks}\n"

@@ -76,7 +76,6 @@ class PlanRollbackOperator(PlanOperator):
             "text": plan["text"],
             "manifest_version": plan["manifest_version"],
             "head": 0 if head is None else head["checkpoint_id"],
-            "watermark": target.get("watermark"),
             "rows": {sink: about.get("rows_then") for sink, about in plan["sinks"].items()},
         }
 

@@ -45,6 +45,8 @@ def switched_before(
 class RealignOperator(PlannedOperator):
     """Sees that every sink has followed the switch, and emits the asset event of each table that it changed.
 
+    The event is that of `notify_complete`; its `rows` are those of the whole table, None where the plan cannot know.
+
     Args:
         switch_task: the task that switched. sink_assets: asset URI of every sink of the job.
     """
@@ -58,11 +60,13 @@ class RealignOperator(PlannedOperator):
         plan = self.planned(context)
         done: dict[str, Any] = context["ti"].xcom_pull(task_ids=self.switch_task)
         checkpoint_id = self.say_for_whom(done | {"token": "none"})
-        self.jobmaster().finish_realignment(self.session(context))
+        master = self.jobmaster()
+        master.finish_realignment(self.session(context))
         if done["outcome"] == UNCHANGED:
             log.info("no table had to follow")
             return
-        about = {"checkpoint_id": checkpoint_id, "timeline": done["timeline"], "watermark": plan["watermark"]}
+        watermark = master.show(checkpoint_id)["watermark"] if checkpoint_id else None
+        about = {"checkpoint_id": checkpoint_id, "timeline": done["timeline"], "watermark": watermark}
         for sink, rows in sorted(plan["rows"].items()):
             log.info("sink %s stands at checkpoint %d of timeline %s", sink, checkpoint_id, done["timeline"])
             for alias in self.outlets:

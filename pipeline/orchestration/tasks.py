@@ -23,6 +23,7 @@ from airflow.sdk.exceptions import (
 from pipeline.orchestration.base import RETURN_VALUE, JobOperator
 from pipeline.orchestration.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from pipeline.orchestration.outcome import FAILURE_KEY, Failure
+from pipeline.orchestration.specs import backfill_dag_id
 from pipeline.protocol.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
@@ -68,9 +69,12 @@ class TriggerCheckpointOperator(EpochOperator):
                 log.info("%s", line)
 
         take_over = bool(context["params"].get(TAKE_OVER, False))
-        triggered = self.jobmaster().trigger(self.session(context), take_over=take_over, tell=tell)
+        master, session = self.jobmaster(), self.session(context)
+        triggered = master.trigger(session, take_over=take_over, tell=tell)
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
+            if triggered.reason == "covered" and session.run.run_type == "backfill":
+                log.info("to process past input again, trigger %s", backfill_dag_id(master.job.spec.name))
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.
             context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.reason})
             raise DownstreamTasksSkipped(tasks=[RUN])

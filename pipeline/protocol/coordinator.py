@@ -31,6 +31,7 @@ from pipeline.protocol.layout import heartbeat_key, token_prefix
 from pipeline.protocol.pins import live_pins, pin, unpin
 from pipeline.protocol.preconditions import (
     check_finished,
+    check_installable,
     check_not_aborted,
     check_not_ended,
     check_not_frozen,
@@ -136,8 +137,8 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         A transition, or AlreadyDone: COVERED (a completed checkpoint covers the run) or ALREADY_TRIGGERED (the
         session's own checkpoint is pending: continue it).
     Raises:
-        JobNotRunnable: FAILED or ended (I4), more than three checkpoints wait for a sink (I8), or a sink has yet to
-            follow a switch of the live timeline (I14).
+        JobNotRunnable: FAILED or ended (I4; what installs only waits for a clean end), more than three checkpoints wait
+            for a sink (I8), or a sink has yet to follow a switch of the live timeline (I14).
         Fenced: this Airflow run's checkpoint was aborted: a new id comes only from a new run; or the timeline is not
             open.
         Busy: another session's checkpoint is pending or has frozen the timeline, or `min_pause` is not over.
@@ -160,7 +161,9 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             pending.checkpoint_id,
             pending,
         )
-    if on_fork:
+    if request.installs:
+        check_installable(state, on_fork)
+    elif on_fork:
         check_not_ended(state)
     else:
         check_runnable(state)

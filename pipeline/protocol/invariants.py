@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from pipeline.protocol.layout import checkpoint_of_key, is_own_directory, metadata_key, token_prefix
-from pipeline.protocol.records import ENDED, CleanUp, ManifestState
+from pipeline.protocol.layout import (
+    checkpoint_of_key,
+    is_own_directory,
+    metadata_key,
+    savepoint_root_of_key,
+    token_prefix,
+)
+from pipeline.protocol.records import ENDED, CleanUp, ManifestState, TimelineRole
+from pipeline.protocol.retention import root_in_job
 from pipeline.protocol.timeline_faults import lineage_faults, timeline_faults
 
 
@@ -43,7 +50,8 @@ def _result_faults(state: ManifestState) -> list[str]:
         found.append(f"I4: incarnation {state.incarnation} is {state.status.name}, its result says {status}")
     if status is None and newest is not None and newest.clean_up is CleanUp.DIRTY:
         found.append(f"I4: the result of incarnation {newest.incarnation} must be clean before the next one starts")
-    if state.status in ENDED and any(one.pending is not None or one.leader is not None for one in state.timelines):
+    running = [one for one in state.timelines if one.role is not TimelineRole.FORK]  # a fork may be installed from
+    if state.status in ENDED and any(one.pending is not None or one.leader is not None for one in running):
         found.append("I4: a job that has ended must have neither a leader nor a pending checkpoint")
     return found
 
@@ -73,6 +81,7 @@ def _garbage_faults(state: ManifestState) -> list[str]:
     """I8: no entry covers what a retained or a pending checkpoint needs."""
     live = [metadata_key(checkpoint.checkpoint_id, checkpoint.token) for checkpoint in state.checkpoints]
     live += [checkpoint.metadata.key for checkpoint in state.checkpoints]
+    live += [root for root in map(root_in_job, state.savepoints) if root is not None]
     live += [
         token_prefix(timeline.pending.checkpoint_id, timeline.pending.token)
         for timeline in state.timelines
@@ -85,12 +94,12 @@ def _garbage_faults(state: ManifestState) -> list[str]:
         if key.startswith(entry.prefix)
     ]
     found += [
-        f"I8: garbage {entry.prefix} must lie below a checkpoint"
+        f"I8: garbage {entry.prefix} must lie below a checkpoint, or be a savepoint's root"
         for entry in state.garbage
-        if checkpoint_of_key(entry.prefix) is None
+        if checkpoint_of_key(entry.prefix) is None and savepoint_root_of_key(entry.prefix) != entry.prefix
     ]
     found += [
-        f"I8: garbage {entry.prefix} must be an object, or the directory of a checkpoint, a token or its metrics"
+        f"I8: garbage {entry.prefix} must be an object, or the directory of a checkpoint, token, metrics or a savepoint"
         for entry in state.garbage
         if entry.prefix.endswith("/") and not is_own_directory(entry.prefix)
     ]

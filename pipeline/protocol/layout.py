@@ -14,16 +14,21 @@ METRICS_NAME = "metrics/"
 """Below a token prefix: what each Spark attempt measured. Nothing refers to it."""
 
 SAVEPOINTS_PREFIX = "savepoints/"
-"""Below it ``<name>/``: self-contained copies of checkpoints, each a person's."""
+"""Below it ``<name>/<creation>/``: self-contained copies of checkpoints, each a person's."""
 
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
+
+SAVEPOINT_DOCUMENT = "savepoint.json"
+"""Written last into a savepoint's root: without it there is no savepoint."""
 
 _VERSION_CEILING = 10**19
 _DIGITS = 20
 _CHECKPOINT_KEY = re.compile(r"chk-(\d{20})/(?:t(\d{20})/)?")
 _OWN_DIRECTORY = re.compile(rf"chk-\d{{20}}/(?:t\d{{20}}/(?:{METRICS_NAME})?)?")
 _MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
+_SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
 
 
 def manifest_key(version: int) -> str:
@@ -71,6 +76,39 @@ def abort_notice_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
     return token_prefix(checkpoint_id, token) + "_aborted"
 
 
+def savepoint_name_fault(name: str) -> str | None:
+    """Say why a text cannot name a savepoint, or None. Digits alone are refused: they mean a checkpoint's id."""
+    if not _SAVEPOINT_NAME.fullmatch(name):
+        return "expected 1 to 63 of a-z, 0-9, '_' and '-', the first a letter or a digit"
+    return "digits alone are the id of a checkpoint" if name.isdigit() else None
+
+
+def savepoint_root(name: str, creation: str) -> str:
+    """Return ``savepoints/<name>/<creation>/``, where one creation of a savepoint writes, and nobody else ever.
+
+    Args:
+        creation: 32 lower-case hexadecimal digits, new for each try: no key of a disposed one is ever taken again.
+    Raises:
+        InvalidRequest: the name, or the creation, is none.
+    """
+    prefix = f"{SAVEPOINTS_PREFIX}{name}/{creation}/"
+    fault = savepoint_name_fault(name) or (None if _SAVEPOINT_ROOT.fullmatch(prefix) else "it has no valid creation")
+    if fault is not None:
+        raise InvalidRequest(f"savepoint name {name!r} refused: {fault}. Nothing was written.")
+    return prefix
+
+
+def savepoint_root_of_key(key: str) -> str | None:
+    """Return the ``savepoints/<name>/<creation>/`` below which a key lies; None for a key outside of all of them."""
+    match = _SAVEPOINT_ROOT.match(key)
+    return None if match is None else match[0]
+
+
+def copying_pin(root: str) -> str:
+    """Return the name of the pin that is held while a savepoint is copied below this root: until then it is in use."""
+    return f"copy to {root}"
+
+
 def checkpoint_of_key(key: str) -> CheckpointId | None:
     """Return the checkpoint below whose prefix a key lies; None for a key outside of all of them."""
     match = _CHECKPOINT_KEY.match(key)
@@ -90,8 +128,8 @@ def token_of_prefix(prefix: str) -> tuple[CheckpointId, FencingToken] | None:
 
 
 def is_own_directory(prefix: str) -> bool:
-    """Say whether a prefix is the directory of a checkpoint, of a token, or of a token's metrics, as a whole."""
-    return _OWN_DIRECTORY.fullmatch(prefix) is not None
+    """Say whether a prefix is the directory of a checkpoint, a token, a token's metrics or a savepoint, as a whole."""
+    return _OWN_DIRECTORY.fullmatch(prefix) is not None or savepoint_root_of_key(prefix) == prefix
 
 
 def key_fault(key: str) -> str | None:

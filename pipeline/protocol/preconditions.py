@@ -14,10 +14,19 @@ from pipeline.protocol.errors import (
     SubtaskDeclined,
 )
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
-from pipeline.protocol.layout import checkpoint_of_key, is_own_directory, key_fault, token_prefix, token_prefix_of_key
+from pipeline.protocol.layout import (
+    checkpoint_of_key,
+    copying_pin,
+    is_own_directory,
+    key_fault,
+    savepoint_root_of_key,
+    token_prefix,
+    token_prefix_of_key,
+)
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     ENDED,
+    CleanUp,
     CompletedCheckpoint,
     Freeze,
     JobStatus,
@@ -28,7 +37,7 @@ from pipeline.protocol.records import (
     TimelineRole,
 )
 from pipeline.protocol.requests import CompleteRequest, TriggerRequest
-from pipeline.protocol.retention import MAX_UNCONFIRMED, lowest_pending
+from pipeline.protocol.retention import MAX_UNCONFIRMED, lowest_pending, root_in_job
 from pipeline.protocol.runs import instant
 
 
@@ -197,6 +206,16 @@ def check_not_ended(state: ManifestState) -> None:
         raise ended(state)
 
 
+def check_installable(state: ManifestState, on_fork: bool) -> None:
+    """A checkpoint may be copied in: no epoch of any incarnation runs. Raises InvalidRequest, JobNotRunnable."""
+    if not on_fork:
+        raise InvalidRequest(
+            f"job {state.job}: trigger refused: a checkpoint is installed on a fork of its own. Nothing was written."
+        )
+    if any(result.clean_up is CleanUp.DIRTY for result in state.results):
+        raise ended(state)
+
+
 def ended(state: ManifestState) -> JobNotRunnable:
     """Return the error of a job that has ended."""
     return JobNotRunnable(
@@ -285,11 +304,16 @@ def check_pause(state: ManifestState, min_pause_ms: int, now_ms: int) -> None:
 def check_garbage(state: ManifestState, kept: tuple[CompletedCheckpoint, ...], garbage: tuple[str, ...]) -> None:
     """I8: what is listed lies below a checkpoint older than every pending one, and nothing retained names it.
 
-    An entry is one key, or the directory of a token or of its metrics.
+    An entry is one key, or the directory of a token or of its metrics. Or the root of a savepoint that is not listed
+    and that nobody copies to.
     """
+    roots = {root for root in map(root_in_job, state.savepoints) if root is not None}
+    copied_to = {pin.name for pin in state.pins}
     lowest = lowest_pending(state)
     named = {handle.key for checkpoint in kept for handle in (checkpoint.metadata, checkpoint.plan)}
     for key in garbage:
+        if savepoint_root_of_key(key) == key and key not in roots and copying_pin(key) not in copied_to:
+            continue
         checkpoint_id = checkpoint_of_key(key)
         live = lowest is not None and checkpoint_id is not None and checkpoint_id >= lowest
         directory = key.endswith("/")
@@ -298,6 +322,6 @@ def check_garbage(state: ManifestState, kept: tuple[CompletedCheckpoint, ...], g
         if checkpoint_id is None or live or not fits:
             raise ProtocolViolation(
                 f"job {state.job}: garbage {key!r} refused: expected one object, or a token's directory, below a"
-                " checkpoint that is neither pending nor newer than a pending one, and that nothing retained names."
-                " Nothing was written."
+                " checkpoint that is neither pending nor newer than a pending one, and that nothing retained names; or"
+                " the root of a savepoint that is neither listed nor being copied. Nothing was written."
             )

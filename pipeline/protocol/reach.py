@@ -20,8 +20,10 @@ from pipeline.protocol.layout import (
     PROBE_PREFIX,
     SAVEPOINTS_PREFIX,
     checkpoint_of_key,
+    copying_pin,
     heartbeat_key,
     manifest_version,
+    savepoint_root_of_key,
     token_of_prefix,
     token_prefix_of_key,
 )
@@ -36,13 +38,12 @@ class Standing(Enum):
 
     LOG = "entry of the manifest log, or of a sink's chain of heads: a key of either is never freed"
     REFERENCED = "referenced by a root"
-    IN_USE = "below a checkpoint that is pending, or newer than a pending one"
+    IN_USE = "below a checkpoint that is pending, or newer than a pending one; or of a savepoint that is being copied"
     OWNED = "measurements of a retained checkpoint: they go with it"
     LISTED = "listed as garbage: deleted once it is due"
     UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
     UNREACHABLE = "nothing refers to it, and nothing can any more"
     PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
-    SAVEPOINT = "below the job's savepoints: a person's, never the job's to delete"
     FOREIGN = "not part of the job's layout: not ours to delete"
 
 
@@ -77,7 +78,7 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
     if _INPUT_KEY.fullmatch(key):
         return Standing.UNCLAIMED
     if key.startswith(SAVEPOINTS_PREFIX):
-        return Standing.SAVEPOINT
+        return _of_a_copy(state, key)
     prefix = token_prefix_of_key(key)
     owner = None if prefix is None else token_of_prefix(prefix)
     if prefix is None or owner is None or not 0 < owner[0] < state.next_checkpoint_id or owner[1] > state.version:
@@ -115,8 +116,22 @@ def staged_standing(
     return Standing.UNREACHABLE
 
 
+def _of_a_copy(state: ManifestState, key: str) -> Standing:
+    """Where an object below a savepoint's root stands that no listed savepoint names."""
+    root = savepoint_root_of_key(key)
+    if root is None:
+        return Standing.FOREIGN
+    if any(pin.name == copying_pin(root) for pin in state.pins):
+        return Standing.IN_USE
+    if any(_covers(entry.prefix, key) for entry in state.garbage):
+        return Standing.LISTED
+    return Standing.UNREACHABLE
+
+
 def proof(key: str, fate: Fate | None) -> str:
     """Say in one clause why nothing can need an unreachable object any more."""
+    if savepoint_root_of_key(key) is not None:
+        return "no savepoint that the job lists names it, and nobody copies there"
     checkpoint_id = checkpoint_of_key(key)
     prefix = token_prefix_of_key(key)
     owner = None if prefix is None else token_of_prefix(prefix)

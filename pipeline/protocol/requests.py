@@ -28,6 +28,8 @@ class TriggerRequest:
         timeout_ms: length of the lease.
         min_pause_ms: time that must pass between a completion and the next trigger; of the live timeline.
         timeline: None: the live one. Or an open fork: it publishes nothing and moves none of the job's counters.
+        installs: nothing is run: the checkpoint's content is copied from elsewhere. On a fork only; then also in a job
+            that has ended, once that end is clean.
     """
 
     session_id: SessionId
@@ -41,6 +43,7 @@ class TriggerRequest:
     spec_hash: str
     min_pause_ms: int = 0
     timeline: TimelineId | None = None
+    installs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

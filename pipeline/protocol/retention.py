@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
-from pipeline.protocol.layout import METRICS_NAME, checkpoint_of_key, token_prefix_of_key
+from pipeline.protocol.layout import (
+    METRICS_NAME,
+    SAVEPOINTS_PREFIX,
+    checkpoint_of_key,
+    savepoint_root_of_key,
+    token_prefix_of_key,
+)
 from pipeline.protocol.lineage import ancestry, lineage, open_forks, with_unpublished
 from pipeline.protocol.records import (
     CheckpointKind,
@@ -19,6 +25,7 @@ from pipeline.protocol.records import (
     Garbage,
     ManifestState,
     ObjectHandle,
+    Savepoint,
     TimelineRole,
 )
 
@@ -128,18 +135,22 @@ def unreferenced(kept: Iterable[Iterable[str]], dropped: Iterable[Iterable[str]]
 
     State runs are carried by reference from checkpoint to checkpoint. While a kept one refers to anything of a token's
     directory, that directory's files are garbage one by one, but its metrics together; then the directory is one entry,
-    so that the manifest value stays small. A key outside of all checkpoints, an input record, is never garbage.
+    so that the manifest value stays small. Of a savepoint's root all is garbage, as one entry, or nothing is. A key
+    outside of all of these, an input record, is never garbage.
 
     Args:
         kept: for each checkpoint that stays, all keys it refers to.
         dropped: for each checkpoint that goes, all keys it refers to or owns, its metadata included.
     """
     referenced = {key for keys in kept for key in keys}
-    needed = {token_prefix_of_key(key) for key in referenced}
+    needed = {token_prefix_of_key(key) or savepoint_root_of_key(key) for key in referenced}
     garbage: set[str] = set()
     for key in {key for keys in dropped for key in keys} - referenced:
         directory = token_prefix_of_key(key)
         if directory is None:
+            root = savepoint_root_of_key(key)
+            if root is not None and root not in needed:
+                garbage.add(root)
             continue
         metrics = directory + METRICS_NAME
         if directory not in needed:
@@ -149,6 +160,13 @@ def unreferenced(kept: Iterable[Iterable[str]], dropped: Iterable[Iterable[str]]
         else:
             garbage.add(key)
     return tuple(sorted(garbage))
+
+
+def root_in_job(savepoint: Savepoint) -> str | None:
+    """Return the ``savepoints/<name>/<creation>/`` of a savepoint that lies below the job; None for one elsewhere."""
+    if savepoint.location is not None:
+        return None
+    return savepoint_root_of_key(f"{SAVEPOINTS_PREFIX}{savepoint.name}/{savepoint.document.key}")
 
 
 def handle_conflicts(references: Iterable[tuple[str, ObjectHandle]]) -> tuple[str, ...]:
@@ -214,12 +232,19 @@ def deletable(state: ManifestState, session_id: SessionId, now_ms: int, grace_ms
     lowest = lowest_pending(state)
     ready = []
     for entry in state.garbage:
-        checkpoint_id = checkpoint_of_key(entry.prefix)
-        if checkpoint_id is None or (lowest is not None and checkpoint_id >= lowest):
+        if not _below_finished(entry, lowest):
             continue
         if entry.since_version < leader.token and now_ms - entry.since_ms >= grace_ms:
             ready.append(entry)
     return tuple(ready)
+
+
+def _below_finished(entry: Garbage, lowest: CheckpointId | None) -> bool:
+    """Whether an entry lies below a checkpoint older than the lowest pending one, or in a savepoint."""
+    checkpoint_id = checkpoint_of_key(entry.prefix)
+    if checkpoint_id is None:
+        return savepoint_root_of_key(entry.prefix) is not None
+    return lowest is None or checkpoint_id < lowest
 
 
 def collectable(state: ManifestState, now_ms: int, grace_ms: int) -> tuple[Garbage, ...]:
@@ -236,8 +261,7 @@ def collectable(state: ManifestState, now_ms: int, grace_ms: int) -> tuple[Garba
     triggered = [timeline.pending.prefixes[0] for timeline in state.timelines if timeline.pending is not None]
     ready = []
     for entry in state.garbage:
-        checkpoint_id = checkpoint_of_key(entry.prefix)
-        if checkpoint_id is None or (lowest is not None and checkpoint_id >= lowest):
+        if not _below_finished(entry, lowest):
             continue
         if now_ms - entry.since_ms >= grace_ms and all(token > entry.since_version for token in triggered):
             ready.append(entry)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
-from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, advance
-from pipeline.protocol.errors import InvalidRequest, NotFound
+from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
+from pipeline.protocol.errors import CommitConflict, InvalidRequest, NotFound
 from pipeline.protocol.events import SavepointCreated, SavepointDisposed
-from pipeline.protocol.layout import key_fault
+from pipeline.protocol.layout import key_fault, savepoint_name_fault
 from pipeline.protocol.locations import SCHEME, location_problem
 from pipeline.protocol.records import ManifestState, Savepoint
 from pipeline.protocol.requests import DisposeSavepointRequest, RecordSavepointRequest
+from pipeline.protocol.retention import root_in_job
 
 MAX_SAVEPOINTS = 256
 """How many savepoints a job may list at once: the manifest stays small."""
-
-SAVEPOINT_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""A name is one part of a key."""
 
 
 def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_ms: int) -> Answer:
@@ -27,14 +23,17 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
     Raises:
         NotFound: its checkpoint is not retained (any more): hold it with a pin while it is copied.
         InvalidRequest: no name, no URL, the name is taken, or there are too many.
+        CommitConflict: a collection has listed its files as garbage meanwhile.
     """
-    if SAVEPOINT_NAME_PATTERN.fullmatch(request.name) is None:
-        raise InvalidRequest(f"savepoint name {request.name!r} refused: expected {SAVEPOINT_NAME_PATTERN.pattern}.")
+    name_fault = savepoint_name_fault(request.name)
+    if name_fault is not None:
+        raise InvalidRequest(f"savepoint name {request.name!r} refused: {name_fault}. Nothing was written.")
     fault = key_fault(request.document.key) or _location_fault(request.location)
     if fault is not None:
         raise InvalidRequest(
             f"savepoint {request.name}: document {request.document.key!r} at {request.location!r} refused: {fault}."
         )
+    made = Savepoint(request.name, request.checkpoint_id, request.location, request.document, now_ms)
     listed = _savepoint(state, request.name)
     if listed is not None:
         same = (listed.checkpoint_id, listed.location, listed.document)
@@ -52,13 +51,19 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
             f" retained: {retained}. Nothing was written.",
             checkpoint_id=request.checkpoint_id,
         )
+    root = root_in_job(made)
+    if root is not None and any(entry.prefix == root for entry in state.garbage):
+        raise CommitConflict(
+            f"savepoint {request.name} refused: while it was copied, its files were listed as garbage. There is no new"
+            " savepoint.",
+            hint="create it again",
+        )
     if len(state.savepoints) >= MAX_SAVEPOINTS:
         raise InvalidRequest(
             f"savepoint {request.name} refused: job {state.job} lists {len(state.savepoints)} savepoints, at most"
             f" {MAX_SAVEPOINTS}. Nothing was written.",
             hint=f"milepost savepoint dispose {state.job} --name NAME makes room",
         )
-    made = Savepoint(request.name, request.checkpoint_id, request.location, request.document, now_ms)
     return advance(
         state,
         SavepointCreated(now_ms, made, request.session_id),
@@ -67,7 +72,7 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
 
 
 def dispose_savepoint(state: ManifestState, request: DisposeSavepointRequest, now_ms: int) -> Answer:
-    """Take a savepoint off the list; only then may its copy be deleted.
+    """Take a savepoint off the list; only then may its copy be deleted. One below the job becomes garbage.
 
     Returns:
         A transition, or AlreadyDone NO_SAVEPOINT.
@@ -75,10 +80,12 @@ def dispose_savepoint(state: ManifestState, request: DisposeSavepointRequest, no
     listed = _savepoint(state, request.name)
     if listed is None:
         return AlreadyDone(Outcome.NO_SAVEPOINT, f"job {state.job} has no savepoint {request.name}")
+    root = root_in_job(listed)
     return advance(
         state,
         SavepointDisposed(now_ms, listed, request.session_id),
         savepoints=tuple(one for one in state.savepoints if one is not listed),
+        garbage=state.garbage if root is None else with_garbage(state, [root], now_ms),
     )
 
 

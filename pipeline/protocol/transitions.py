@@ -81,6 +81,11 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
         for event in (CheckpointTriggered, CheckpointRebound, CheckpointCompleted)
     ),
     Rule(JobStatus.FAILED, CheckpointAborted, JobStatus.FAILED, "on a fork", _tolerated),
+    *(
+        Rule(status, event, status, "installed on a fork")
+        for status in ENDED
+        for event in (CheckpointTriggered, CheckpointCompleted)
+    ),
     Rule(JobStatus.FAILED, JobResumed, JobStatus.RUNNING),
     Rule(JobStatus.RUNNING, TimelineSwitched, JobStatus.RUNNING),
     Rule(JobStatus.FAILED, TimelineSwitched, JobStatus.RUNNING, "a person has decided"),

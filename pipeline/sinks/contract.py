@@ -191,6 +191,18 @@ class SinkChange:
     files_added: int
 
 
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """What a table consists of at one point.
+
+    Attributes:
+        files: its live files in commit order. schema: Arrow IPC, base64; None while nothing was ever published.
+    """
+
+    files: tuple[StagedFile, ...]
+    schema: str | None
+
+
 class Sink(Protocol):
     """One sink of the spec, opened on its store."""
 
@@ -248,8 +260,19 @@ class Sink(Protocol):
         Raises: Superseded: it follows a newer decision. NotFound: no such base.
         """
 
+    def check_follow(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> None:
+        """Raise now what `follow` would raise, the decision apart. Reads no rows, changes nothing."""
+
     def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
         """What `follow` would change, without writing; raises what it would raise, the decision apart."""
+
+    def contents(
+        self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]
+    ) -> TableContents:
+        """What the table would consist of after such a `follow`, without writing; raises as `compare`."""
+
+    def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
+        """Where the n-th file of a table that comes from elsewhere is staged, from 0, so that a follow can name it."""
 
     def undo_limits(self) -> tuple[str, ...]:
         """What a follow cannot undo, one line each, for people."""

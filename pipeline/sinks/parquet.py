@@ -27,6 +27,7 @@ from pipeline.sinks.contract import (
     SinkChange,
     SinkMark,
     StagedFile,
+    TableContents,
     TableWalk,
     decode_schema,
     encode_schema,
@@ -183,6 +184,13 @@ class ParquetSink:
             admit=lambda point: self._admit_on(point, [committable for _, committable in committables]),
         )
 
+    def check_follow(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> None:
+        """Raise now what `follow` would raise, the decision apart. Reads no rows, changes nothing."""
+        for _, committable in committables:
+            self._check_committable(committable)
+        point = self._chain.base_point(self._chain.newest(), base)
+        self._admit_on(point, [committable for _, committable in committables])
+
     def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
         """What `follow` would change, without writing; it raises what `follow` would raise, the decision apart.
 
@@ -205,6 +213,26 @@ class ParquetSink:
             files_removed=len(before - after),
             files_added=len(after - before),
         )
+
+    def contents(
+        self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]
+    ) -> TableContents:
+        """The table as of `base` with these committables on it, every file there with its size. Raises as `compare`."""
+        for _, committable in committables:
+            self._check_committable(committable)
+        point = self._chain.base_point(self._chain.newest(), base)
+        schemas = self._admit_on(point, [committable for _, committable in committables])
+        added = tuple(file for _, committable in committables for file in committable.files)
+        return TableContents(point.files + added, schemas[-1] if schemas else point.schema)
+
+    def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
+        """Where the n-th file of a table that comes from elsewhere is staged: below the token, named by its content."""
+        return f"{token_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
+
+    @property
+    def store(self) -> ObjectStore:
+        """Rooted at the table: its files lie at their keys."""
+        return self._store
 
     def undo_limits(self) -> tuple[str, ...]:
         """What following a decision cannot undo, for people."""

@@ -194,7 +194,7 @@ def converted(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
             columns.append(pa.nulls(rows.num_rows, field.type))
         elif index < 0:
             problems.append(f"{field.name}: stored absent, now {field.type}")
-        elif not widens(rows.schema.field(index).type, field.type):
+        elif not _reads_as(rows.schema.field(index).type, field.type):
             problems.append(f"{field.name}: stored {rows.schema.field(index).type}, now {field.type}")
         else:
             columns.append(_cast(run, rows.column(index), field))
@@ -205,6 +205,19 @@ def converted(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         )
     plain = pa.schema([pa.field(field.name, field.type) for field in schema])
     return pa.table(columns, schema=plain).combine_chunks()
+
+
+def _reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether what a run has is exactly of a type: of a narrower one, or of what Parquet has instead of it."""
+    if pa.types.is_list(stored) and pa.types.is_list(wanted):
+        return _reads_as(stored.value_type, wanted.value_type)
+    if pa.types.is_struct(stored) and pa.types.is_struct(wanted) and stored.num_fields == wanted.num_fields:
+        return all(
+            old.name == new.name and _reads_as(old.type, new.type) for old, new in zip(stored, wanted, strict=True)
+        )
+    if pa.types.is_timestamp(wanted) and wanted.unit == "s":
+        return stored == wanted or stored == pa.timestamp("ms", wanted.tz)
+    return widens(stored, wanted)
 
 
 def _cast(run: str, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

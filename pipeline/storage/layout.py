@@ -8,6 +8,7 @@
     chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json    what each Spark attempt measured
     chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
     chk-<id>/t<token>/_aborted                          to subtasks that still run: the checkpoint was aborted
+    savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
 
 Ids are padded to 20 digits, so that LIST order is numeric. A writer writes only below its own token (I3).
 """
@@ -22,6 +23,7 @@ from pipeline.protocol.layout import (
     MANIFEST_PREFIX,
     METRICS_NAME,
     PROBE_PREFIX,
+    SAVEPOINTS_PREFIX,
     abort_notice_key,
     checkpoint_of_key,
     checkpoint_prefix,
@@ -30,6 +32,7 @@ from pipeline.protocol.layout import (
     key_fault,
     manifest_key,
     metadata_key,
+    savepoint_root,
     token_prefix,
 )
 from pipeline.protocol.layout import manifest_version as _protocol_manifest_version
@@ -38,6 +41,7 @@ __all__ = [
     "INPUTS_PREFIX",
     "MANIFEST_PREFIX",
     "PROBE_PREFIX",
+    "SAVEPOINTS_PREFIX",
     "abort_notice_key",
     "channel_prefix",
     "checkpoint_of_key",
@@ -50,6 +54,7 @@ __all__ = [
     "metrics_prefix",
     "require_own_key",
     "require_own_prefix",
+    "savepoint_root",
     "state_prefix",
     "token_prefix",
 ]

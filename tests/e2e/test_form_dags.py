@@ -84,3 +84,21 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
 
     epoch(job)
     assert job.table() == TABLES[3], "the next epoch takes up what the rollback gave back"
+
+
+def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: AirflowInstance, job: E2eJob) -> None:
+    """One real Spark session replays both epochs; what landed since is still the next scheduled run's."""
+    unread = job.master.status()["unread_objects"]
+    text = job.spec_path.read_text()
+    job.spec_path.write_text(text.replace("format: csv", 'format: csv\n    options: {null_values: ["300"]}'))
+
+    run = FormRun(airflow, "back__backfill", from_checkpoint=1, approve=False)
+
+    assert (run.wait(), run.states()["approve"]) == ("success", "skipped")
+    assert job.table() == {"AA": (2, 21), "UA": (2, 4_000)}
+    assert "2 ranges, 2 objects" in run.log("plan_backfill")
+    replay = run.log("replay_and_fast_forward")
+    assert "checkpoint 1, timeline " in replay and "fast-forward" in replay
+    (event,) = airflow.asset_events("back__backfill")
+    assert event["extra"]["checkpoint_id"] == job.published_checkpoint() == job.master.status()["head"]
+    assert job.master.status()["unread_objects"] == unread

@@ -18,12 +18,16 @@ from pipeline.cli.main import app
 from tests.harness.processes import REPOSITORY
 
 ERROR_LINES = 24
-_NOISE = re.compile(r"[a-z][\w ]* \(\d+ s\)|WARNING: Using incubator modules: jdk.incubator.vector")
+_NOISE = re.compile(
+    r"[a-z][\w ]* \(\d+ s\)|WARNING: Using incubator modules: jdk.incubator.vector"
+    r"|spec or code differ from the head's; what is continued:"
+    r"|  (restored unchanged|[^:]+: (restored|new|dropped|converted|refused)\b[^:]*): .*"
+)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one call ended. `error` is stderr without the lines that tell progress, and the JVM's one at its start."""
+    """How one call ended. `error` is stderr without progress, what a changed spec continues, and the JVM's one line."""
 
     exit_code: int
     stdout: str

@@ -137,7 +137,7 @@ class Explorer:
                         if reached not in came_from:
                             came_from[reached] = (world, label)
                             at = reached
-                            check_world(reached, self.manifests.values[reached.manifest])
+                            self.check(reached)
                             found.append(reached)
                     at = world
                     if not ready:
@@ -154,10 +154,23 @@ class Explorer:
         """Let one more process publish what is left, alone; then every row must be there once (`check_end`)."""
         process = Process("cli:next", "look", ("after",))
         lone = replace(world, processes=(process,), workers=frozenset(), faults_left=0)
-        by_the_rules = Explorer(self.setting, Rules(), self.manifests, _events=self._events)
+        by_the_rules = self.by_the_rules()
         while lone.processes[0].step != "end":
             lone = next(by_the_rules.steps(lone))[1]
-        check_end(lone, self.manifests.values[lone.manifest])
+        self.check(lone)
+        self.check_last(lone)
+
+    def by_the_rules(self) -> Explorer:
+        """An explorer of the same worlds that breaks no rule."""
+        return Explorer(self.setting, Rules(), self.manifests, _events=self._events)
+
+    def check(self, world: World) -> None:
+        """Check what must hold at every moment. Raises Broken."""
+        check_world(world, self.manifests.values[world.manifest])
+
+    def check_last(self, world: World) -> None:
+        """Check the results when nobody has anything left to do. Raises Broken."""
+        check_end(world, self.manifests.values[world.manifest])
 
     def steps(self, world: World) -> Iterator[tuple[str, World]]:
         """Yield every next world: each process may go on or fail, each worker may write."""
@@ -269,7 +282,7 @@ class Explorer:
         """I14: the mark is there -> done; the head is its predecessor -> commit; else superseded."""
         number, token, parent, after = process.seen
         head = world.sink[-1][0] if world.sink else 0
-        if self.rules.sink_compares and any(one == number for one, _ in world.sink):
+        if self.rules.sink_compares and any(one[0] == number for one in world.sink):
             yield "published", world.with_process(index, replace(process, step="decide confirm"))
         elif head == parent or not self.rules.sink_compares:
             seen = (number, token, parent, after, len(world.sink))

@@ -53,7 +53,7 @@ class World:
             they outlive their driver.
         answers: (checkpoint, token, subtask, kind) that reached a driver: "ack", "decline" or "other" (a second attempt
             that differs). files: keys in the store.
-        sink: (checkpoint, token) in the order of their commits.
+        sink: (checkpoint, token) in the order of their commits; with switches, its heads (`model_switch.py`).
         granted: (checkpoint, token) in the order of the grants. ended: (checkpoint, token); token 0: aborted.
         faults_left: crashes, lost replies and failed subtasks that may still happen.
     """
@@ -63,7 +63,7 @@ class World:
     workers: frozenset[tuple[int, int, int]] = frozenset()
     answers: frozenset[tuple[int, int, int, str]] = frozenset()
     files: frozenset[str] = frozenset()
-    sink: tuple[tuple[int, int], ...] = ()
+    sink: tuple[tuple[int, ...], ...] = ()
     granted: tuple[tuple[int, int], ...] = ()
     ended: frozenset[tuple[int, int]] = frozenset()
     faults_left: int = 1
@@ -152,11 +152,11 @@ def check_transition(world: World, before: ManifestState, event: Event, after: M
         ended |= {(number, token)}
     elif isinstance(event, SinkConfirmed):
         number = int(event.checkpoint_id)
-        _require(number in {one for one, _ in world.sink}, f"I11: checkpoint {number} confirmed, and not published")
+        _require(number in {one[0] for one in world.sink}, f"I11: checkpoint {number} confirmed, and not published")
     if polite and isinstance(event, CheckpointAborted) and event.aborted_by != event.leader.session_id:
         _require(not _alive(world, event.leader.session_id), "I10: a checkpoint was taken from a living holder")
     if isinstance(event, CheckpointsSubsumed):
-        published = {number for number, _ in world.sink}
+        published = {one[0] for one in world.sink}
         early = [int(one) for one in event.checkpoint_ids if int(one) not in published]
         _require(not early, f"I8: checkpoints {early} are subsumed before they are published")
     status = job_status_after(before.status, event)
@@ -173,19 +173,24 @@ def _alive(world: World, name: str) -> bool:
     return any(one.name == name and one.step not in ("crashed", "end") for one in world.processes)
 
 
-def check_world(world: World, state: ManifestState) -> None:
-    """Check what must hold at every moment. Raises Broken."""
+def check_files(world: World, state: ManifestState) -> None:
+    """Check that all is there which a retained checkpoint needs. Raises Broken."""
     for checkpoint in state.checkpoints:
         missing = references(checkpoint) - world.files
         _require(
             not missing, f"I8: checkpoint {checkpoint.checkpoint_id} needs {sorted(missing)[:1]}, which is deleted"
         )
+
+
+def check_world(world: World, state: ManifestState) -> None:
+    """Check what must hold at every moment. Raises Broken."""
+    check_files(world, state)
     completed = {(number, token) for number, token in world.ended if token}
     _require(set(world.sink) <= completed, f"I14: {sorted(set(world.sink) - completed)} published, and not completed")
     _require(len(set(world.sink)) == len(world.sink), f"I14: a checkpoint is published twice: {world.sink}")
     _require(world.sink == tuple(sorted(completed))[: len(world.sink)], f"I14: {world.sink} is no chain of {completed}")
     retained = {int(one.checkpoint_id) for one in state.checkpoints}
-    published = {number for number, _ in world.sink}
+    published = {one[0] for one in world.sink}
     lost = {number for number, _ in completed} - published - retained
     _require(not lost, f"I8: completed checkpoints {sorted(lost)} are neither retained nor published")
     head = int(state.timeline().head)

@@ -7,6 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.storage.open import open_store
 from tests.harness.flights_job import FlightsJob
@@ -108,3 +111,72 @@ def test_a_slow_operator_with_a_hot_key_keeps_the_budget_and_loses_no_row(tmp_pa
         # Processing begins behind the restore; on a busy machine that alone may take longer than the task's share.
         late_ms = -task["left_ms"] - task.get("restore_ms", 0)
         assert late_ms <= BUDGET_MS * 20 // 100, task
+
+
+RESCALED_FILES, RESCALED_ROWS = 21, 30
+RESCALED = {
+    '  - {uid: longer, kind: sql, inputs: [gaps], sql: "SELECT * FROM gaps WHERE gap > 0"}\n': "",
+    "inputs: [longer], key: [who], agg": "inputs: [gaps], key: [who], agg",
+    "inputs: [longer], key: [who, id, gap]": "inputs: [gaps], key: [who, id, gap]",
+    "watermark_delay: 1h": "watermark_delay: 1m",
+    "parallelism: 2}": "parallelism: 2, buffer_size: 64}",
+}
+
+
+class RescaledJob(ClicksJob):
+    """The clicks without SQL, in many small files, whose oracle is DuckDB over all rows in plan order."""
+
+    @classmethod
+    def land_all(cls, folder: Path, edit: dict[str, str], *, sleep_s: float = 0.0) -> RescaledJob:
+        job = cls(folder)
+        (folder / "config").mkdir(parents=True)
+        job.edit(SPEC, {**RESCALED, **edit})
+        (folder / "config" / "slow.py").write_text(FUNCTION.replace("SLEEP", str(sleep_s)))
+        for number in range(RESCALED_FILES):
+            body = "".join(json.dumps(click(number * RESCALED_ROWS + at)) + "\n" for at in range(RESCALED_ROWS))
+            job.landing_store.put(f"{number:02}.json", body.encode())
+        return job
+
+    def oracle(self) -> dict[str, pa.Table]:
+        """What every sink must hold: no row is late, and what the last watermark closes is closed."""
+        rows = [{"n": n, **click(n)} for n in range(RESCALED_FILES * RESCALED_ROWS)]
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.register("landed", pa.Table.from_pylist(rows))
+            connection.execute('CREATE VIEW clicks AS SELECT n, id, who, "at"::TIMESTAMPTZ AS t FROM landed')
+            connection.execute("""
+                CREATE VIEW gaps AS
+                SELECT who, id, id - coalesce(lag(id) OVER (PARTITION BY who ORDER BY n), 0) AS gap FROM clicks""")
+            queries = {
+                "gaps": "SELECT * FROM gaps",
+                "once": "SELECT DISTINCT * FROM gaps",
+                "per_who": "SELECT who, count(*) AS n, sum(gap)::BIGINT AS total FROM gaps GROUP BY who",
+                "minutes": """
+                    SELECT who, time_bucket(INTERVAL 1 MINUTE, t) AS window_start,
+                           window_start + INTERVAL 1 MINUTE AS window_end, count(DISTINCT id) AS clicks
+                    FROM clicks GROUP BY ALL
+                    HAVING window_end <= (SELECT max(t) FROM clicks) - INTERVAL 1 MINUTE""",
+            }
+            return {sink: connection.sql(query).to_arrow_table() for sink, query in queries.items()}
+
+
+def test_seven_epochs_at_each_of_three_parallelisms_give_the_tables_of_one(tmp_path: Path) -> None:
+    """DESIGN 5: rescale is other ranges over the same files; rows in flight at a switch reach their new owners."""
+    constant = RescaledJob.land_all(tmp_path / "constant", {"max_files: 1": "max_files: 7"})
+    constant.run_until_caught_up()
+    job = RescaledJob.land_all(
+        tmp_path / "rescaled", {"timeout: 5m": "timeout: 5m, aligned_timeout: 1ms"}, sleep_s=0.001
+    )
+    pending = []
+    for before, parallelism in ((2, 2), (2, 3), (3, 1)):
+        job.edit(job.spec_path.read_text(), {f"parallelism: {before},": f"parallelism: {parallelism},"})
+        documents = [job.run() for _ in range(7)]
+        pending.append(documents[-1]["in_flight_bytes"])
+    assert documents[-1]["checkpoint_id"] == RESCALED_FILES
+    assert all(pending), f"nothing was in flight at a switch: {pending}"
+    job.edit(job.spec_path.read_text(), {"aligned_timeout: 1ms": "aligned_timeout: 4m"})
+    job.run_until_caught_up()
+    oracle = job.oracle()
+    for sink in ("gaps", "minutes", "once", "per_who"):
+        assert_same_rows(job.master().read(sink), constant.master().read(sink), f"{sink}, rescaled")
+        assert_same_rows(job.master().read(sink), oracle[sink], f"{sink}, by DuckDB")

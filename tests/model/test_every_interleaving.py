@@ -16,6 +16,7 @@ from pipeline.protocol.lease import sweep_decision
 from pipeline.protocol.records import JobStatus, ManifestState
 from pipeline.protocol.retention import subsumable
 from tests.harness.model_explorer import Explored, Explorer, Rules, Setting
+from tests.harness.model_switch import SwitchExplorer, SwitchRules
 
 TWO_LEADERS = Setting()
 ONE_AFTER_ANOTHER = Setting(leaders=("airflow:a", "airflow:b", "airflow:c"), polite=True, faults=0, in_turn=True)
@@ -79,7 +80,9 @@ def ignoring_the_result(state: ManifestState, request: Any, now_ms: int) -> Answ
 
 def ignoring_the_sinks(state: ManifestState, *rest: Any) -> Any:
     """Take every checkpoint for published."""
-    return replace(state, checkpoints=tuple(replace(one, unconfirmed=()) for one in state.checkpoints)), *rest
+    return replace(
+        state, checkpoints=tuple(replace(one, unconfirmed=(), unpublished=()) for one in state.checkpoints)
+    ), *rest
 
 
 def directories_of(kept: Any, dropped: Any) -> tuple[str, ...]:
@@ -122,6 +125,49 @@ BROKEN: dict[str, tuple[Rules, Setting, str]] = {
     "publish before complete": (Rules(publish_before_complete=True), TWO_LEADERS, "I14"),
     "commit without comparing the mark": (Rules(sink_compares=False), TWO_LEADERS, "I14"),
 }
+
+
+SWITCHES = {
+    "a person rolls back at any moment, 2 leaders": Setting(faults=0),
+    "a person rolls back at any moment, 1 leader, one crash or lost reply anywhere": Setting(leaders=("airflow:a",)),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_no_commit_of_the_old_timeline_lands_after_a_rollback(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    """I14: once a sink has followed, nothing older reaches its table; and at each end it holds the live lineage."""
+    seen = SwitchExplorer(SWITCHES[name]).explore()
+    record_property("explored", f"{seen.states:,} states, {seen.transitions:,} transitions, {seen.ends:,} ends: {name}")
+    assert seen.trace == (), "\n".join(seen.trace)
+    assert seen.ends > 0
+
+
+def before_the_sinks_have_followed(state: ManifestState, request: Any, now_ms: int) -> Answer:
+    """Trigger while a sink has yet to follow."""
+    return coordinator.trigger(replace(state, realignment=None), request, now_ms)
+
+
+def without_telling_the_sinks(state: ManifestState, request: Any, now_ms: int) -> Answer:
+    return coordinator.rollback(state, replace(request, sinks=()), now_ms)
+
+
+BROKEN_SWITCHES: dict[str, SwitchRules] = {
+    "commit on the right checkpoint of another timeline": SwitchRules(compare_timelines=False),
+    "write no new head where nothing is to be undone": SwitchRules(follow_when_nothing_changes=False),
+    "follow whatever switch comes": SwitchRules(compare_decisions=False),
+    "trigger before the sinks have followed": SwitchRules(trigger=before_the_sinks_have_followed),
+    "tell no sink of the switch": SwitchRules(rollback=without_telling_the_sinks),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_SWITCHES)
+def test_a_broken_switch_has_a_counterexample(name: str) -> None:
+    """Each part of the sink chain's contract is needed: without it some order of steps leaves a wrong table."""
+    seen = SwitchExplorer(Setting(faults=0, in_turn=True), BROKEN_SWITCHES[name]).explore()
+    assert seen.trace, f"{name}: no counterexample in {seen.states} states"
+    assert seen.trace[-1].startswith("I14"), "\n".join(seen.trace)
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -82,7 +82,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a manifest value that breaks an invariant is read as if it were sound",
         "I2",
         "pipeline/protocol/invariants.py",
-        "return found + _garbage_faults(state) + _result_faults(state) + _pin_faults(state)",
+        "return found + lineage_faults(state) + _garbage_faults(state) + _result_faults(state) + _held_faults(state)",
         "return []",
         ("tests/unit/protocol/test_codec.py::test_a_state_that_breaks_an_invariant_is_corrupt",),
     ),

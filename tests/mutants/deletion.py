@@ -56,7 +56,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the head of a timeline that is not the live one is no root",
         "I8",
         _RETENTION,
-        "roots = {timeline.head for timeline in state.timelines}",
+        "roots = {timeline.head for timeline in working}",
         "roots = {state.timeline().head}",
         (_TEST_AFTER_COMMIT + "test_retention_keeps_what_other_timelines_stand_on",),
     ),
@@ -163,7 +163,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "gc takes staged files away that wait for their commit",
         "I8",
         _REACH,
-        "    if fate.winner == token and sink not in fate.confirmed:\n        return Standing.IN_USE\n",
+        "    if fate.winner == token and sink not in fate.confirmed and state.checkpoint(checkpoint_id) is not None:\n"
+        "        return Standing.IN_USE\n",
         "",
         (_TEST_GC + "test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along",),
     ),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from tests.mutants import commit, deletion, exchange, leadership, subtask
+from tests.mutants import commit, deletion, exchange, leadership, subtask, timelines
 from tests.mutants.mutant import INVARIANTS, Mutant
 
 ALL: tuple[Mutant, ...] = tuple(
     sorted(
-        (*commit.MUTANTS, *leadership.MUTANTS, *deletion.MUTANTS, *exchange.MUTANTS, *subtask.MUTANTS),
+        (
+            *commit.MUTANTS,
+            *leadership.MUTANTS,
+            *deletion.MUTANTS,
+            *exchange.MUTANTS,
+            *subtask.MUTANTS,
+            *timelines.MUTANTS,
+        ),
         key=lambda mutant: INVARIANTS.index(mutant.invariant),
     )
 )

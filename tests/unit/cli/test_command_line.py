@@ -73,7 +73,10 @@ def test_a_command_of_a_later_version_is_refused_by_name(command: str) -> None:
         (["run", "x", "--epochs", "0"], "greater than or equal to 1"),
         (["run", "x", "--epochs", "2", "--until-caught-up"], "exclude each other"),
         (["run", "x", "--epochs", "2", "--drain"], "--epochs and --drain exclude each other"),
-        (["cancel", "x", "--savepoint"], "`--savepoint` is not available in this version"),
+        (["savepoint", "delete", "x"], "No such command 'delete'"),
+        (["savepoint", "dispose", "x"], "Missing option '--name'"),
+        (["export", "x", "3"], "Missing option '--target'"),
+        (["bootstrap", "x"], "Missing argument 'UID=FILE…'"),
         (["status", "x", "--max-lag", "3"], "--max-lag: expected a duration"),
         (["read", "x", "s", "--format", "xlsx"], "'xlsx' is not one of"),
     ],
@@ -234,9 +237,9 @@ def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_module_is_the_command() -> None:
-    result = _run("-m", "pipeline", "diff", "x")
+    result = _run("-m", "pipeline", "test", "x")
     assert result.returncode == 2
-    assert "`milepost diff` is not available" in result.stderr
+    assert "`milepost test` is not available" in result.stderr
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -9,6 +9,10 @@ import pytest
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.job_context import JobContext
 from pipeline.jobmaster import Session
+from pipeline.protocol.coordinator import fork, trigger
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.records import Run, SubtaskKey, TimelineRole
+from pipeline.protocol.requests import ForkRequest, TriggerRequest
 from pipeline.storage.layout import checkpoint_prefix, metrics_prefix
 from pipeline.storage.local import LocalStore
 from tests.harness.hooked_store import HookedStore
@@ -113,12 +117,9 @@ def test_a_clock_that_goes_back_after_a_deletion_does_not_refuse_to_forget_it(tm
 @pytest.mark.parametrize(
     ("retained", "kept"),
     [
-        ("{last: 1}", [6]),
         ("{last: 2}", [5, 6]),
-        ("{last: 1, hourly: 1}", [6]),
         ("{last: 1, hourly: 3}", [3, 4, 6]),
         ("{last: 1, daily: 2}", [4, 6]),
-        ("{last: 10, hourly: 24, daily: 35}", [1, 2, 3, 4, 5, 6]),
     ],
 )
 def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
@@ -136,6 +137,36 @@ def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
     dropped = subsume_old(job.context, session.session_id)
     assert [int(one.checkpoint_id) for one in job.context.head().state.checkpoints] == kept
     assert sorted([*dropped, *kept]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_replay_that_died_does_not_keep_what_is_newer_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I8: all that is newer than a pending checkpoint is live; so one whose lease is over is swept on forks, too."""
+    job = SparklessJob.create(tmp_path)
+    job.land("1.csv")
+    job.epoch()
+    gone = Session.cli()
+    forked = job.context.transact(lambda state, now: fork(state, ForkRequest(gone.session_id, CheckpointId(1)), now))
+    timeline, base = forked.state.timelines[-1].timeline_id, forked.state.checkpoints[0]
+    request = TriggerRequest(
+        gone.session_id, gone.holder, Run(), base.checkpoint_id, base.plan, (SubtaskKey(0, 0),), TIMEOUT_MS, "", "",
+        timeline=timeline,
+    )  # fmt: skip
+    job.context.transact(lambda state, now: trigger(state, request, now))
+    for number in range(2, 5):
+        job.land(f"{number}.csv")
+        job.epoch()
+    session = Session.cli()
+    job.land("5.csv")
+    completed = job.complete(session, job.trigger(session))
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    assert job.master.subsume(session)["subsumed"] == [], "the replay may be alive"
+    clock_ms = LocalStore.clock_ms
+    monkeypatch.setattr(LocalStore, "clock_ms", lambda store: clock_ms(store) + TIMEOUT_MS)
+    assert job.master.subsume(session)["subsumed"] == [3, 4, 5]
+    left = job.context.head().state.timeline(timeline)
+    assert (left.role, left.pending, left.head) == (TimelineRole.FORK, None, 1), "its fork may be gone on with"
 
 
 def _in_a_day(job: SparklessJob) -> JobContext:

@@ -190,3 +190,20 @@ def test_lint_says_what_it_cannot_judge_without_loading_a_class(job: ChangingJob
     assert rows["lasts"]["outcome"] == "restored"
     assert rows["lasts"]["detail"] == "the columns that its class declares are compared by `run`"
     assert rows["sums"]["outcome"] == "converted"
+
+
+def test_show_pins_spec_and_code_and_names_what_differs(job: ChangingJob) -> None:
+    """Each checkpoint has the text of its spec and the hash of every module that ran."""
+    job.next({"a": "int32"})
+    first = job.master.show(1)
+    assert first["spec"] == SPEC and first["code_differs"] == []
+    assert first["code"].keys() == {"milepost", "lasts: ops"} and len(first["code_hash"]) == 64
+    job.next({"a": "int64"}, SPEC + SINK)
+    assert job.master.show(1)["code_differs"] == ["lasts: ops: changed"]
+    assert job.master.show(1)["spec"] == SPEC and job.master.show(2)["spec"] == SPEC + SINK
+    helped = (job.folder / "config" / "ops.py").read_text()
+    (job.folder / "config" / "helper.py").write_text("ONE = 1\n")
+    (job.folder / "config" / "ops.py").write_text("import helper\n" + helped)
+    assert job.master.show(2)["code_differs"] == ["lasts: helper: new", "lasts: ops: changed"]
+    (job.folder / "config" / "ops.py").unlink()
+    assert "there is no module ops" in job.master.show(2)["code_differs"][0]

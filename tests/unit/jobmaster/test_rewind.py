@@ -23,7 +23,7 @@ from pipeline.protocol.errors import (
 from pipeline.protocol.records import JobStatus
 from pipeline.sinks.contract import SinkMark
 from tests.harness.counted_job import SEEN_SINK, CountedJob
-from tests.harness.job_stores import hook_stores
+from tests.harness.job_stores import hook_stores, later
 from tests.harness.sparkless_runner import SparklessRunner
 
 EPOCHS = 5
@@ -161,6 +161,43 @@ def test_the_plan_says_what_would_happen_and_changes_nothing(job: CountedJob) ->
     assert (forth["runs_again"], forth["counts_as_read"]["rows"]["objects"]) == ({}, 3)
 
 
+def test_the_plan_says_what_can_not_be_read_again(job: CountedJob) -> None:
+    """Landed data belongs to others: what is gone by now is lost to the live timeline, and a person must know."""
+    (job.small.folder / "landing" / "0004.csv").unlink()
+    (job.small.folder / "landing" / "0005.csv").write_text("k,v\n0,another\n")
+    plan = job.master.plan_rollback(2)
+    assert plan["not_undone"][-2:] == [
+        "source rows: 1 object(s) that would run again are gone, such as 0004.csv",
+        "source rows: 1 object(s) have changed, such as 0005.csv: read as they are now",
+    ]
+    job.rollback(2)
+    job.run(2)
+    assert job.consumed() == ["0001.csv", "0002.csv", "0003.csv", "0005.csv"]
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_source_that_starts_at_latest_reads_nothing_again_from_the_empty_state(tmp_path: Path) -> None:
+    job = CountedJob.create(tmp_path / "job", {"    limits_per_epoch": "    start: latest\n    limits_per_epoch"})
+    job.land([1])
+    job.run()
+    job.land([2])
+    job.run()
+    assert job.master.plan_rollback(1)["runs_again"]["rows"]["objects"] == 1
+    plan = job.master.plan_rollback(0)
+    assert plan["runs_again"] == {}
+    assert plan["not_undone"][-1] == "source rows starts at `latest`: what landed before the next epoch is passed over"
+    job.rollback(0)
+    job.run()
+    assert job.consumed() == [] and job.run_one()["status"] == "empty"
+
+
+def test_the_plan_says_when_the_spec_does_not_fit_the_target(job: CountedJob) -> None:
+    job.edit("inputs: [rows], key: [k, v]}", "inputs: [rows], key: [k]}")
+    plan = job.master.plan_rollback(2)
+    assert [line.split(":")[0] for line in plan["spec"]] == ["unique"]
+    assert any(line.startswith("the spec does not fit the target: unique: ") for line in plan["text"])
+
+
 @pytest.mark.parametrize(
     ("to", "error", "says"),
     [
@@ -250,6 +287,40 @@ def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job
             job.small.context.sink(name).commit(snapshot.committable, SinkMark("main", 6, snapshot.predecessor))
     job.assert_tables_equal_the_oracle()
     job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I14: it is complete and about to publish when a person goes back; it owes the sinks nothing any more."""
+    job.land([6])
+    pending = iter([lambda: job.rollback(4)])
+
+    def before(operation: str, key: str) -> None:
+        if operation == "create" and key.startswith("_heads/"):
+            for due in pending:
+                due()
+
+    hook_stores(monkeypatch, before=before)
+    document = job.run_one()
+    assert (document["checkpoint_id"], document["live"]) == (6, False)
+    assert job.live_ids == [1, 2, 3, 4]
+    job.assert_tables_equal_the_oracle()
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_table_that_has_lost_a_file_is_not_rolled_back_to_and_the_job_stays_where_it_is(job: CountedJob) -> None:
+    """What could never follow is refused before the switch, not found out after it."""
+    lost = next((job.small.folder / "lake" / "seen" / "data" / f"chk-{2:020d}").rglob("*.parquet"))
+    lost.unlink()
+    for ask in (job.master.plan_rollback, job.rollback):
+        with pytest.raises(StateCorrupt, match=lost.name):
+            ask(3)
+    assert job.live_ids == [1, 2, 3, 4, 5]
+    job.rollback(1)
+    job.run(4)
     job.assert_tables_equal_the_oracle()
 
 
@@ -366,6 +437,9 @@ def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJo
     assert corrupt.value.hint.endswith(
         "go back to checkpoint 4, the newest whole one before it: milepost rollback small --to 4"
     )
+    with pytest.raises(StateCorrupt) as asked:
+        job.master.status()
+    assert asked.value.hint == corrupt.value.hint
     plan = job.master.plan_rollback(4)
     assert plan["runs_again"] is None and "the head cannot be read" in "\n".join(plan["text"])
     job.rollback(4)
@@ -383,6 +457,7 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     with pytest.raises(StateCorrupt) as corrupt:
         job.run_one()
     assert corrupt.value.hint.endswith("milepost rollback small --to 4")
+    assert job.master.status()["next_step"].startswith("fix the cause (STATE_CORRUPT: milepost verify small says")
     assert job.master.status()["job_status"] == "failed"
     with pytest.raises(StateCorrupt, match="broken") as verified:
         job.master.verify()
@@ -494,3 +569,27 @@ def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_o
     job.run()
     job.assert_tables_equal_the_oracle()
     assert job.small.context.head().state.status is JobStatus.RUNNING
+
+
+def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it(tmp_path: Path) -> None:
+    """It completed, was left before any sink had it, and retention has taken it: its rows are nobody's (I8)."""
+    job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 20": "last: 1"})
+    job.land([3, 4])
+    session = Session.cli()
+    job.master.trigger(session)
+    job.master.run_epoch(session, 3, SparklessRunner())
+    job.master.complete(session, 3)
+    job.rollback(2)
+    assert job.small.staged_files(3) != [] and job.master.fsck()["unreachable"] == []
+    job.run(2)
+    assert [one.checkpoint_id for one in job.small.context.head().state.checkpoints] == [5]
+    with pytest.MonkeyPatch.context() as clock:
+        later(clock, DAY_MS)
+        job.master.collect_garbage()
+        idle = {(one["where"], one["proof"]) for one in job.master.fsck()["unreachable"]}
+        why = "checkpoint 3 was left before the sink had it, and is not retained any more"
+        assert idle == {("sink seen", why), ("sink table", why)}
+        job.master.collect_garbage()
+    assert job.small.staged_files(3) == []
+    assert job.master.fsck()["exit_code"] == 0
+    job.assert_tables_equal_the_oracle()

@@ -36,6 +36,11 @@ FORMS: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {
     ("small__rollback", "dry_run"): ([True, False], ["yes", None]),
     ("small__rollback", "approve"): ([True, False], ["yes", None]),
     ("small__rollback", "take_over"): ([True, False], ["yes", None]),
+    ("small__backfill", "from"): ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "march", "2026-03", "41"]),
+    ("small__backfill", "to"): ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "now", "2026-03", "41"]),
+    ("small__backfill", "from_checkpoint"): ([None, 0, 41], [-1, "41", 1.5]),
+    ("small__backfill", "dry_run"): ([True, False], ["yes", None]),
+    ("small__backfill", "approve"): ([True, False], ["yes", None]),
 }
 
 
@@ -62,12 +67,21 @@ def test_a_dag_with_a_form_runs_only_when_asked_and_once_at_a_time(dags: dict[st
             assert (dag.schedule, dag.max_active_runs, dag.is_paused_upon_creation) == (None, 1, False)
 
 
-def test_a_rollback_asks_before_it_acts_and_nobody_is_asked_twice(dags: dict[str, DAG]) -> None:
-    dag = dags["small__rollback"]
-    assert [task.task_id for task in dag.topological_sort()] == ["plan_rollback", "approve", "rollback", "realign"]
+@pytest.mark.parametrize(
+    ("dag_id", "tasks"),
+    [
+        ("small__rollback", ["plan_rollback", "approve", "rollback", "realign"]),
+        ("small__backfill", ["plan_backfill", "approve", "replay_and_fast_forward", "realign"]),
+    ],
+)
+def test_a_plan_is_shown_before_anything_is_done_and_nobody_is_asked_twice(
+    dags: dict[str, DAG], dag_id: str, tasks: list[str]
+) -> None:
+    dag = dags[dag_id]
+    assert [task.task_id for task in dag.topological_sort()] == tasks
     approve = dag.get_task("approve")
     assert (approve.retries, approve.ignore_downstream_trigger_rules, approve.fail_on_reject) == (0, True, False)
-    assert dag.get_task("rollback").trigger_rule == "none_failed", "the approval may be left out, never fail"
+    assert dag.get_task(tasks[2]).trigger_rule == "none_failed", "the approval may be left out, never fail"
     assert dag.get_task("realign").trigger_rule == "all_success"
 
 

@@ -7,7 +7,7 @@ import pytest
 from pipeline.protocol import coordinator
 from pipeline.protocol.coordinator import Transition
 from pipeline.protocol.errors import Busy
-from pipeline.protocol.ids import SessionId
+from pipeline.protocol.ids import SessionId, TimelineId
 from pipeline.protocol.lease import (
     HEARTBEAT_INTERVAL_MS,
     HEARTBEAT_TIMEOUT_MS,
@@ -134,3 +134,22 @@ def test_a_holder_that_is_too_slow_has_failed() -> None:
     assert isinstance(decision, Abandon)
     assert decision.reason is CheckpointFailureReason.CHECKPOINT_EXPIRED
     assert decision.reason.counted
+
+
+def test_a_newcomer_on_a_fork_judges_what_is_pending_there() -> None:
+    """Each timeline has its own lease: what runs on one keeps nobody from the other."""
+    log = JobLog()
+    log.epoch(A)
+    fork = log.fork(A, 1)
+    log.trigger(A, timeline=fork)
+    now_ms = log.now_ms
+    assert sweep_decision(log.state, NEWCOMER, LeaseFacts(), now_ms) == NothingToSweep()
+    with pytest.raises(Busy, match="checkpoint 2 is running"):
+        sweep_decision(log.state, NEWCOMER, LeaseFacts(), now_ms, timeline=fork)
+    dead = LeaseFacts(holder_dead=True)
+    decision = sweep_decision(log.state, NEWCOMER, dead, now_ms, timeline=fork)
+    assert isinstance(decision, Abandon) and decision.checkpoint_id == 2
+    assert sweep_decision(log.state, NEWCOMER, dead, now_ms, timeline=TimelineId("t99")) == NothingToSweep()
+    swept = log.abort(B, 2, decision.reason, token=int(decision.token), swept=True)
+    assert isinstance(swept, Transition)
+    assert log.state.timeline().leader is not None, "the schedule's leader leads on"

@@ -84,6 +84,20 @@ def test_a_lineage_has_no_hole_where_retention_has_taken_checkpoints() -> None:
     assert ancestry(log.state, CheckpointId(3)) == ()
 
 
+@pytest.mark.parametrize("own", [0, 1])
+def test_a_lineage_from_the_empty_state_has_nothing_behind_it(own: int) -> None:
+    """Whether or not the timeline that it was begun from is still listed."""
+    log = epochs(3)
+    log.rollback(A, 2)
+    log.realign(A)
+    for _ in range(own):
+        log.epoch(A)
+    log.rollback(A, 0)
+    log.realign(A)
+    log.epoch(A)
+    assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [4 + own]
+
+
 def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together() -> None:
     """What was left behind stays while it is among the newest; the way further back stays besides."""
     log = epochs(5)
@@ -146,7 +160,7 @@ def test_what_an_open_fork_has_completed_stays_until_it_is_disposed_of() -> None
     log = epochs(2)
     fork = log.fork(B, 1)
     for _ in range(3):
-        log.epoch_on(B, fork)
+        log.epoch_on(B, fork, sinks=())
     log.epoch(A)
     log.epoch(A)
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 6)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import InvalidRequest, NotFound
+from pipeline.protocol.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
 from pipeline.protocol.events import SavepointCreated, SavepointDisposed
-from pipeline.protocol.records import ObjectHandle
-from pipeline.protocol.retention import RetentionPolicy, subsumable
+from pipeline.protocol.layout import copying_pin
+from pipeline.protocol.reach import Standing, proof, standing
+from pipeline.protocol.records import JobStatus, ObjectHandle
+from pipeline.protocol.retention import RetentionPolicy, collectable, subsumable, unreferenced
 from pipeline.protocol.savepoints import MAX_SAVEPOINTS
 from tests.harness.job_log import A, B, JobLog, refused
 
@@ -47,7 +49,91 @@ def test_a_name_is_taken_once() -> None:
     refused(log, InvalidRequest, lambda: log.record_savepoint(A, 2), "has one of that name, of checkpoint 1")
 
 
-@pytest.mark.parametrize("name", ["", "a/b", ".hidden", "..", "a b", "x" * 101, "ü"])
+CREATION = "0123456789abcdef" * 2
+ROOT = f"savepoints/before/{CREATION}/"
+INSIDE = ObjectHandle(f"{CREATION}/savepoint.json", 100, "d" * 64)
+
+
+def test_a_disposed_savepoint_below_the_job_is_garbage_in_the_same_transition() -> None:
+    """Whoever disposes of it may die before it has deleted anything: a later leader does."""
+    log = epochs(1)
+    log.record_savepoint(A, 1, document=INSIDE)
+    log.dispose_savepoint(A)
+    (entry,) = log.state.garbage[-1:]
+    assert (entry.prefix, entry.since_version) == (ROOT, log.state.version)
+    late = entry.since_ms + 10
+    assert entry in collectable(log.state, late, 10) and entry not in collectable(log.state, late, 11)
+
+
+def test_one_elsewhere_is_never_the_jobs_garbage() -> None:
+    log = epochs(1)
+    before = log.state.garbage
+    log.record_savepoint(A, 1, location="s3://other/before", document=INSIDE)
+    log.dispose_savepoint(A)
+    assert log.state.garbage == before
+
+
+def test_a_savepoint_whose_files_were_listed_as_garbage_is_refused() -> None:
+    """Listed today they may be deleted tomorrow: the record must not land on them."""
+    log = epochs(1)
+    log.list_garbage(B, (ROOT,))
+    refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE), "listed as garbage")
+
+
+def test_the_files_of_a_listed_savepoint_and_of_one_being_copied_are_no_garbage() -> None:
+    log = epochs(1)
+    log.record_savepoint(A, 1, document=INSIDE)
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (ROOT,)), "neither listed nor being copied")
+    other = f"savepoints/other/{CREATION}/"
+    log.pin(A, 1, copying_pin(other))
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (other,)), "neither listed nor being copied")
+
+
+@pytest.mark.parametrize("entry", ["savepoints/", "savepoints/before/", ROOT + "_metadata", "savepoints/A/" + CREATION])
+def test_of_a_savepoint_only_the_root_is_garbage(entry: str) -> None:
+    log = epochs(1)
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (entry,)), "refused")
+
+
+def test_where_an_object_of_a_savepoint_stands() -> None:
+    log = epochs(1)
+    key = ROOT + "_metadata"
+    assert standing(log.state, key, {key}) is Standing.REFERENCED
+    assert standing(log.state, key, ()) is Standing.UNREACHABLE
+    assert "no savepoint that the job lists names it" in proof(key, None)
+    assert standing(log.state, "savepoints/README", ()) is Standing.FOREIGN
+    assert standing(log.state, "savepoints/before/x/_metadata", ()) is Standing.FOREIGN
+    log.pin(A, 1, copying_pin(ROOT))
+    assert standing(log.state, key, ()) is Standing.IN_USE
+    log.unpin(A, copying_pin(ROOT))
+    log.list_garbage(B, (ROOT,))
+    assert standing(log.state, key, ()) is Standing.LISTED
+
+
+def test_a_savepoint_is_garbage_as_a_whole_or_not_at_all() -> None:
+    keys = [ROOT + "_metadata", ROOT + "savepoint.json"]
+    assert unreferenced([], [keys]) == (ROOT,)
+    assert unreferenced([keys[:1]], [keys]) == ()
+
+
+def test_what_installs_needs_a_fork_and_runs_nothing_of_a_job_that_has_ended() -> None:
+    """A finished incarnation never runs again (I4); what the next one starts from may be copied in before."""
+    log = epochs(1)
+    refused(log, InvalidRequest, lambda: log.trigger(A, installs=True), "on a fork of its own")
+    log.cancel(A)
+    log.fork(B, 0)
+    fork = log.state.timelines[-1].timeline_id
+    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork, installs=True), "CANCELED")
+    log.clean(A)
+    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork), "CANCELED")
+    log.trigger(B, timeline=fork, installs=True)
+    pending = log.pending_on(fork)
+    log.complete(B, pending)
+    log.rollback(B, int(pending.checkpoint_id))
+    assert log.state.status is JobStatus.CANCELED and log.state.timeline().head == pending.checkpoint_id
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".hidden", "..", "a b", "x" * 64, "ü", "A", "42", "a.b"])
 def test_a_name_that_could_not_be_part_of_a_key_is_refused(name: str) -> None:
     log = epochs(1)
     refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, name), "savepoint name .* refused")

@@ -162,14 +162,25 @@ class SinkMachine(RuleBasedStateMachine):
         if self.expected(step):
             self.apply(step)
 
-    def drawn_step(self, data: st.DataObject, *, useful: bool = False) -> Step | None:
-        """Any step that somebody may still take, or with `useful` one that moves the table on."""
+    def drawn_step(self, data: st.DataObject, kind: str) -> Step | None:
+        """One of these steps that somebody may still take.
+
+        Args:
+            kind: any; useful: it moves the table on; tempting: a commit right after the checkpoint that the table
+                shows, of another timeline than it is on.
+        """
         steps: list[Step] = [Commit(entry) for entry in self.completed.values()]
         for decision, timeline, target in self.decisions:
             bases = [0, *(one for one in self.lineage(target) if one in self.history)]
             steps += [Follow(decision, timeline, target, base) for base in {bases[-1], bases[len(bases) // 2]}]
-        steps = [step for step in steps if self.expected(step)] if useful else steps
+        if kind == "useful":
+            steps = [step for step in steps if self.expected(step)]
+        if kind == "tempting":
+            steps = [step for step in steps if isinstance(step, Commit) and self._tempts(step.entry.mark)]
         return data.draw(st.sampled_from(steps)) if steps else None
+
+    def _tempts(self, mark: SinkMark) -> bool:
+        return self.table is not None and self.table[1] == (mark.predecessor or 0) and self.table[0] != mark.timeline
 
     @rule(
         data=st.data(),
@@ -241,10 +252,10 @@ class SinkMachine(RuleBasedStateMachine):
             base = next((one for one in reversed(self.lineage(target)) if one in self.history), 0)
             self.take_as_expected(Follow(decision, timeline, target, base))
 
-    @rule(data=st.data(), end=st.sampled_from(OUTCOMES), useful=st.booleans())
-    def somebody_takes_a_step(self, data: st.DataObject, end: str, useful: bool) -> None:
+    @rule(data=st.data(), end=st.sampled_from(OUTCOMES), kind=st.sampled_from(["useful", "tempting", "any"]))
+    def somebody_takes_a_step(self, data: st.DataObject, end: str, kind: str) -> None:
         """Commit or follow, in any order, also much too late or too early, in a process that may end badly."""
-        step = self.drawn_step(data, useful=useful)
+        step = self.drawn_step(data, kind)
         if step is None:
             return
         error = {"k": Killed(), "u": CommitOutcomeUnknown("no answer")}.get(end[:1])
@@ -265,7 +276,7 @@ class SinkMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def one_stalls_right_before_its_head_and_another_is_faster(self, data: st.DataObject) -> None:
         """The stalled one decides again, on what the other one left."""
-        stalled, faster = self.drawn_step(data, useful=True), self.drawn_step(data)
+        stalled, faster = self.drawn_step(data, "useful"), self.drawn_step(data, "any")
         if stalled is None or faster is None:
             return
         arrived: list[bool] = []

@@ -1,0 +1,75 @@
+"""Backfill with Spark: real flights, a cleaning rule that was wrong in March, corrected and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.epoch_run import EpochAnswers
+from pipeline.jobmaster import Session
+from pipeline.planning import EpochPlan
+from pipeline.spark.runner import SparkEpochRunner
+from tests.harness.flights_job import FlightsJob
+from tests.harness.kill_chain import SINKS, without_quality
+from tests.harness.milepost_cli import milepost
+from tests.harness.recovering_job import key_of
+from tests.harness.tables import assert_same_rows
+
+FEBRUARY_28, MARCH_1, MARCH_3, JULY_1 = 59, 60, 62, 182
+RIGHT = "SELECT carrier, flight, origin, dest, dep_delay,"
+WRONG = "SELECT carrier, flight, origin, dest, CASE WHEN month = 3 THEN dep_delay + 60 ELSE dep_delay END AS dep_delay,"
+EDIT = {"max_files: 4": "max_files: 1", without_quality(): ""}
+
+
+@dataclass
+class Meanwhile:
+    """Spark, before whose first epoch the schedule runs one of its own."""
+
+    job: FlightsJob
+    inner: SparkEpochRunner = field(default_factory=SparkEpochRunner)
+    scheduled: dict[str, Any] | None = None
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        if self.scheduled is None:
+            self.scheduled = self.job.run()
+        return self.inner.run(plan)
+
+    def stop(self) -> None:
+        self.inner.stop()
+
+
+def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_from_scratch(tmp_path: Path) -> None:
+    """Deduplication, windows, late rows and running sums are what the right rule would have made of them."""
+    job = FlightsJob.create(tmp_path / "job", EDIT | {RIGHT: WRONG})
+    job.land([FEBRUARY_28, MARCH_1, MARCH_3])
+    assert len(job.run_until_caught_up()) == 3
+    wrong = job.assert_tables_equal_the_oracle()
+
+    job.edit(job.spec_path.read_text(), {WRONG: RIGHT})
+    job.land([JULY_1])
+    shown = milepost("backfill", job.spec_path, "--from", "2013-03-01T05:00Z", "--dry-run")
+    assert shown.exit_code == 0, shown.stderr
+    assert "forks at checkpoint 1 (watermark 2013-03-01T02:00:00+00:00); the live head is checkpoint 3" in shown.stdout
+    assert "replays what checkpoints 2 to 3 read: 2 ranges, 2 objects" in shown.stdout
+
+    runner = Meanwhile(job)
+    result = job.master().backfill(Session.cli(), runner, "2013-03-01T05:00Z")
+    assert runner.scheduled is not None and runner.scheduled["timeline"] == "main"
+    assert (result["fork_point"], len(result["epochs"])) == (1, 3), "two of March, and July's, caught up with"
+
+    keys = [[key_of(day)] for day in (FEBRUARY_28, MARCH_1, MARCH_3, JULY_1)]
+    assert job.epochs() == keys
+    right = job.assert_tables_equal_the_oracle()
+    assert sum(right.late.values()) > 0 and sum(right.duplicates.values()) > 0
+    assert right.tables["carriers"].to_pylist() != wrong.tables["carriers"].to_pylist()
+
+    scratch = FlightsJob.create(tmp_path / "scratch", EDIT)
+    scratch.land([FEBRUARY_28, MARCH_1, MARCH_3, JULY_1])
+    scratch.run_until_caught_up()
+    assert scratch.epochs() == keys
+    for name in SINKS:
+        assert_same_rows(job.master().read(name), scratch.master().read(name), name)
+    assert job.run() == {"status": "empty", "message": "job flights: no new input; no epoch was triggered"}
+    assert milepost("verify", job.spec_path, "--deep").exit_code == 0
+    assert milepost("fsck", job.spec_path).exit_code == 0

@@ -1,0 +1,395 @@
+"""Starting from a savepoint: all of it or nothing, wherever it lies, and nothing of it believed (DESIGN section 9)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.jobmaster import Session
+from pipeline.metadata import CheckpointMetadata, decode_metadata
+from pipeline.protocol import coordinator
+from pipeline.protocol.errors import CheckpointError, InvalidRequest, NotFound, StateCorrupt, StoreUnavailable
+from pipeline.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from pipeline.protocol.lineage import open_forks
+from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.protocol.records import ObjectHandle
+from pipeline.protocol.requests import AbortRequest
+from pipeline.storage.copying import MAX_OBJECT_BYTES
+from tests.harness.counted_job import CountedJob
+from tests.harness.faulty_store import Effect, Fault, at
+from tests.harness.job_stores import break_store
+from tests.harness.saved_job import OtherJob, moved, stored, tampered
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A job of three epochs with two more files landed, and its savepoint `third`, copied elsewhere as well."""
+
+    job: CountedJob
+    location: str
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.location.removeprefix("file://"))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("saved"), 3)
+    job.master.create_savepoint("third")
+    job.land([4, 5])
+    return job
+
+
+@pytest.fixture
+def saved(prepared: CountedJob, tmp_path: Path) -> Saved:
+    job = prepared.copy_to(tmp_path / "job")
+    (listed,) = job.master.list_savepoints()
+    return Saved(job, moved(listed, tmp_path / "elsewhere" / "copy"))
+
+
+def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved: Saved) -> None:
+    """Another name, another parallelism, another root: what both do from there on is the same, row for row."""
+    other = OtherJob.beside(saved.job)
+    before = stored(saved.folder)
+    result = other.master.start(saved.location)
+    assert (result["outcome"], result["status"], result["claimed"]) == ("started", "running", None)
+    assert result["savepoint"]["checkpoint_id"] == 3 and result["savepoint"]["sinks"] == {"table": 9, "seen": 9}
+    other.assert_equals(saved.job)
+    other.run(2)
+    saved.job.run(2)
+    other.assert_equals(saved.job)
+    saved.job.assert_tables_equal_the_oracle()
+    assert stored(saved.folder) == before, "NO_CLAIM: it stays its owner's, untouched"
+    for name in ("table", "seen"):
+        assert other.master.verify(deep=True)["problems"] == [] and other.context.sink(name).head() is not None
+    report = other.master.fsck()
+    assert report["exit_code"] == 0 and not report["unreachable"] and not report["foreign"]
+    shutil.rmtree(saved.folder)
+    assert other.master.verify(deep=True)["problems"] == [], "it stands by itself"
+
+
+def test_a_claimed_savepoint_is_deleted_only_when_all_is_there(saved: Saved) -> None:
+    other = OtherJob.beside(saved.job)
+    result = other.master.start(saved.location, claim=True)
+    assert result["claimed"]["deleted_objects"] == result["savepoint"]["objects"] + 1
+    assert not stored(saved.folder)
+    other.run(2)
+    saved.job.run(2)
+    other.assert_equals(saved.job)
+
+
+def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> None:
+    job = saved.job
+    job.run(2)
+    job.master.cancel()
+    result = job.master.start("third", claim=True)
+    assert (result["outcome"], result["incarnation"]) == ("started", 2)
+    assert job.master.list_savepoints() == [] and not list(job.small.folder.glob("store/small/savepoints/**/*.parquet"))
+    assert job.master.read("seen").num_rows == 9
+    job.run(2)
+    assert job.master.read("seen").num_rows == 15
+    assert not open_forks(job.small.context.head().state)
+
+
+def test_a_running_job_is_refused_with_what_to_type(saved: Saved) -> None:
+    before = saved.job.small.context.head().version
+    with pytest.raises(InvalidRequest, match="is RUNNING at checkpoint 3") as caught:
+        saved.job.master.start(saved.location)
+    assert "milepost cancel small" in caught.value.hint and "milepost rollback small" in caught.value.hint
+    assert saved.job.small.context.head().version == before
+
+
+def test_a_job_whose_first_epochs_failed_may_still_start_from_a_savepoint(saved: Saved) -> None:
+    other = OtherJob.beside(saved.job, {"timeout: 10m}": "timeout: 10m, tolerable_failures: 1}"})
+    session = Session.cli()
+    pending = other.trigger(session)
+    request = AbortRequest(session.session_id, pending.checkpoint_id, CheckpointFailureReason.IO_EXCEPTION, "x", 1)
+    other.context.transact(lambda state, now: coordinator.abort(state, request, now))
+    other.master.start(saved.location)
+    other.assert_equals(saved.job)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(saved: Saved) -> None:
+    cases: list[tuple[dict[str, str], str]] = [
+        ({"timeout: 10m}": "timeout: 10m, max_parallelism: 64}"}, "has 128 key groups, the spec asks for 64"),
+        ({"aggregates: {rows: count(*)}": "aggregates: {rows: count(v)}"}, "latest: .*aggregates was"),
+        ({"inputs: [rows], key: [k, v]}": "inputs: [rows], key: [v]}"}, "unique: .*key was"),
+        ({"input: latest, format: parquet, path: ../lake/other-table, mode: upsert": "input: unique, format: parquet, "
+          "path: ../lake/other-table, mode: append"}, "sink table: .*mode was upsert"),
+        ({"path: ../landing/*.csv": "path: ../other/*.csv"}, "source rows: .*root was"),
+    ]  # fmt: skip
+    for edit, reason in cases:
+        other = OtherJob.beside(saved.job, edit)
+        with pytest.raises(InvalidRequest, match=reason):
+            other.master.start(saved.location)
+        assert not (saved.job.small.folder / "store" / "other").exists(), edit
+        assert not list((saved.job.small.folder / "lake").glob("other-*/**/*.parquet")), edit
+
+
+def test_state_that_the_spec_does_not_have_is_copied_and_left_to_the_first_run(saved: Saved) -> None:
+    text = saved.job.spec_path.read_text()
+    start = text.index("  - {uid: unique")
+    line = text[start : text.index("\n", start) + 1]
+    sink = "  - {name: seen, input: unique, format: parquet, path: ../lake/other-seen, mode: append}\n"
+    other = OtherJob.beside(saved.job, {line: "", sink: ""})
+    result = other.master.start(saved.location)
+    assert result["savepoint"]["not_restored"] == ["seen"]
+    with pytest.raises(InvalidRequest, match="unique: needs --allow-non-restored-state"):
+        other.run(1)
+
+
+def test_a_table_of_another_job_is_never_taken(saved: Saved) -> None:
+    other = OtherJob.beside(saved.job, {"../lake/other-table": "../lake/table"})
+    before = stored(saved.job.small.folder / "lake")
+    with pytest.raises(InvalidRequest, match="already belongs to sink table of job small"):
+        other.master.start(saved.location)
+    assert stored(saved.job.small.folder / "lake") == before
+
+
+def test_a_table_of_an_earlier_life_is_never_taken(saved: Saved) -> None:
+    other = OtherJob.beside(saved.job)
+    other.master.start(saved.location)
+    shutil.rmtree(saved.job.small.folder / "store" / "other")
+    with pytest.raises(InvalidRequest, match="of an earlier life"):
+        other.master.start(saved.location)
+
+
+def test_there_is_no_savepoint_there(saved: Saved, tmp_path: Path) -> None:
+    other = OtherJob.beside(saved.job)
+    with pytest.raises(NotFound, match=r"it has no savepoint\.json"):
+        other.master.start(f"file://{tmp_path}/nowhere")
+    with pytest.raises(InvalidRequest, match="has never run and has no savepoint third"):
+        other.master.start("third")
+    saved.job.master.cancel()
+    with pytest.raises(NotFound, match="has no savepoint second; it has: third"):
+        saved.job.master.start("second")
+    with pytest.raises(InvalidRequest, match="--claim"):
+        saved.job.master.start(claim=True)
+
+
+# -- hostile savepoints ----------------------------------------------------------------------------------------------
+
+
+def first(document: dict[str, Any], prefix: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in document["objects"] if one["key"].startswith(prefix))
+    return found
+
+
+def _listed(change: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+    return lambda document: change(first(document, "chk-"))
+
+
+HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "an absolute key": (_listed(lambda one: one.update(key="/etc/passwd")), "it is absolute"),
+    "a way out": (_listed(lambda one: one.update(key="chk-" + "0" * 20 + "/../../x")), r"`\.\.` part"),
+    "another place": (_listed(lambda one: one.update(key="manifest/00000000000000000001.json")), "none of a savepoint"),
+    "a control character": (_listed(lambda one: one.update(key="chk-\x00")), "control character"),
+    "a huge size": (_listed(lambda one: one.update(size=MAX_OBJECT_BYTES + 1)), "which cannot be"),
+    "a wrong size": (_listed(lambda one: one.update(size=one["size"] + 1)), "described otherwise"),
+    "a negative size": (_listed(lambda one: one.update(size=-1)), "which cannot be"),
+    "a size that is none": (_listed(lambda one: one.update(size=True)), "has the type bool"),
+    "a wrong checksum": (_listed(lambda one: one.update(sha256="0" * 64)), "described otherwise"),
+    "no checksum": (_listed(lambda one: one.update(sha256="x")), "which cannot be"),
+    "an extra field of an object": (_listed(lambda one: one.update(owner="me")), "expected the fields"),
+    "an extra field": (lambda document: document.update(hook="os.system"), "expected the fields"),
+    "a missing field": (lambda document: document.pop("spec"), "expected the fields"),
+    "another format": (lambda document: document.update(format="milepost-savepoint/9"), "expected the format"),
+    "another job": (lambda document: document.update(job="another"), "its _metadata says"),
+    "a name that is none": (lambda document: document.update(job="../x"), "is not the name of a job"),
+    "another checkpoint": (lambda document: document.update(checkpoint=9), "its _metadata says"),
+    "another max_parallelism": (lambda document: document.update(max_parallelism=64), "its _metadata says"),
+    "no metadata": (lambda document: document["objects"].remove(first(document, METADATA_NAME)), "not among its"),
+    "an object left out": (lambda document: document["objects"].remove(first(document, "chk-")), "not listed"),
+    "an object twice": (lambda document: document["objects"].append(document["objects"][-1]), "named twice"),
+    "an object too many": (
+        lambda document: document["objects"].append({"key": "tables/x/00000000-" + "a" * 64 + ".parquet", "size": 0,
+                                                     "sha256": "a" * 64}),
+        "nothing needs",
+    ),
+    "a table file elsewhere": (
+        lambda document: document["tables"]["table"]["files"][0].update(key="inputs/" + "a" * 64 + ".json"),
+        "is not its file 0",
+    ),
+    "a table of another mode": (lambda document: document["tables"]["table"].update(mode="merge"), "no known mode"),
+    "a schema that is none": (lambda document: document["tables"]["table"].update(schema="AAAA"), "not an Arrow"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_document_is_refused_and_nothing_is_written(saved: Saved, name: str) -> None:
+    change, reason = HOSTILE[name]
+    tampered(saved.folder, change)
+    other = OtherJob.beside(saved.job)
+    with pytest.raises(StateCorrupt, match=reason) as caught:
+        other.master.start(saved.location)
+    assert caught.value.exit_code == 7
+    assert not (saved.job.small.folder / "store" / "other" / "manifest").exists()
+
+
+def rewritten(folder: Path, change: Callable[[CheckpointMetadata], CheckpointMetadata | bytes]) -> None:
+    """Replace a savepoint's metadata by what `change` makes of it; the document says that it is right."""
+    made = change(decode_metadata((folder / METADATA_NAME).read_bytes(), METADATA_NAME))
+    body = made if isinstance(made, bytes) else made.encode()
+    (folder / METADATA_NAME).write_bytes(body)
+    digest = hashlib.sha256(body).hexdigest()
+    tampered(folder, lambda document: first(document, METADATA_NAME).update(size=len(body), sha256=digest))
+
+
+def _with_operator(metadata: CheckpointMetadata, **changes: Any) -> CheckpointMetadata:
+    return replace(
+        metadata, operators={**metadata.operators, "latest": replace(metadata.operators["latest"], **changes)}
+    )
+
+
+def _with_field(metadata: CheckpointMetadata) -> bytes:
+    return json.dumps({**json.loads(metadata.encode()), "hook": 1}, sort_keys=True, separators=(",", ":")).encode()
+
+
+HOSTILE_METADATA: dict[str, tuple[Callable[[CheckpointMetadata], CheckpointMetadata | bytes], str]] = {
+    "a plan outside": (lambda m: replace(m, plan=ObjectHandle("../../x", 1, "a")), "must stay below"),
+    "an extra field": (_with_field, "fields that Milepost does not write"),
+    "no JSON": (lambda m: b"{", "not a readable checkpoint"),
+    "a firing watermark that is text": (lambda m: _with_operator(m, firing=("x", None)), "watermark is no integer"),
+    "a key that is not in the state": (lambda m: _with_operator(m, key=("nothing",)), "not part of its state"),
+    "missing key groups": (
+        lambda m: _with_operator(m, handles=m.operators["latest"].handles[:1], firing=(None,), channels=(None,),
+                                 processed_bytes=(0,)),
+        "do not cover its key groups",
+    ),
+    "an operator that leads elsewhere": (
+        lambda m: replace(m, operators={"../x": m.operators["latest"]}), "cannot be the name",
+    ),
+    "a count below zero": (lambda m: _with_operator(m, rows_in=-1), "no integer of at least 0"),
+    "no max_parallelism": (lambda m: replace(m, max_parallelism=0), "expected an integer above 0"),
+    "too large a max_parallelism": (lambda m: replace(m, max_parallelism=10**6), "expected at most"),
+    "a spec that is none": (lambda m: replace(m, spec_text=1), "spec_text is no text"),  # type: ignore[arg-type]
+    "signatures that are none": (lambda m: replace(m, signatures={"operators": 1}), "signatures are not"),
+    "unaligned perhaps": (lambda m: replace(m, unaligned="no"), "unaligned has another type"),  # type: ignore[arg-type]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE_METADATA)
+def test_hostile_metadata_is_refused_and_nothing_is_written(saved: Saved, name: str) -> None:
+    change, reason = HOSTILE_METADATA[name]
+    rewritten(saved.folder, change)
+    other = OtherJob.beside(saved.job)
+    with pytest.raises(StateCorrupt, match=reason):
+        other.master.start(saved.location)
+    assert not (saved.job.small.folder / "store" / "other" / "manifest").exists()
+
+
+@pytest.mark.parametrize("kind", ["chk-*/t*/state/*/*", "chk-*/t*/consumed/*", "inputs/*", "tables/*/*", METADATA_NAME])
+def test_an_altered_object_is_refused_while_it_is_copied_and_the_job_is_as_it_was(saved: Saved, kind: str) -> None:
+    victim = next(saved.folder.glob(kind))
+    body = bytearray(victim.read_bytes())
+    body[len(body) // 2] ^= 1
+    victim.write_bytes(bytes(body))
+    other = OtherJob.beside(saved.job)
+    with pytest.raises(StateCorrupt):
+        other.master.start(saved.location)
+    head = other.context.log.head()
+    assert head is None or (head.state.timeline().head == 0 and not open_forks(head.state))
+    assert not list((saved.job.small.folder / "lake").glob("other-*/**/*.parquet")), "staged files are discarded"
+
+
+def test_a_document_too_large_is_not_read(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.savepoint_files.MAX_DOCUMENT_BYTES", 100)
+    with pytest.raises(StateCorrupt, match="too many"):
+        OtherJob.beside(saved.job).master.start(saved.location)
+
+
+# -- faults ----------------------------------------------------------------------------------------------------------
+
+EFFECTS = (Effect.UNAVAILABLE, Effect.LOST_REPLY)
+FAULTS = [
+    *(("source", "get", prefix, 0, Effect.UNAVAILABLE) for prefix in ("savepoint.json", "_metadata", "tables/")),
+    *(("source", "stat", prefix, 0, Effect.UNAVAILABLE) for prefix in ("savepoint.json", "inputs/")),
+    *(("job", "create", prefix, 0, effect) for prefix in ("inputs/", "chk-") for effect in EFFECTS),
+    ("job", "put", "chk-", 0, Effect.UNAVAILABLE),
+    ("job", "list", "manifest/", 3, Effect.UNAVAILABLE),
+    *(("job", "create", "manifest/", skip, effect) for skip in range(7) for effect in EFFECTS),
+    *(("sink", "create", prefix, 0, effect) for prefix in ("data/", "_heads/") for effect in EFFECTS),
+    *(("sink", "list", "_heads/", skip, Effect.UNAVAILABLE) for skip in range(5)),
+    ("sink", "list", "data/", 0, Effect.UNAVAILABLE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("store", "operation", "prefix", "skip", "effect"), FAULTS)
+def test_a_fault_anywhere_leaves_the_old_job_or_the_new_one(
+    saved: Saved,
+    monkeypatch: pytest.MonkeyPatch,
+    store: str,
+    operation: str,
+    prefix: str,
+    skip: int,
+    effect: Effect,
+) -> None:
+    """Whatever was told, asking again leads to the same job; with CLAIM the savepoint is there until then."""
+    other = OtherJob.beside(saved.job)
+    root = f"file://{saved.job.small.folder}"
+    url = {"source": saved.location, "job": f"{root}/store/other", "sink": f"{root}/lake/other-table"}[store]
+    with monkeypatch.context() as patch:
+        break_store(patch, url, Fault(at(operation, prefix), effect, skip=skip))
+        try:
+            other.master.start(saved.location, claim=True)
+        except CheckpointError:
+            assert (saved.folder / SAVEPOINT_DOCUMENT).exists(), "a failed start has claimed nothing"
+    head = other.context.log.head()
+    if head is None or head.state.timeline().head == 0:
+        other.master.start(saved.location)
+    other.master.finish_realignment(Session.cli())
+    other.assert_equals(saved.job)
+    assert not open_forks(other.context.head().state)
+    report = other.master.fsck()
+    assert report["exit_code"] == 0 and not report["foreign"]
+
+
+def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
+    saved: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = OtherJob.beside(saved.job)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.installation._give_up", lambda *args: None)  # as if the process were gone
+        break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
+        with pytest.raises(StoreUnavailable):
+            other.master.start(saved.location)
+    assert len(open_forks(other.context.head().state)) == 1
+    monkeypatch.setattr("pipeline.installation.provably_dead", lambda holder: True)
+    other.master.start(saved.location)
+    assert not open_forks(other.context.head().state)
+    other.assert_equals(saved.job)
+
+
+def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = OtherJob.beside(saved.job)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.installation._give_up", lambda *args: None)
+        break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
+        with pytest.raises(StoreUnavailable):
+            other.master.start(saved.location)
+    other.master.start(saved.location)
+    assert len(open_forks(other.context.head().state)) == 1, "its process is this one, and alive"
+    other.assert_equals(saved.job)
+
+
+def test_a_sink_that_is_down_follows_later_and_nothing_is_claimed(
+    saved: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = OtherJob.beside(saved.job)
+    with monkeypatch.context() as patch:
+        url = f"file://{saved.job.small.folder}/lake/other-table"
+        break_store(patch, url, Fault(at("create", "_heads/"), Effect.UNAVAILABLE))
+        with pytest.raises(CheckpointError, match="have yet to follow"):
+            other.master.start(saved.location, claim=True)
+    assert stored(saved.folder)
+    other.run(2)
+    saved.job.run(2)
+    other.assert_equals(saved.job)

@@ -1,0 +1,340 @@
+"""Savepoints: complete or not there, never over anything, and gone only with what they name (issue: savepoints)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.protocol import coordinator
+from pipeline.protocol.collection import ListGarbageRequest, list_garbage
+from pipeline.protocol.errors import (
+    CheckpointError,
+    CommitConflict,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+    StoreUnavailable,
+)
+from pipeline.protocol.events import SavepointCreated, SavepointDisposed
+from pipeline.protocol.ids import CheckpointId, SessionId
+from pipeline.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.protocol.requests import UnpinRequest
+from pipeline.savepoint_files import read_savepoint
+from pipeline.storage.open import open_store
+from tests.harness.counted_job import CountedJob
+from tests.harness.faulty_store import Effect, Fault, at
+from tests.harness.job_stores import break_store
+from tests.harness.saved_job import stored
+
+
+@pytest.fixture(scope="module")
+def three_epochs(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    return CountedJob.with_epochs(tmp_path_factory.mktemp("three"), 3)
+
+
+@pytest.fixture
+def job(three_epochs: CountedJob, tmp_path: Path) -> CountedJob:
+    """A job of three epochs, all of it the test's own."""
+    return three_epochs.copy_to(tmp_path / "job")
+
+
+def folder_of(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def test_a_savepoint_holds_all_of_its_checkpoint_and_of_every_table(job: CountedJob) -> None:
+    told: list[int] = []
+    made = job.master.create_savepoint("before", at=2, copied=told.append)
+    folder = folder_of(made["location"])
+    assert folder.parent == job.small.folder / "store" / "small" / "savepoints" / "before"
+    files = stored(folder)
+    document = json.loads(files.pop(SAVEPOINT_DOCUMENT))
+    assert {one["key"]: (one["size"], one["sha256"]) for one in document["objects"]} == {
+        key: (len(body), hashlib.sha256(body).hexdigest()) for key, body in files.items()
+    }, "it names exactly what lies there"
+    assert made["objects"] == len(files) == len(told) and made["bytes"] == sum(map(len, files.values())) == sum(told)
+    context = job.small.context
+    checkpoint = context.head().state.checkpoint(CheckpointId(2))
+    assert checkpoint is not None
+    assert files[METADATA_NAME] == context.store.get(checkpoint.metadata.key)
+    saved = read_savepoint(open_store(StoreConfig(made["location"])))
+    assert set(saved.metadata.references()) <= set(files), "every reference leads to an object of the savepoint"
+    assert {name: table.rows for name, table in saved.document.tables.items()} == {"table": 6, "seen": 6}
+    assert (document["job"], document["checkpoint"], document["timeline"]) == ("small", 2, "main")
+    assert document["spec"] == job.spec_path.read_text()
+
+
+def test_it_is_listed_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path, 2, {"last: 20": "last: 1"})
+    made = job.master.create_savepoint()
+    assert made["name"] == "checkpoint-2"
+    job.land([3, 4])
+    job.run(2)
+    (listed,) = job.master.list_savepoints()
+    assert (listed["name"], listed["kind"], listed["checkpoint_id"]) == ("checkpoint-2", "savepoint", 2)
+    assert listed["location"] == made["location"]
+    kinds = {one["checkpoint_id"]: one["kind"] for one in job.master.list_checkpoints(status="completed")}
+    assert kinds == {2: "savepoint", 4: "checkpoint"}
+    assert job.master.show(2)["savepoints"] == ["checkpoint-2"]
+
+
+def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob) -> None:
+    folder = folder_of(job.master.create_savepoint("one")["location"])
+    report = job.master.fsck()
+    assert report["exit_code"] == 0 and not report["unreachable"] and not report["foreign"]
+    assert any(root.startswith("savepoint one (") for root in report["roots"])
+    victim = next(folder.glob("tables/table/*"))
+    body = victim.read_bytes()
+    victim.unlink()
+    (missing,) = job.master.fsck()["missing"]
+    assert missing["key"].endswith(victim.name) and "savepoint one" in missing["chain"]
+    victim.write_bytes(body)
+    (folder / SAVEPOINT_DOCUMENT).write_text("{}")
+    report = job.master.fsck()
+    assert report["exit_code"] == 7 and not report["complete"], "while its document is damaged nothing is unreachable"
+
+
+def test_a_name_is_given_once_and_nothing_is_overwritten(job: CountedJob) -> None:
+    job.master.create_savepoint("one", at=1)
+    before = stored(job.small.folder / "store")
+    with pytest.raises(CommitConflict, match="has a savepoint one already, of checkpoint 1") as caught:
+        job.master.create_savepoint("one")
+    assert caught.value.exit_code == 4 and stored(job.small.folder / "store") == before
+
+
+def test_a_place_that_has_a_savepoint_is_left_as_it_is(job: CountedJob) -> None:
+    made = job.master.export(1, "../copy")
+    before = stored(job.small.folder / "copy")
+    with pytest.raises(CommitConflict, match="there is a savepoint"):
+        job.master.export(2, "../copy")
+    assert stored(job.small.folder / "copy") == before and made["location"] == f"file://{job.small.folder}/copy"
+    assert job.master.list_savepoints() == [], "an export is nobody's but its owner's"
+    made = job.master.create_savepoint("two", target="../others")
+    assert made["location"] == f"file://{job.small.folder}/others/two" == job.master.list_savepoints()[0]["location"]
+
+
+@pytest.mark.parametrize("name", ["", "A", "a/b", "..", "-a", "x" * 64, "42", "a b", "a.b"])
+def test_a_name_that_is_none_is_refused(job: CountedJob, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="savepoint name"):
+        job.master.create_savepoint(name)
+
+
+def test_what_is_not_retained_cannot_be_copied(tmp_path: Path) -> None:
+    job = CountedJob.create(tmp_path)
+    with pytest.raises(NotFound):
+        job.master.create_savepoint()
+    job.land([1])
+    job.run(1)
+    for missing in (0, 7):
+        with pytest.raises(NotFound, match="retained: 1"):
+            job.master.create_savepoint("x", at=missing)
+
+
+def test_a_damaged_checkpoint_gives_no_savepoint(job: CountedJob) -> None:
+    run = next((job.small.folder / "store").rglob("state/latest/*.parquet"))
+    run.write_bytes(b"x" * run.stat().st_size)
+    with pytest.raises(StateCorrupt):
+        job.master.create_savepoint("one")
+    assert job.master.list_savepoints() == []
+    assert not list((job.small.folder / "store" / "small").glob("savepoints/**/*.parquet")), (
+        "what was copied is cleared away"
+    )
+    assert job.small.context.head().state.pins == ()
+
+
+READS = [("get", "chk-", 0), ("get", "chk-", 3), ("get", "inputs/", 0), ("get", "manifest/", 1), ("stat", "chk-", 0)]
+WRITES = [("create", "savepoints/", 0), ("create", "savepoints/", 5), *(("create", "manifest/", n) for n in range(3))]
+FAULTS = [
+    *((*point, Effect.UNAVAILABLE) for point in (*READS, ("list", "manifest/", 0))),
+    *((*point, effect) for point in WRITES for effect in (Effect.UNAVAILABLE, Effect.LOST_REPLY, Effect.LOST_REQUEST)),
+]
+
+
+@pytest.mark.parametrize(("operation", "prefix", "skip", "effect"), FAULTS)
+def test_a_fault_anywhere_leaves_a_whole_savepoint_or_none(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch, operation: str, prefix: str, skip: int, effect: Effect
+) -> None:
+    """Whatever was told: what is listed can be read to the last byte, and what is not listed nothing refers to."""
+    fault = Fault(at(operation, prefix), effect, skip=skip)
+    with monkeypatch.context() as patch:
+        break_store(patch, f"file://{job.small.folder}/store/small", fault)
+        try:
+            job.master.create_savepoint("one")
+        except CheckpointError as error:
+            told = error
+        else:
+            told = None
+    listed = job.master.list_savepoints()
+    assert told is not None or listed, "success is told only of what is listed"
+    for one in listed:
+        saved = read_savepoint(open_store(StoreConfig(one["location"])))
+        files = stored(folder_of(one["location"]))
+        assert {item.key: item.sha256 for item in saved.document.objects} == {
+            key: hashlib.sha256(body).hexdigest() for key, body in files.items() if key != SAVEPOINT_DOCUMENT
+        }
+    report = job.master.fsck()
+    assert report["exit_code"] == 0 and not report["foreign"]
+    if not listed:
+        job.master.create_savepoint("one")
+
+
+def test_what_a_killed_creation_left_is_unreachable_and_can_be_collected(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.savepoints.Savepoints._clear", lambda self, prefix: None)  # as if it had died
+    with monkeypatch.context() as patch:
+        break_store(
+            patch,
+            f"file://{job.small.folder}/store/small",
+            Fault(lambda what, key: what == "create" and key.endswith(SAVEPOINT_DOCUMENT), Effect.UNAVAILABLE),
+        )
+        with pytest.raises(StoreUnavailable):
+            job.master.create_savepoint("one")
+    report = job.master.fsck()
+    left = [one for one in report["unreachable"] if "savepoints/one/" in one["key"]]
+    assert left and all("no savepoint that the job lists names it" in one["proof"] for one in left)
+    (entry,) = job.master.collect_garbage()["listed"]
+    assert entry.startswith("savepoints/one/") and entry.endswith("/")
+    job.master.create_savepoint("one")
+    assert job.master.fsck()["exit_code"] == 0
+
+
+def test_a_copy_in_progress_is_in_use(job: CountedJob) -> None:
+    """A collection beside a creation must not list what is being copied."""
+    seen: list[dict[str, int]] = []
+
+    def copied(size: int) -> None:
+        if not seen:
+            seen.append(job.master.fsck()["objects"])
+            assert job.master.collect_garbage()["listed"] == []
+
+    job.master.create_savepoint("one", copied=copied)
+    assert seen[0]["in_use"] > 0
+    assert "unreachable" not in seen[0]
+
+
+def test_files_that_a_collection_has_listed_meanwhile_never_become_a_savepoint(job: CountedJob) -> None:
+    """The pin of a creation that takes too long runs out; the record is refused then, and nothing is half there."""
+    context = job.small.context
+    done: list[bool] = []
+
+    def copied(size: int) -> None:
+        if done:
+            return
+        done.append(True)
+        (pin,) = context.head().state.pins
+        root = pin.name.removeprefix("copy to ")
+        session = SessionId("cli:gc")
+        over = UnpinRequest(session, pin.name)
+        context.transact(lambda state, now: coordinator.unpin(state, over, now))
+        request = ListGarbageRequest(session, context.head().version, (root,))
+        context.transact(lambda state, now: list_garbage(state, request, now))
+
+    with pytest.raises(CommitConflict, match="listed as garbage"):
+        job.master.create_savepoint("one", copied=copied)
+    assert job.master.list_savepoints() == []
+
+
+def test_disposal_deletes_what_the_document_names_and_nothing_else(job: CountedJob) -> None:
+    keep = job.master.create_savepoint("keep", at=1)
+    made = job.master.create_savepoint("gone", target="../others")
+    stranger = folder_of(made["location"]) / "notes.txt"
+    stranger.write_text("mine")
+    before = stored(job.small.folder / "lake")
+    answer = job.master.dispose_savepoint("gone")
+    assert (answer["deleted_objects"], answer["left"]) == (made["objects"] + 1, None)
+    assert stored(folder_of(made["location"])) == {"notes.txt": b"mine"}
+    assert stored(job.small.folder / "lake") == before
+    assert [one["location"] for one in job.master.list_savepoints()] == [keep["location"]]
+    assert job.master.fsck()["exit_code"] == 0
+    with pytest.raises(NotFound, match="has no savepoint gone"):
+        job.master.dispose_savepoint("gone")
+    events = [type(entry.event) for entry in job.small.context.log.entries()]
+    assert events.count(SavepointCreated) == 2 and events.count(SavepointDisposed) == 1
+
+
+@pytest.mark.parametrize(("operation", "prefix"), [("delete", "savepoints/"), ("create", "manifest/")])
+@pytest.mark.parametrize("effect", [Effect.UNAVAILABLE, Effect.LOST_REPLY])
+def test_a_disposal_that_fails_leaves_the_savepoint_or_garbage(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch, operation: str, prefix: str, effect: Effect
+) -> None:
+    """The list first: what is still listed is whole."""
+    job.master.create_savepoint("one")
+    with monkeypatch.context() as patch:
+        break_store(patch, f"file://{job.small.folder}/store/small", Fault(at(operation, prefix), effect, times=40))
+        try:
+            answer = job.master.dispose_savepoint("one")
+            assert answer["left"] or operation == "create"
+        except CheckpointError:
+            assert operation == "create"
+    report = job.master.fsck()
+    assert report["exit_code"] == 0 and not report["missing"] and not report["unreachable"]
+    state = job.small.context.head().state
+    assert state.savepoints or any(entry.prefix.startswith("savepoints/one/") for entry in state.garbage)
+
+
+def test_a_savepoint_whose_document_is_lost_can_still_be_disposed_of(job: CountedJob) -> None:
+    made = job.master.create_savepoint("one", target="../others")
+    (folder_of(made["location"]) / SAVEPOINT_DOCUMENT).unlink()
+    before = stored(job.small.folder / "others")
+    answer = job.master.dispose_savepoint("one")
+    assert answer["deleted_objects"] == 0 and "nobody knows what to delete" in answer["left"]
+    assert stored(job.small.folder / "others") == before and job.master.list_savepoints() == []
+
+
+def test_a_savepoint_of_a_discarded_checkpoint_shows_the_tables_of_that_lineage(job: CountedJob) -> None:
+    """After a rollback the old lineage can still be saved: its tables, not those of today."""
+    job.rollback(1)
+    job.master.create_savepoint("old", at=3)
+    saved = read_savepoint(open_store(StoreConfig(job.master.list_savepoints()[0]["location"])))
+    assert saved.document.tables["seen"].rows == 9
+    job.master.create_savepoint("now")
+    assert job.master.read("seen").num_rows == 3
+
+
+def test_cancel_with_a_savepoint_ends_at_what_it_saved(job: CountedJob) -> None:
+    result = job.master.cancel(savepoint=True)
+    assert (result["outcome"], result["head"], result["savepoint"]["checkpoint_id"]) == ("canceled", 3, 3)
+    again = job.master.cancel(savepoint=True)
+    assert again["outcome"] == "already_canceled" and again["savepoint"]["checkpoint_id"] == 3
+
+
+def test_an_epoch_that_completes_while_the_savepoint_is_taken_is_saved_too(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job ends at exactly the checkpoint that is saved; the one that was overtaken does not stay behind."""
+    job.land([4])
+    first = job.master.create_savepoint
+    raced: list[int] = []
+
+    def racing(self: object, name: str | None = None, **options: object) -> dict[str, object]:
+        made = first(name, **options)
+        if not raced:
+            raced.extend(job.run(1))
+        return made
+
+    master = job.master
+    monkeypatch.setattr(type(master), "create_savepoint", racing)
+    result = master.cancel(savepoint=True)
+    assert raced == [4] and (result["head"], result["savepoint"]["checkpoint_id"]) == (4, 4)
+    assert [one["checkpoint_id"] for one in job.master.list_savepoints()] == [4]
+
+
+def test_a_savepoint_that_fails_leaves_the_job_running(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        fault = Fault(at("create", "savepoints/"), Effect.UNAVAILABLE)
+        break_store(patch, f"file://{job.small.folder}/store/small", fault)
+        with pytest.raises(StoreUnavailable):
+            job.master.cancel(savepoint=True)
+    job.land([4])
+    assert job.run(1) == [4]
+
+
+def test_a_job_without_a_checkpoint_is_not_canceled_with_a_savepoint(tmp_path: Path) -> None:
+    job = CountedJob.create(tmp_path)
+    with pytest.raises(NotFound):
+        job.master.cancel(savepoint=True)

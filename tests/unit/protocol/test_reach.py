@@ -1,0 +1,72 @@
+"""Where a stored object stands once there are forks, rollbacks and savepoints (I8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.layout import token_prefix
+from pipeline.protocol.reach import Fate, Standing, staged_standing, standing
+from pipeline.protocol.records import CompletedCheckpoint
+from tests.harness.job_log import A, B, JobLog
+
+
+def fate(checkpoint: CompletedCheckpoint, *confirmed: str) -> Fate:
+    return Fate(9, checkpoint.token, frozenset(confirmed))
+
+
+def staged(log: JobLog, checkpoint: CompletedCheckpoint, *confirmed: str) -> Standing:
+    token = FencingToken(checkpoint.token)
+    return staged_standing(log.state, "lake", checkpoint.checkpoint_id, token, fate(checkpoint, *confirmed))
+
+
+@pytest.mark.parametrize("key", ["savepoints/before/savepoint.json", "savepoints/x/chk-00000000000000000001/_metadata"])
+def test_what_lies_below_savepoints_is_a_persons(key: str) -> None:
+    """Whether or not the savepoint is listed: its copy may just be being made, or be taken along by its owner."""
+    log = JobLog()
+    log.epoch(A)
+    assert standing(log.state, key, ()) is Standing.SAVEPOINT
+
+
+def test_what_a_fork_staged_waits_while_a_way_leads_to_it() -> None:
+    log = JobLog()
+    log.epoch(A)
+    fork = log.fork(B, 1)
+    log.epoch_on(B, fork)
+    done = log.state.checkpoints[-1]
+    assert staged(log, done) is Standing.IN_USE
+    log.dispose_fork(B, fork)
+    assert staged(log, done) is Standing.IN_USE, "until retention takes it, one may roll back to it"
+    log.epoch(A)
+    log.subsume(A, (1, 2))
+    assert staged(log, done) is Standing.UNREACHABLE
+
+
+def test_what_a_rollback_left_behind_before_it_was_published_waits_as_well() -> None:
+    """A commit that was voided has no confirmation: its files are no more of use than its checkpoint."""
+    log = JobLog()
+    log.epoch(A)
+    log.epoch(A, confirm=False)
+    log.rollback(B, 1)
+    done = log.state.checkpoints[-1]
+    assert staged(log, done) is Standing.IN_USE
+    log.realign(B)
+    log.epoch(A)
+    log.subsume(A, (1, 2))
+    assert staged(log, done) is Standing.UNREACHABLE
+
+
+def test_beside_a_pending_checkpoint_of_a_fork_everything_newer_is_in_use() -> None:
+    """I8: also what the live timeline has completed and aborted meanwhile."""
+    log = JobLog()
+    log.epoch(A)
+    fork = log.fork(B, 1)
+    log.trigger(B, timeline=fork)
+    log.trigger(A)
+    lost = log.pending
+    log.abort(A)
+    key = token_prefix(lost.checkpoint_id, lost.token) + "late.parquet"
+    assert standing(log.state, key, ()) is Standing.IN_USE
+    log.dispose_fork(B, fork)
+    assert standing(log.state, key, ()) is Standing.LISTED
+    assert standing(log.state, token_prefix(CheckpointId(99), lost.token) + "x", ()) is Standing.FOREIGN
