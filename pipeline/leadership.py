@@ -300,11 +300,7 @@ class Leadership:
     def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> Decided:
         """Make the session the timeline's leader, with a pending checkpoint that continues the head of `state`.
 
-        Args:
-            plan: what the epoch reads; it is made durable first.
-        Raises:
-            CommitConflict: the head is another one by now: plan again. Busy, JobNotRunnable, Fenced: as
-                `coordinator.trigger` says.
+        What the epoch reads is made durable first. Raises as `coordinator.trigger`; CommitConflict: plan again.
         """
         context = self.context
         spec = context.spec
