@@ -140,7 +140,7 @@ def read_table(
     body = context.other_store(folder).get(name)
     try:
         found = _parsed(name, body, None)
-        operator = expected_operator(context, found.schema, spec, loaded.graph, loaded)
+        operator = expected_operator(found.schema, spec, loaded.graph, loaded)
         assert operator is not None, "every class is loaded"
         expected = pa.schema([pa.field(field.name, field.type) for field in operator.state_schema])
         if name.endswith(".csv"):

@@ -118,12 +118,18 @@ class Diff:
 
     def _sink(self, name: str) -> Difference:
         marks = [None if item is None else item.marks.get(name) for item in (self._before, self._after)]
-        if name not in {sink.name for sink in self._context.spec.sinks}:
-            return Difference(SINK, name, RowChanges(_NO_ROWS), "no longer a sink of the spec: its table is not read")
         if marks[0] == marks[1]:
-            return Difference(SINK, name, RowChanges(_NO_ROWS), "")
+            return Difference(SINK, name, RowChanges(_NO_ROWS))
+        if name not in {sink.name for sink in self._context.spec.sinks}:
+            return Difference(SINK, name, RowChanges(_NO_ROWS), "no sink of the spec any more: its table is not read")
+        here = self._context.sink_location(name)
+        if any(mark is not None and mark.location != here for mark in marks):
+            return Difference(SINK, name, RowChanges(_NO_ROWS), "its table lay elsewhere: it is not read")
         sink = self._context.sink(name)
-        tables = [None if mark is None else sink.read(mark.checkpoint_id) for mark in marks]
+        try:
+            tables = [None if mark is None else sink.read(mark.checkpoint_id) for mark in marks]
+        except NotFound as error:  # completed, and not published yet
+            return Difference(SINK, name, RowChanges(_NO_ROWS), error.message)
         known = next(table for table in tables if table is not None)
         old, new = (known.schema.empty_table() if table is None else table for table in tables)
         changes = changes_by_key(old, new, sink.key) if sink.key else changes_of_rows(old, new)

@@ -226,4 +226,5 @@ class EpochPlan:
     def state_schema(self, operator: StatefulOperator) -> pa.Schema:
         """The schema of an operator's state in this epoch. Raises InvalidRequest: what is recorded cannot become it."""
         recorded = self.state_schemas.get(operator.uid)
-        return evolved(operator.uid, recorded, operator.state_schema, operator.key, self.checkpoint_id)
+        stamp = f"{self.checkpoint_id}.{self.alignment.started_ms}"
+        return evolved(operator.uid, recorded, operator.state_schema, operator.key, stamp)

@@ -24,8 +24,8 @@ from pipeline.config.compatibility import (
 )
 from pipeline.config.graph import JobGraph
 from pipeline.config.spec import ProcessOperator, SqlOperator, StatefulSpec
-from pipeline.config.types import to_arrow
-from pipeline.in_flight import refusals
+from pipeline.config.types import ColumnType, to_arrow
+from pipeline.in_flight import is_known, refusals
 from pipeline.job_code import JobCode, LoadedCode, check_locations
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
@@ -78,7 +78,7 @@ def preflight(
             if row["verdict"] == COMPATIBLE and row["name"] in stuck:
                 row |= {"verdict": NEW_UID, "detail": stuck[row["name"]].message}
         elif row["kind"] == "sink" and outcome == RESTORED:
-            _sink(row, context, base, graph, loaded)
+            _sink(row, base, graph)
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
         row["outcome"] = outcome if accepted else REFUSED
     return rows
@@ -151,9 +151,9 @@ def _operator(
     notes = [] if origin is None else [f"renamed from {origin}"]
     snapshot = base.operators.get(uid)
     if snapshot is not None:
-        if isinstance(spec, ProcessOperator) and loaded is None:
-            notes.append("the columns that its class declares are compared by `run`")
-        change = _change(context, snapshot, spec, graph, loaded)
+        change = _change(snapshot, spec, graph, loaded)
+        if change is None:
+            notes.append("its columns are compared by `run`, which loads the classes of process operators")
         if change is not None and change.problems:
             row["verdict"] = NEW_UID
             notes = [*notes, *change.problems]
@@ -168,37 +168,44 @@ def _operator(
 
 
 def _change(
-    context: JobContext, snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+    snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> SchemaChange | None:
     """How recorded state becomes the operator's; None: what the operator's state is depends on a class."""
-    operator = expected_operator(context, snapshot.state_schema, spec, graph, loaded)
+    operator = expected_operator(snapshot.state_schema, spec, graph, loaded)
     return None if operator is None else compare_schemas(snapshot.state_schema, operator.state_schema, operator.key)
 
 
 def expected_operator(
-    context: JobContext, recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+    recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> StatefulOperator | None:
     """The operator as the spec tells it; a type that only Spark knows is taken to be what it was.
+
+    None: it, or what it reads, depends on a class that was not loaded.
 
     Whether it still is, is checked when the epoch's levels are planned, before its Spark job.
     """
     function = None if loaded is None else loaded.functions.get(spec.uid)
-    if isinstance(spec, ProcessOperator) and function is None:
+    if not is_known(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
         return None
     node = graph.nodes[spec.inputs[0]]
     names = dict.fromkeys([*node.columns, *spec.key, *(call.column for call in _calls(spec) if call.column)])
     fields = []
     for name in names:
-        type_ = node.columns.get(name)
-        known = None if type_ is None else to_arrow(type_)
-        if known is not None and pa.types.is_timestamp(known) and _through_sql(graph, node.uid):
-            known = pa.timestamp("us", known.tz)  # all that Spark has
+        known = _known_type(graph, node.uid, node.columns.get(name))
         fields.append(pa.field(name, _recorded_type(recorded, name) if known is None else known))
     return build_operator(spec, pa.schema(fields), node.event_time, function)
 
 
 def _calls(spec: StatefulSpec) -> list[Any]:
     return list(getattr(spec, "aggregates", {}).values())
+
+
+def _known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:
+    """The type that a node's column really has; None where only Spark knows it."""
+    known = None if type_ is None else to_arrow(type_)
+    if known is not None and pa.types.is_timestamp(known) and _through_sql(graph, uid):
+        return pa.timestamp("us", known.tz)  # all that Spark has
+    return known
 
 
 def _through_sql(graph: JobGraph, uid: str) -> bool:
@@ -218,28 +225,20 @@ def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
     return pa.decimal128(38, int(scale)) if scale is not None and int(scale) else pa.int64()
 
 
-def _sink(
-    row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
-) -> None:
-    """Refuse a sink whose table cannot take the rows that its operator would give now."""
+def _sink(row: dict[str, str], base: CheckpointMetadata, graph: JobGraph) -> None:
+    """Refuse a sink whose table cannot take the rows that it would get now, as far as their types are known."""
     sink = graph.sink_inputs[row["name"]]
     before = base.sinks.get(row["name"])
-    snapshot = base.operators.get(sink.uid)
-    spec = None if graph.nodes[sink.uid].kind in ("source", "sql") else context.job.spec.operator(sink.uid)
-    if before is None or snapshot is None or sink.late or spec is None or isinstance(spec, SqlOperator):
-        return
-    try:
-        operator = expected_operator(context, snapshot.state_schema, spec, graph, loaded)
-    except InvalidRequest:
-        return  # told of the operator
-    if operator is None:
+    if before is None or not sink.known:
         return
     problems = []
     for field in decode_schema(before.committable.schema):
-        index = operator.output_schema.get_field_index(field.name)
-        if index < 0:
+        if field.name not in sink.columns:
             problems.append(f"the table's column {field.name} would be missing from the rows")
-        elif (now := operator.output_schema.field(index).type) != field.type:
+            continue
+        now = _known_type(graph, sink.uid, sink.columns[field.name])
+        # Of nested types two texts may mean the same; the sink compares them when it prepares.
+        if now is not None and not pa.types.is_nested(now) and now != field.type:
             problems.append(f"the table's column {field.name} is {field.type}, the rows would have {now}")
     if problems:
         row |= {"verdict": NEW_PATH, "detail": "; ".join(problems)}

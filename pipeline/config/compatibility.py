@@ -22,7 +22,7 @@ NON_RESTORED = "needs --allow-non-restored-state"
 NEW_UID = "needs a new uid or a backfill"
 
 UNCHANGED = "unchanged"
-BEGINS_EMPTY = "new: begins empty"
+BEGINS_EMPTY = "begins empty"
 
 RENAMED_FROM = "renamed_from"
 """In a signature as it is read, never as it is recorded: the uid under which the checkpoint has the operator."""

@@ -91,10 +91,8 @@ class ExactSum:
     def __init__(self, column: str, scale: int) -> None:
         self.column = column
         self.low, self.high = f"sum({column}).low", f"sum({column}).high"
-        kept = {SCALE: str(scale)}
-        self.fields: tuple[pa.Field, ...] = tuple(
-            pa.field(name, pa.int64(), metadata=kept) for name in (self.low, self.high)
-        )
+        low = pa.field(self.low, pa.int64(), metadata={SCALE: str(scale)})
+        self.fields: tuple[pa.Field, ...] = (low, pa.field(self.high, pa.int64()))
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         values, codes = grouped.valid(self.column)

@@ -1,8 +1,8 @@
 """How an operator's declared state may change between two epochs: add, widen, drop; and how old runs are then read.
 
 Runs are immutable, so a base, its deltas and the newest run may have three schemas. Each state column therefore has a
-*stored name*: its own name as long as it was there from the beginning, and a name with the checkpoint's id when it was
-added later. A column that was dropped and comes back is another column: what old runs hold of the first one is not
+*stored name*: its own name as long as it was there from the beginning, and a name that no other column ever had when it
+was added later. A column that was dropped and comes back is another column: what old runs hold of the first one is not
 read, and a run from before a column was added has null for it. A column that became wider keeps its stored name; what
 runs hold of it in a narrower type is cast when it is read.
 
@@ -139,12 +139,13 @@ def _unknown(name: str, key: Collection[str]) -> str:
     return f"{name} of the rows that were consumed already is not known"
 
 
-def evolved(uid: str, before: pa.Schema | None, now: pa.Schema, key: Collection[str], checkpoint_id: int) -> pa.Schema:
+def evolved(uid: str, before: pa.Schema | None, now: pa.Schema, key: Collection[str], stamp: str) -> pa.Schema:
     """Return the operator's state schema with the stored name of each column: what a checkpoint records, runs have.
 
     Args:
         before: recorded with the checkpoint that is continued; None when it has no state of this operator.
-        checkpoint_id: the new checkpoint's, of which the stored names of added columns are made.
+        stamp: what no other epoch has, also not one of another job whose savepoint this state comes from: the stored
+            names of added columns are made of it.
     Raises:
         InvalidRequest: the recorded state cannot be converted.
     """
@@ -161,7 +162,7 @@ def evolved(uid: str, before: pa.Schema | None, now: pa.Schema, key: Collection[
     fields = []
     for field in now:
         added = field.name in change.added
-        stored = f"__{field.name}#{checkpoint_id}" if added else stored_name(before.field(field.name))
+        stored = f"__{field.name}#{stamp}" if added else stored_name(before.field(field.name))
         kept = {name: value for name, value in (field.metadata or {}).items() if name != STORED_AS}
         fields.append(field.with_metadata(kept | ({STORED_AS: stored.encode()} if stored != field.name else {})))
     return pa.schema(fields)

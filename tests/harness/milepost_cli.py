@@ -18,16 +18,17 @@ from pipeline.cli.main import app
 from tests.harness.processes import REPOSITORY
 
 ERROR_LINES = 24
-_NOISE = re.compile(
-    r"[a-z][\w ]* \(\d+ s\)|WARNING: Using incubator modules: jdk.incubator.vector"
-    r"|spec or code differ from the head's; what is continued:"
-    r"|  (restored unchanged|[^:]+: (restored|new|dropped|converted|refused)\b[^:]*): .*"
-)
+_NOISE = re.compile(r"[a-z][\w ]* \(\d+ s\)|WARNING: Using incubator modules: jdk.incubator.vector")
+_PREFLIGHT = re.compile(r"spec or code differ from the head's; what is continued:\n(?:  .*\n)*")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one call ended. `error` is stderr without progress, what a changed spec continues, and the JVM's one line."""
+    """How one call ended.
+
+    Attributes:
+        error: stderr without the lines that tell progress, the pre-flight report, and the JVM's line at its start.
+    """
 
     exit_code: int
     stdout: str
@@ -35,7 +36,7 @@ class Outcome:
 
     @property
     def error(self) -> list[str]:
-        return [line for line in self.stderr.splitlines() if not _NOISE.fullmatch(line)]
+        return [line for line in _PREFLIGHT.sub("", self.stderr).splitlines() if not _NOISE.fullmatch(line)]
 
     def document(self) -> dict[str, Any]:
         """The data of the one JSON document that the call printed."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
 from pathlib import Path
+
+import duckdb
 
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import assert_clear_error, milepost
@@ -70,6 +74,7 @@ def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: 
     refused = milepost("run", job.spec_path)
     assert_clear_error(refused, 2, "origins: needs --allow-non-restored-state", "Nothing was written")
     assert "--allow-non-restored-state" in refused.error[-1]
+    assert "origins: refused needs --allow-non-restored-state: operator is gone from the spec" in refused.stderr
     assert [c["checkpoint_id"] for c in job.master().list_checkpoints()] == [1]
 
     accepted = milepost("run", job.spec_path, "--allow-non-restored-state")
@@ -105,3 +110,51 @@ def test_a_source_that_comes_back_goes_on_where_it_was(tmp_path: Path) -> None:
     again = milepost("run", job.spec_path)
     assert again.exit_code == 0, again.stderr
     assert job.master().read("stations_again").select(["station", "n"]).to_pylist() == [{"station": "LGA", "n": 1}]
+
+
+EXACT = {
+    "operators:\n": "operators:\n"
+    "  - {uid: exact, kind: sql, inputs: [flights],\n"
+    '     sql: "SELECT origin, CAST(dep_delay AS DECIMAL(10,2)) AS d FROM flights"}\n'
+    "  - {uid: named, kind: sql, inputs: [flights],\n"
+    '     sql: "SELECT origin, upper(carrier) AS c, flight % 7 AS d FROM flights"}\n'
+    "  - {uid: pairs, kind: deduplicate, inputs: [named], key: [origin, c]}\n"
+    "  - {uid: delays, kind: aggregate, inputs: [exact], key: [origin], aggregates: {total: sum(d)}}\n",
+    "sinks:\n": "sinks:\n"
+    "  - {name: pairs, input: pairs, format: parquet, path: ../lake/pairs, mode: append}\n"
+    "  - {name: delays, input: delays, format: parquet, path: ../lake/delays, mode: upsert}\n",
+}
+
+
+def test_a_sum_whose_scale_only_spark_knows_keeps_it_and_a_renamed_operator_goes_on(
+    tmp_path: Path,
+) -> None:
+    """A sum of decimals is stored as a whole number: in another scale the same bits are another sum."""
+    job = create(tmp_path)
+    job.edit(SPEC, EXACT)
+    job.land([1])
+    assert milepost("run", job.spec_path).exit_code == 0
+    text = job.spec_path.read_text()
+    job.land([2])
+
+    job.edit(text, {"DECIMAL(10,2)": "DECIMAL(10,4)"})
+    refused = milepost("run", job.spec_path)
+    assert_clear_error(
+        refused, 2, "delays", "kept with 2 decimal places, the column has 4 now", "Nothing was published"
+    )
+    assert milepost("resume", job.spec_path).exit_code == 0
+
+    job.edit(text, {"DECIMAL(10,2)": "DECIMAL(20,2)", "uid: delays,": "uid: total_delays, renamed_from: delays,",
+                    "input: delays,": "input: total_delays,"})  # fmt: skip
+    linted = json.loads(milepost("lint", job.spec_path, "--json").stdout)["data"]["compatibility"]
+    found = {row["uid"]: (row["outcome"], row["detail"]) for row in linted}
+    assert found["total_delays"] == ("restored", "renamed from delays") and found["pairs"] == ("restored", "unchanged")
+    assert {outcome for outcome, _ in found.values()} == {"restored"}
+    accepted = milepost("run", job.spec_path)
+    assert accepted.exit_code == 0, accepted.stderr
+    assert "total_delays: restored: renamed from delays" in accepted.stderr
+    with duckdb.connect() as connection:
+        landed = f"read_csv('{job.folder}/landing/flights/**/*.csv', nullstr=['', 'NA'])"
+        expected = connection.sql(f"SELECT origin, sum(dep_delay) FROM {landed} GROUP BY origin").fetchall()
+    totals = {row["origin"]: row["total"] for row in job.master().read("delays").to_pylist()}
+    assert totals == {origin: Decimal(int(total)) for origin, total in expected}

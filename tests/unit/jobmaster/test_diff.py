@@ -16,12 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.diff import Difference
+from pipeline.jobmaster import Session, Triggered
 from pipeline.protocol.errors import NotFound
 from pipeline.row_changes import changes_by_key, changes_of_rows
 from pipeline.storage.open import open_store
 from tests.harness.changing_job import SINK, SPEC, ChangingJob
 from tests.harness.hooked_store import HookedStore
 from tests.harness.milepost_cli import assert_clear_error, milepost
+from tests.harness.sparkless_runner import SparklessRunner
 
 RENAMED = SPEC.replace("uid: sums,", "uid: totals, renamed_from: sums,")
 
@@ -159,6 +161,39 @@ def test_both_checkpoints_are_held_while_they_are_compared(job: ChangingJob) -> 
     with pytest.raises(NotFound):
         job.master.diff(1, 77)
     assert not job.context.head().state.pins
+
+
+def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path) -> None:
+    """Completed and not published yet; left out of the spec; moved: the rest is compared all the same."""
+    job = ChangingJob.empty(tmp_path)
+    job.next({"a": "int32"}, SPEC + SINK)
+    job.land("9.csv", "k,v\n5,5\n")
+    session = Session.cli()
+    triggered = job.master.trigger(session)
+    assert isinstance(triggered, Triggered)
+    job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+    job.master.complete(session, triggered.checkpoint_id)
+    assert "checkpoint 2 did not publish to it" in difference(job, 1, 2, "sink", "sums").note
+    assert difference(job, 1, 2, "operator", "sums").changes.count("added") == 1
+    job.write({"a": "int32"}, SPEC)
+    assert difference(job, 1, 2, "sink", "sums").note == "no sink of the spec any more: its table is not read"
+    job.write({"a": "int32"}, SPEC + SINK.replace("lake/sums", "lake/other"))
+    assert difference(job, 1, 2, "sink", "sums").note == "its table lay elsewhere: it is not read"
+
+
+def test_state_that_was_begun_anew_by_another_key_is_not_compared(tmp_path: Path) -> None:
+    job = ChangingJob.empty(tmp_path)
+    job.next({"a": "int32"})
+    job.next({"a": "int32"}, SPEC.replace("uid: sums", "uid: others"), allow_non_restored_state=True)
+    job.next(
+        {"a": "int32"},
+        SPEC.replace("inputs: [rows], key: [k], agg", "inputs: [rows], key: [v], agg"),
+        allow_non_restored_state=True,
+    )
+    assert difference(job, 1, 2, "operator", "sums").note == "only in checkpoint 1"
+    assert difference(job, 2, 3, "operator", "sums").note == "only in checkpoint 3"
+    found = difference(job, 1, 3, "operator", "sums")
+    assert (found.note, found.changes.table.num_rows) == ("begun anew by another key: it was (k), is (v)", 0)
 
 
 keys = st.none() | st.sampled_from([0.0, -0.0, 1.5, math.nan])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.preflight import report_lines
+from pipeline.job_code import read_code
+from pipeline.preflight import preflight, report_lines
 from pipeline.protocol.errors import InvalidRequest
 from tests.harness.changing_job import SINK, SPEC, ChangingJob
 
@@ -188,8 +190,28 @@ def test_lint_says_what_it_cannot_judge_without_loading_a_class(job: ChangingJob
     job.write({"a": "string"}, changed(", worst: max(v)", ""))
     rows = {row["uid"]: row for row in job.master.compatibility()}
     assert rows["lasts"]["outcome"] == "restored"
-    assert rows["lasts"]["detail"] == "the columns that its class declares are compared by `run`"
+    assert rows["lasts"]["detail"].startswith("its columns are compared by `run`")
     assert rows["sums"]["outcome"] == "converted"
+
+
+def test_lint_does_not_judge_what_reads_a_class_that_it_does_not_load(job: ChangingJob) -> None:
+    """What is below a process operator has columns that only its class tells, and may need its event time."""
+    job.next({"a": "int32"})
+    below = "  - {uid: below, kind: aggregate, inputs: [lasts], key: [k], aggregates: {n: count(seen)}}\nsinks:\n"
+    job.write({"a": "int32"}, changed("sinks:\n", below))
+    context = job.context
+    state = context.head().state
+    base = context.base_metadata(state, state.timeline().head)
+    assert base is not None
+    signatures = {
+        **base.signatures,
+        "operators": {**base.signatures["operators"], "below": {"kind": "aggregate", "key": ["k"]}},
+    }
+    recorded = replace(base, operators={**base.operators, "below": base.operators["sums"]}, signatures=signatures)
+    unloaded = {row["uid"]: row for row in preflight(context, recorded, None)}
+    assert unloaded["below"]["outcome"] == "restored" and "compared by `run`" in unloaded["below"]["detail"]
+    loaded = {row["uid"]: row for row in preflight(context, recorded, read_code(context).load(context))}
+    assert loaded["below"]["outcome"] == "refused" and "count(seen) of the rows" in loaded["below"]["detail"]
 
 
 def test_show_pins_spec_and_code_and_names_what_differs(job: ChangingJob) -> None:

@@ -95,7 +95,7 @@ class Lineage:
         }
         self.columns, self.key_type = dict(columns), key_type
         self.checkpoint_id += 1
-        schema = evolved("op", self.recorded, self.declare(), ("k",), self.checkpoint_id)
+        schema = evolved("op", self.recorded, self.declare(), ("k",), str(self.checkpoint_id))
         handles = []
         for subtask in range(parallelism):
             groups = key_group_range(GROUPS, parallelism, subtask)
@@ -261,7 +261,7 @@ def test_what_recorded_state_does_not_tell_is_refused(now: list[Any], problem: s
     change = compare_schemas(WAS, schema, key)
     assert any(problem in text for text in change.problems), change.problems
     with pytest.raises(InvalidRequest, match="cannot be continued"):
-        evolved("op", WAS, schema, key, 7)
+        evolved("op", WAS, schema, key, "7")
 
 
 def test_a_run_without_a_column_that_was_always_there_is_refused() -> None:
