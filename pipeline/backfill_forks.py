@@ -13,12 +13,14 @@ import logging
 
 from pipeline.backfill_plan import BackfillPlan
 from pipeline.job_context import JobContext
+from pipeline.leadership import Leadership
 from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Transition
 from pipeline.protocol.errors import Busy, CommitConflict
 from pipeline.protocol.events import TimelineForked
 from pipeline.protocol.ids import SessionId, TimelineId
 from pipeline.protocol.lineage import open_forks
+from pipeline.protocol.preconditions import frozen_by
 from pipeline.protocol.records import ManifestState, Timeline
 from pipeline.protocol.requests import DisposeForkRequest, ForkRequest, ThawRequest
 from pipeline.replay import consumed_by, left_to_replay
@@ -61,17 +63,33 @@ def fork_to_continue(context: JobContext, plan: BackfillPlan) -> Timeline | None
     return max((one for one in own if _is_replay_of(context, plan, one)), key=lambda one: one.head, default=None)
 
 
-def check_idle(context: JobContext, session: Session, state: ManifestState, fork: Timeline) -> None:
-    """Raises Busy when another session may still be working on the fork."""
+def check_idle(context: JobContext, session: Session, fork: Timeline) -> None:
+    """Make sure that no other session works on the fork, and end what one that is gone left pending there.
+
+    Between two epochs a session shows no sign of life but its freeze of the live timeline. One that is overlooked then
+    finds the fork busy at its next step, and stops.
+
+    Raises: Busy: another session works on it.
+    """
     leader = fork.leader
-    if leader is None or leader.session_id == session.session_id or _is_left_behind(context, state, fork):
+    if leader is None or leader.session_id == session.session_id or provably_dead(leader.holder):
         return
-    raise Busy(
-        f"job {state.job}: session {leader.session_id} on {leader.holder.host} (pid {leader.holder.pid}) runs the same "
-        f"backfill on fork {fork.timeline_id}. Nothing was changed.",
-        hint=f"wait for it; or give it up: milepost backfill {state.job} --dispose",
-        fork=fork.timeline_id,
-    )
+    working = provably_alive(leader.holder)
+    if not working and fork.pending is not None:
+        try:
+            Leadership(context, fork.timeline_id).sweep(session, take_over=False)
+        except Busy:
+            working = True
+    elif not working:
+        frozen = frozen_by(context.head().state.timeline(), context.store.clock_ms())
+        working = frozen is not None and frozen.session_id == leader.session_id
+    if working:
+        raise Busy(
+            f"job {context.spec.name}: session {leader.session_id} on {leader.holder.host} (pid {leader.holder.pid}) "
+            f"runs the same backfill on fork {fork.timeline_id}. Nothing was changed.",
+            hint=f"wait for it; or give it up: milepost backfill {context.spec.name} --dispose",
+            fork=fork.timeline_id,
+        )
 
 
 def dispose_left_behind(context: JobContext, session: Session, keep: str) -> list[TimelineId]:
@@ -141,7 +159,7 @@ def _is_replay_of(context: JobContext, plan: BackfillPlan, fork: Timeline) -> bo
 
 
 def _is_left_behind(context: JobContext, state: ManifestState, fork: Timeline) -> bool:
-    """Whether nobody works on a fork any more: its holder is dead, or it has been idle for longer than an epoch takes.
+    """Whether a fork is nobody's any more: its holder is dead, or it has been idle for longer than an epoch takes.
 
     A fork that is taken for left behind too early is fenced, which wastes its work and harms nothing.
     """

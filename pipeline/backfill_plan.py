@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pipeline.config.compatibility import UNCHANGED
 from pipeline.config.load import from_text
 from pipeline.in_flight import check_continuable
 from pipeline.job_code import JobCode, LoadedCode, read_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
-from pipeline.preflight import check_compatible
+from pipeline.preflight import check_compatible, preflight
 from pipeline.protocol.errors import InvalidRequest, NotFound
 from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId
 from pipeline.protocol.lineage import lineage
@@ -140,7 +141,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
         resolve_suite(suite)
     loaded = code.load(context)
     check_compatible(context, base, code, loaded, allow_non_restored_state=request.allow_non_restored_state)
-    check_continuable(context, base, loaded)
+    _check_continuable(context, state, base, loaded)
     live = LiveRanges(context, state.live, point, base)
     plan = BackfillPlan(request, state, point, base, live, live.up_to_head(state), code, loaded)
     if not plan.to_replay:
@@ -149,6 +150,22 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
         )
     check_objects(context, plan.to_replay)
     return plan
+
+
+def _check_continuable(
+    context: JobContext, state: ManifestState, base: CheckpointMetadata | None, loaded: LoadedCode
+) -> None:
+    """As `check_continuable`, with what to do about a fork point: nobody can work its rows off any more."""
+    try:
+        check_continuable(context, base, loaded)
+    except InvalidRequest as error:
+        if base is None or base.final:
+            raise
+        before = [one for one in lineage(state, state.timeline()) if one.checkpoint_id < base.checkpoint_id]
+        fits = next((one for one in reversed(before) if not context.metadata(one).in_flight_bytes), None)
+        at = NO_CHECKPOINT if fits is None else fits.checkpoint_id
+        error.hint = f"fork where nothing was in flight: --from-checkpoint {at} ({_named(at)})"
+        raise
 
 
 def is_judged(request: BackfillRequest, base: CheckpointMetadata | None) -> bool:
@@ -230,6 +247,12 @@ def document_of(context: JobContext, plan: BackfillPlan, fork: str | None, repla
         "epochs_judged": len(in_range),
         "objects": sum(item.count for item in ranges),
         "bytes": sum(item.size for item in ranges),
+        "preflight": preflight(
+            context,
+            plan.base,
+            plan.loaded,
+            allow_non_restored_state=plan.request.allow_non_restored_state,
+        ),
         "sinks": _sinks(context, plan),
         "code_hash": plan.code.hash,
         "spec_hash": context.job.spec_hash,
@@ -283,6 +306,9 @@ def _text(document: dict[str, Any]) -> Iterator[str]:
             f"up to {document['to']}: {len(judged)} ranges, {sum(item['objects'] for item in judged):,} objects; the "
             f"quality gate judges those, and not the {len(ranges) - len(judged)} after them"
         )
+    for row in document["preflight"]:
+        if row["detail"] != UNCHANGED:
+            yield f"{row['uid']}: {row['outcome']}: {row['detail']}"
     for name, sink in document["sinks"].items():
         if sink["problem"] is not None:
             yield f"sink {name}: does not answer now: it follows later"

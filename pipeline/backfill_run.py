@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from pipeline.backfill_forks import check_idle, dispose_left_behind, fork_to_continue, open_fork, purpose_of, thaw_for
 from pipeline.backfill_plan import BackfillPlan, is_judged
+from pipeline.epoch_inputs import over_max_in_flight
 from pipeline.epoch_run import EpochReport, EpochRunner
 from pipeline.job_context import JobContext
 from pipeline.leadership import Leadership
@@ -124,7 +125,7 @@ class Backfill:
             self._say(f"fork at checkpoint {plan.fork_point}")
             fork = open_fork(context, self._session, plan)
         else:
-            check_idle(context, self._session, plan.state, own)
+            check_idle(context, self._session, own)
             thaw_for(context, own)
             fork = own.timeline_id
             self._say(f"going on with fork {fork}")
@@ -198,14 +199,13 @@ class Backfill:
     def _epoch(self, plan: BackfillPlan, leadership: Leadership, at: _Position) -> None:
         """One epoch of the fork: the next ranges; none of them while too much is in flight."""
         context, session = self._context, self._session
-        limit = context.spec.checkpointing.max_in_flight
-        full = limit is not None and at.tip is not None and at.tip.in_flight_bytes > limit
+        full = over_max_in_flight(context, at.tip)
         count = 0 if full else plan.request.ranges_per_epoch
         now, later = at.left[:count], at.left[count:]
         pending = leadership.own_pending(at.state, session)
         if pending is None:
             known = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
-            record = replay_record(now, later, known & set(context.spec.sources))
+            record = replay_record(now, later, known & set(context.spec.sources), full)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
             pending = leadership.require_own_pending(claim.state, session)
         what = f"what {_span(now)} read" if now else "rows in flight"

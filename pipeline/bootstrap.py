@@ -19,18 +19,15 @@ import pyarrow.parquet as pq
 
 from pipeline.code import code_by_name
 from pipeline.config.compatibility import state_signatures
-from pipeline.config.graph import Node
-from pipeline.config.in_flight import consumed_columns
-from pipeline.config.spec import AggregateOperator, DeduplicateOperator, ProcessOperator
-from pipeline.config.types import to_arrow
+from pipeline.config.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
 from pipeline.installation import Made, acknowledged_by_writer, installed, installing_session
 from pipeline.job_code import LoadedCode, read_code
 from pipeline.job_context import JobContext
 from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
-from pipeline.operators.build import build_operator
 from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import InputRecord, encode_input_record
+from pipeline.preflight import expected_operator
 from pipeline.protocol.errors import InvalidRequest, NotFound
 from pipeline.protocol.ids import OperatorUid, TimelineId
 from pipeline.protocol.locations import file_url
@@ -67,13 +64,13 @@ class Bootstrap(Restore):
             raise InvalidRequest("bootstrap needs at least one UID=FILE. Nothing was changed.")
         code = read_code(context)
         loaded = code.load(context)
-        built = {uid: _operator(context, loaded, uid) for uid in files}
-        tables = {uid: read_table(context, built[uid], file) for uid, file in files.items()}
+        specs = {uid: _spec(context, loaded, uid) for uid in files}
+        tables = {uid: read_table(context, loaded, specs[uid], file) for uid, file in files.items()}
         self._check_tables(state, {})
         plan = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
-            operators = {uid: _snapshot(context, pending, built[uid], tables[uid]) for uid in tables}
+            operators = {uid: _snapshot(context, pending, *table) for uid, table in tables.items()}
             signatures = state_signatures(context.job.spec, loaded.graph)
             digest = hashlib.sha256(repr(sorted(operators.items())).encode()).hexdigest()
             return CheckpointMetadata(
@@ -109,12 +106,12 @@ class Bootstrap(Restore):
         opened = JobControl.start(self)
         return opened | {
             "outcome": "started",
-            "operators": {uid: {"file": file, "rows": tables[uid].num_rows} for uid, file in files.items()},
+            "operators": {uid: {"file": file, "rows": tables[uid][1].num_rows} for uid, file in files.items()},
         }
 
 
-def _operator(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulOperator:
-    """The operator, built on those columns of its input that decide its state. Raises NotFound, InvalidRequest."""
+def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:
+    """The operator's spec. Raises NotFound, InvalidRequest: it cannot be bootstrapped."""
     nodes = {node.uid: node for node in loaded.graph.stateful}
     if uid not in nodes:
         known = ", ".join(sorted(nodes)) or "none"
@@ -125,44 +122,32 @@ def _operator(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulOper
             f"operator {uid}: `kind: {nodes[uid].kind}` cannot be bootstrapped from a table in this version; these can:"
             f" {_KINDS}. Nothing was changed."
         )
-    source = loaded.graph.nodes[nodes[uid].inputs[0]]
-    schema = _input_schema(context, loaded, nodes[uid], source)
-    return build_operator(spec, schema, source.event_time, loaded.functions.get(uid))
+    return spec
 
 
-def _input_schema(context: JobContext, loaded: LoadedCode, node: Node, source: Node) -> pa.Schema:
-    needed = consumed_columns(context.job.spec, loaded.graph, node.uid)
-    spec = context.spec.operator(node.uid)
-    if needed is None or not isinstance(spec, AggregateOperator):
-        needed = frozenset({*getattr(spec, "key", ()), *([source.event_time] if source.event_time else [])})
-    fields = []
-    for name, type_ in source.columns.items():
-        if name not in needed:
-            continue
-        if type_ is None:
-            raise InvalidRequest(
-                f"operator {node.uid}: its state depends on column {name} of {source.uid}, an SQL expression whose type"
-                " only Spark knows: it cannot be bootstrapped from a table in this version. Nothing was changed.",
-                hint="let the SQL pass the column through, and declare its type in the source",
-                column=name,
-            )
-        fields.append(pa.field(name, to_arrow(type_)))
-    return pa.schema(fields)
-
-
-def read_table(context: JobContext, operator: StatefulOperator, file: str) -> pa.Table:
+def read_table(
+    context: JobContext, loaded: LoadedCode, spec: StatefulSpec, file: str
+) -> tuple[StatefulOperator, pa.Table]:
     """Read a table of an operator's state, all of it. Strict: the very columns and types, no key twice.
 
+    What only Spark knows of the operator's types is taken from the table; the first epoch compares it.
+
+    Returns: the operator that has this state, and its rows.
     Raises: NotFound: no such file. InvalidRequest: it is not such a table.
     """
     url = file if "://" in file else file_url(Path(file).absolute())
     folder, _, name = url.rpartition("/")
     body = context.other_store(folder).get(name)
-    expected = pa.schema([pa.field(field.name, field.type) for field in operator.state_schema])
     try:
-        found = _parsed(name, body, expected)
+        found = _parsed(name, body, None)
+        operator = expected_operator(found.schema, spec, loaded.graph, loaded)
+        assert operator is not None, "every class is loaded"
+        expected = pa.schema([pa.field(field.name, field.type) for field in operator.state_schema])
+        if name.endswith(".csv"):
+            found = _parsed(name, body, expected)
     except (pa.ArrowException, OSError) as error:
-        raise _unfit(operator, file, f"it cannot be read: {str(error).splitlines()[0]}") from error
+        problem = f"it cannot be read: {str(error).splitlines()[0]}"
+        raise InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.") from error
     types = {field.name: field.type for field in found.schema}
     wanted = {field.name: field.type for field in expected}
     if types != wanted or len(found.schema) != len(wanted):
@@ -175,10 +160,10 @@ def read_table(context: JobContext, operator: StatefulOperator, file: str) -> pa
     distinct = rows.select(list(operator.key)).group_by(list(operator.key)).aggregate([])
     if distinct.num_rows != rows.num_rows:
         raise _unfit(operator, file, f"{rows.num_rows - distinct.num_rows} of its rows repeat the key of another")
-    return rows
+    return operator, rows
 
 
-def _parsed(name: str, body: bytes, expected: pa.Schema) -> pa.Table:
+def _parsed(name: str, body: bytes, expected: pa.Schema | None) -> pa.Table:
     suffix = Path(name).suffix
     if suffix == ".parquet":
         return pq.ParquetFile(pa.BufferReader(body)).read()

@@ -94,8 +94,8 @@ def _paced(
     if base is None or not any(item.objects for item in inputs):
         return inputs, None
     in_flight = base.in_flight_bytes
-    if spec.max_in_flight is not None and in_flight > spec.max_in_flight:
-        why = f"max_in_flight: {in_flight} bytes are in flight, more than {spec.max_in_flight}"
+    why = over_max_in_flight(context, base)
+    if why is not None:
         return tuple(_first_bytes(item, 0, at_least_one=False) for item in inputs), why
     if spec.epoch_budget is None:
         return inputs, None
@@ -110,6 +110,14 @@ def _paced(
         for item in inputs
     )
     return scaled, f"epoch_budget: of {planned} bytes that are next, {fits} fit beside {in_flight} in flight"
+
+
+def over_max_in_flight(context: JobContext, base: CheckpointMetadata | None) -> str | None:
+    """Why the epoch that continues a checkpoint reads nothing new: too much is in flight; None when it is not."""
+    limit = context.spec.checkpointing.max_in_flight
+    if limit is None or base is None or base.in_flight_bytes <= limit:
+        return None
+    return f"max_in_flight: {base.in_flight_bytes} bytes are in flight, more than {limit}"
 
 
 def _first_bytes(item: SourceInput, limit: int, *, at_least_one: bool) -> SourceInput:

@@ -23,7 +23,7 @@ from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Transition
 from pipeline.protocol.errors import CheckpointError, CommitOutcomeUnknown, Fenced
 from pipeline.protocol.events import ForkDisposed, TimelineForked
-from pipeline.protocol.ids import NO_CHECKPOINT, SessionId, TimelineId
+from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
 from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey, Timeline
 from pipeline.protocol.requests import DisposeForkRequest, ForkRequest, TriggerRequest
@@ -42,11 +42,16 @@ _WRITER = SubtaskKey(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What made the content of the checkpoint: its input record, and the hashes of code and spec."""
+    """What made the content of the checkpoint: its input record, and the hashes of code and spec.
+
+    Attributes:
+        above: the checkpoint that it is a copy of; the new id is greater.
+    """
 
     plan: ObjectHandle
     code_hash: str
     spec_hash: str
+    above: CheckpointId = NO_CHECKPOINT
 
 
 Write = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
@@ -114,6 +119,7 @@ def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: 
         spec_hash=made.spec_hash,
         timeline=timeline,
         installs=True,
+        above=made.above,
     )
     state = context.transact(lambda state, now: coordinator.trigger(state, request, now)).state
     found = next((one for one in state.timelines if one.timeline_id == timeline), None)

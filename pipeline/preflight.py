@@ -171,11 +171,11 @@ def _change(
     snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> SchemaChange | None:
     """How recorded state becomes the operator's; None: what the operator's state is depends on a class."""
-    operator = _expected_operator(snapshot.state_schema, spec, graph, loaded)
+    operator = expected_operator(snapshot.state_schema, spec, graph, loaded)
     return None if operator is None else compare_schemas(snapshot.state_schema, operator.state_schema, operator.key)
 
 
-def _expected_operator(
+def expected_operator(
     recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> StatefulOperator | None:
     """The operator as the spec tells it; a type that only Spark knows is taken to be what it was.

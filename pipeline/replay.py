@@ -267,15 +267,18 @@ def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consume
 
 
 def replay_record(
-    ranges: Sequence[RecordedRange], later: Sequence[RecordedRange], sources: Iterable[str]
+    ranges: Sequence[RecordedRange],
+    later: Sequence[RecordedRange],
+    sources: Iterable[str],
+    held_back: str | None,
 ) -> InputRecord:
     """The input record of a fork epoch that replays these ranges, in order.
 
     Args:
         ranges: in order; none: the epoch only works off rows in flight. later: what is left after them.
-        sources: of the record: those that the fork, or a range, has read.
+        sources: of the record: those that the fork, or a range, has read. held_back: why `ranges` is empty.
     """
-    return InputRecord(tuple(_replayed(name, ranges, later) for name in sorted(sources)))
+    return InputRecord(tuple(_replayed(name, ranges, later) for name in sorted(sources)), held_back=held_back)
 
 
 def _replayed(name: str, ranges: Sequence[RecordedRange], later: Sequence[RecordedRange]) -> SourceInput:

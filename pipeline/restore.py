@@ -18,7 +18,9 @@ from pipeline.job_code import JobCode, LoadedCode, read_code
 from pipeline.job_control import JobControl
 from pipeline.preflight import check_compatible
 from pipeline.protocol.errors import CheckpointError, InvalidRequest
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.records import ENDED, ManifestState, Savepoint
+from pipeline.renames import with_names_of
 from pipeline.restored_copy import SavepointCopier, own_metadata
 from pipeline.savepoint_document import SavedTable
 from pipeline.savepoint_files import SavedCheckpoint, read_savepoint
@@ -72,7 +74,8 @@ class Restore(Savepoints):
         self._check_tables(state, saved.document.tables)
         plan = saved.metadata.plan
         copy_objects([Copy(saved.store, plan, context.store, plan.key)])
-        made = Made(plan, saved.metadata.code_hash, saved.metadata.spec_hash)
+        above = CheckpointId(saved.document.checkpoint_id)
+        made = Made(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
         copier = SavepointCopier(context, saved, loaded)
         head = 0 if state is None else state.timeline().head
         detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
@@ -133,10 +136,10 @@ class Restore(Savepoints):
                 "Nothing was changed.",
                 hint=f"set checkpointing.max_parallelism to {metadata.max_parallelism}",
             )
-        own = own_metadata(context, metadata, loaded)
+        own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded))
         # What the spec does not have is copied too: whether it may stay behind is asked by the first run.
         check_compatible(context, own, code, loaded, allow_non_restored_state=True)
-        check_continuable(context, metadata, loaded)
+        check_continuable(context, own, loaded)
 
     def _check_tables(self, state: ManifestState | None, tables: Mapping[str, SavedTable]) -> None:
         """Refuse a sink whose table could not follow: another job's, or one from an earlier life of a new job."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.ids import JOB_NAME_PATTERN
+from pipeline.protocol.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
 from pipeline.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT, key_fault
 from pipeline.protocol.records import ObjectHandle
 from pipeline.sinks.contract import StagedFile, decode_schema, staged_file_from_json, staged_file_to_json
@@ -140,6 +140,8 @@ def decode_document(body: bytes, where: str) -> SavepointDocument:
     for name in ("checkpoint", "created_ms", "max_parallelism"):
         if fields[name] <= 0:
             raise StateCorrupt(f"{what}: {name} is {fields[name]}, expected more than 0. Nothing was copied.")
+    if fields["checkpoint"] >= MAX_CHECKPOINT_ID:
+        raise StateCorrupt(f"{what}: checkpoint {fields['checkpoint']} cannot be. Nothing was copied.")
     objects = tuple(_object(what, item) for item in fields["objects"])
     keys = [one.key for one in objects]
     if keys != sorted(set(keys)):

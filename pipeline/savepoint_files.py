@@ -119,6 +119,8 @@ def _problem(metadata: CheckpointMetadata) -> str | None:
     for name, type_ in (("unaligned", bool), ("held_back", str | None)):
         if not isinstance(getattr(metadata, name), type_):
             return f"{name} has another type"
+    if not isinstance(metadata.code, Mapping) or not all(isinstance(one, str) for one in metadata.code.values()):
+        return "its code is not told by name"
     if not _are_signatures(metadata.signatures):
         return "its signatures are not per section and name"
     if metadata.verdict.vetoes:

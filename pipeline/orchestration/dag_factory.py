@@ -21,6 +21,7 @@ from pipeline.orchestration import forms, tasks
 from pipeline.orchestration.backfill_dag import backfill_dag
 from pipeline.orchestration.dag_settings import START, sink_assets, task_defaults
 from pipeline.orchestration.rollback_dag import rollback_dag
+from pipeline.orchestration.savepoint_dag import savepoint_dag
 from pipeline.orchestration.specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
 from pipeline.protocol.errors import CheckpointError
 
@@ -43,7 +44,7 @@ def job_dags(config: Path) -> dict[str, DAG]:
             log.warning("%s", error.message)
             made = [broken_dag(path, error.message)]
         else:
-            made = [make(job) for make in (epoch_dag, rollback_dag, backfill_dag)]
+            made = [make(job) for make in (epoch_dag, rollback_dag, savepoint_dag, backfill_dag)]
         if made[0].dag_id in dags:
             taken = made[0].dag_id
             message = f"{path.name}: another spec in {config} has the job name of {taken} too; names are unique."

@@ -162,7 +162,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             pending,
         )
     if request.installs:
-        check_installable(state, on_fork)
+        check_installable(state, request, on_fork)
     elif on_fork:
         check_not_ended(state)
     else:
@@ -191,8 +191,9 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         )
     token = FencingToken(state.version + 1)
     head = state.checkpoint(timeline.head)
+    checkpoint_id = max(state.next_checkpoint_id, CheckpointId(request.above + 1))
     checkpoint = PendingCheckpoint(
-        checkpoint_id=state.next_checkpoint_id,
+        checkpoint_id=checkpoint_id,
         epoch=Epoch(1 if head is None else head.epoch + 1),
         token=token,
         base=timeline.head,
@@ -209,7 +210,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
     return advance(
         state,
         CheckpointTriggered(now_ms, timeline.timeline_id, claimed, checkpoint),
-        next_checkpoint_id=CheckpointId(state.next_checkpoint_id + 1),
+        next_checkpoint_id=CheckpointId(checkpoint_id + 1),
         timelines=with_timeline(
             state, replace(timeline, leader=claimed, pending=checkpoint, frozen=frozen_by(timeline, now_ms))
         ),

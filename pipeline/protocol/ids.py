@@ -11,6 +11,9 @@ CheckpointId = NewType("CheckpointId", int)
 NO_CHECKPOINT = CheckpointId(0)
 """The empty state, which every timeline starts from."""
 
+MAX_CHECKPOINT_ID = CheckpointId(10**18)
+"""No id that comes from elsewhere is taken for one above it: a job has room for as many of its own."""
+
 Epoch = NewType("Epoch", int)
 """One micro-batch on its timeline, counted from 1."""
 

@@ -13,7 +13,7 @@ from pipeline.protocol.errors import (
     QualityGateFailed,
     SubtaskDeclined,
 )
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
+from pipeline.protocol.ids import MAX_CHECKPOINT_ID, NO_CHECKPOINT, CheckpointId, FencingToken, SessionId, TimelineId
 from pipeline.protocol.layout import (
     checkpoint_of_key,
     copying_pin,
@@ -206,11 +206,12 @@ def check_not_ended(state: ManifestState) -> None:
         raise ended(state)
 
 
-def check_installable(state: ManifestState, on_fork: bool) -> None:
+def check_installable(state: ManifestState, request: TriggerRequest, on_fork: bool) -> None:
     """A checkpoint may be copied in: no epoch of any incarnation runs. Raises InvalidRequest, JobNotRunnable."""
-    if not on_fork:
+    if not on_fork or not NO_CHECKPOINT <= request.above < MAX_CHECKPOINT_ID:
         raise InvalidRequest(
-            f"job {state.job}: trigger refused: a checkpoint is installed on a fork of its own. Nothing was written."
+            f"job {state.job}: trigger refused: a checkpoint is installed on a fork of its own, with an id above that"
+            f" of the one that is copied, got {request.above}. Nothing was written."
         )
     if any(result.clean_up is CleanUp.DIRTY for result in state.results):
         raise ended(state)

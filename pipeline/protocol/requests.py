@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
+from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, FencingToken, SessionId, TimelineId
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Holder, ObjectHandle, Run, SubtaskKey
 from pipeline.protocol.retention import RetentionPolicy
@@ -30,6 +30,8 @@ class TriggerRequest:
         timeline: None: the live one. Or an open fork: it publishes nothing and moves none of the job's counters.
         installs: nothing is run: the checkpoint's content is copied from elsewhere. On a fork only; then also in a job
             that has ended, once that end is clean.
+        above: of what installs: the checkpoint that is copied, whose id lies below the new one. What is copied may hold
+            names that were made from ids up to it, and in this job too a later id must never make one of them again.
     """
 
     session_id: SessionId
@@ -44,6 +46,7 @@ class TriggerRequest:
     min_pause_ms: int = 0
     timeline: TimelineId | None = None
     installs: bool = False
+    above: CheckpointId = NO_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,22 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     assert job.table() == TABLES[3], "the next epoch takes up what the rollback gave back"
 
 
+def test_a_savepoint_is_made_and_disposed_of(airflow: AirflowInstance, job: E2eJob) -> None:
+    with pytest.raises(httpx.HTTPStatusError, match="400"):
+        FormRun(airflow, "back__savepoint", name="../../elsewhere")
+
+    made = FormRun(airflow, "back__savepoint", name="kept", at=1)
+
+    assert (made.wait(), made.states()) == ("success", {"create_savepoint": "success", "dispose_savepoint": "skipped"})
+    assert "savepoint kept of checkpoint 1: " in made.log("create_savepoint")
+    assert [(one["name"], one["checkpoint_id"]) for one in job.master.list_savepoints()] == [("kept", 1)]
+
+    gone = FormRun(airflow, "back__savepoint", action="dispose", name="kept")
+
+    assert (gone.wait(), gone.states()) == ("success", {"create_savepoint": "skipped", "dispose_savepoint": "success"})
+    assert job.master.list_savepoints() == []
+
+
 def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: AirflowInstance, job: E2eJob) -> None:
     """One real Spark session replays both epochs; what landed since is still the next scheduled run's."""
     unread = job.master.status()["unread_objects"]

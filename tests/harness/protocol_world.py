@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,6 @@ _EDIT = {
     "mode: upsert}\n": "mode: upsert}\n"
     "  - {name: seen, input: first, format: parquet, path: ../lake/seen, mode: append}\n",
     "max_files: 1": "max_files: 3",
-    "{last: 1}": f"{{last: {RETAINED}}}, tolerable_failures: {TOLERABLE}",
 }
 START_MS = 1_800_000_000_000
 
@@ -92,22 +92,24 @@ class DagRun:
     step: int = 0
 
 
-class World:
-    """The job in a folder, its processes, and the model that watches both."""
+class SteppedJob:
+    """The job in a folder, and its processes. What reaches its stores is told to `model`, which a subclass brings."""
 
-    def __init__(self, folder: Path) -> None:
-        self._patch = pytest.MonkeyPatch()
-        self.job = SparklessJob.create(folder, _EDIT)
+    model: Any
+
+    def __init__(self, folder: Path, retained: str = f"{{last: {RETAINED}}}") -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.job = SparklessJob.create(folder, {**_EDIT, "{last: 1}": f"{retained}, tolerable_failures: {TOLERABLE}"})
         self.loaded: LoadedJob = self.job.loaded()
         self.stores = SteppedStores(Watchers(self._written, self._deleted), START_MS)
-        self._patch.setattr("pipeline.job_context.open_store", self.stores.open)
-        self._patch.setattr("pipeline.leadership.provably_dead", lambda holder: holder.pid in self._dead)
-        self._patch.setattr("os.fsync", lambda descriptor: None)  # processes die here, no machine loses its power
-        self._patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+        self.patch.setattr("pipeline.job_context.open_store", self.stores.open)
+        self.patch.setattr("pipeline.leadership.provably_dead", lambda holder: holder.pid in self._dead)
+        self.patch.setattr("os.fsync", lambda descriptor: None)  # processes die here, no machine loses its power
+        self.patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         self._urls: dict[str, str | None] = {self.loaded.job_store.url: None} | {
             self.job.context.sink_config(sink).url: sink for sink in SINKS
         }
-        self.model = PlainModel(SINKS, RETAINED, TOLERABLE, self._stored)
+        self.model = self.new_model()
         self.landed: dict[str, list[int]] = {}
         self.processes: list[Process] = []
         self.runs: list[DagRun] = []
@@ -123,6 +125,9 @@ class World:
         return JobMaster(self.loaded)
 
     # -- what happens -----------------------------------------------------------------------------------------------
+
+    def new_model(self) -> Any:
+        raise NotImplementedError
 
     def land(self, keys: list[int]) -> None:
         name = f"{len(self.landed):04d}.csv"
@@ -224,6 +229,38 @@ class World:
             self._dead.add(pid)
             self.model.dead.add(session)
 
+    def close(self) -> None:
+        for process in self.processes:
+            process.crash()
+        self.patch.undo()
+
+    # -- the stores -------------------------------------------------------------------------------------------------
+
+    def _written(self, url: str, key: str, body: bytes) -> None:
+        where = self._urls[url]
+        if where is not None and key.startswith("_heads/"):
+            self.model.sink_head(where, body)
+        elif where is None and key.startswith("manifest/"):
+            self.model.entry(body)
+        elif where is None and key.endswith("/_heartbeat"):
+            self.model.heartbeats[key] = self.stores.now_ms
+
+    def _deleted(self, url: str, key: str) -> None:
+        self.model.deleted(self._urls[url], key)
+
+    def stored(self, key: str) -> bytes | None:
+        path = self.job.folder / "store" / "small" / key
+        return path.read_bytes() if path.is_file() else None
+
+
+class World(SteppedJob):
+    """The job on one timeline, beside the plain model."""
+
+    model: PlainModel
+
+    def new_model(self) -> PlainModel:
+        return PlainModel(SINKS, RETAINED, TOLERABLE, self.stored)
+
     # -- what must hold ---------------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -234,7 +271,7 @@ class World:
         if now == self._compared:
             return
         self._compared = now
-        gone = [key for key in sorted(self.model.needed()) if self._stored(key) is None]
+        gone = [key for key in sorted(self.model.needed()) if self.stored(key) is None]
         require(not gone, f"I8: {gone[:3]} of a retained or pending checkpoint is not there")
         for sink in SINKS:
             self.check_table(sink)
@@ -280,26 +317,3 @@ class World:
         require(not self.model.unread(self.landed), f"never read: {self.model.unread(self.landed)}")
         require(all(self.model.published(sink) == len(self.model.lineage) for sink in SINKS), "I14: unpublished rows")
         self.check_stores()
-
-    def close(self) -> None:
-        for process in self.processes:
-            process.crash()
-        self._patch.undo()
-
-    # -- the stores -------------------------------------------------------------------------------------------------
-
-    def _written(self, url: str, key: str, body: bytes) -> None:
-        where = self._urls[url]
-        if where is not None and key.startswith("_heads/"):
-            self.model.sink_head(where, body)
-        elif where is None and key.startswith("manifest/"):
-            self.model.entry(body)
-        elif where is None and key.endswith("/_heartbeat"):
-            self.model.heartbeats[key] = self.stores.now_ms
-
-    def _deleted(self, url: str, key: str) -> None:
-        self.model.deleted(self._urls[url], key)
-
-    def _stored(self, key: str) -> bytes | None:
-        path = self.job.folder / "store" / "small" / key
-        return path.read_bytes() if path.is_file() else None

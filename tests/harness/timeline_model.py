@@ -1,146 +1,230 @@
-"""What a job with timelines must be, in plain words: every checkpoint ever completed, and tables that follow.
+"""What the live timeline of a job has consumed, by the bytes that reached its stores; DuckDB says what follows from it.
 
-Nothing here asks the coordinator. A lineage is the walk from parent to parent, for the model forgets nothing.
+It follows each checkpoint to its parent, and reads which objects each of their epochs was to consume. What a table or
+an operator's state must hold at a checkpoint is one query over those objects, whatever way led there: epochs, aborts,
+rollbacks, backfills, other parallelisms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
-HOUR_MS = 3_600_000
-SINKS = ("lake", "late")
+import duckdb
 
+from tests.harness.plain_model import covers, require
 
-@dataclass(frozen=True)
-class Done:
-    """A checkpoint that was completed: its timeline and parent, and when it was triggered."""
+_KEY = re.compile(r"(?:chk-\d{20}/t\d{20}|inputs)/[\w./-]+")
+_STAGED = re.compile(r"data/chk-(\d{20})/t(\d+)/")
 
-    number: int
-    timeline: str
-    parent: int
-    at_ms: int
-
-
-@dataclass
-class Table:
-    """One sink: an atomic head, all former heads, and the compare-and-swap rules of its contract (I14)."""
-
-    mark: tuple[str, int] | None = None
-    decision: int = 0
-    content: tuple[int, ...] = ()
-    history: dict[int, tuple[int, ...]] = field(default_factory=dict)
-
-    def commit(self, done: Done) -> bool:
-        """Say whether this checkpoint's rows are in the table now, or were put there."""
-        if done.number in self.content:
-            return True
-        first = self.mark is None and done.parent == 0
-        if not first and self.mark != (done.timeline, done.parent):
-            return False
-        self._show((done.timeline, done.number), (*self.content, done.number))
-        return True
-
-    def follow(self, switch: Switch, numbers: Iterable[int], base: int) -> bool:
-        """Show the table as of `base` with these checkpoints after it; False when a newer switch was followed."""
-        if switch.decision <= self.decision:
-            return switch.decision == self.decision
-        self.decision = switch.decision
-        self._show((switch.timeline, switch.to), (*self.history.get(base, ()), *numbers))
-        return True
-
-    def _show(self, mark: tuple[str, int], content: tuple[int, ...]) -> None:
-        self.mark, self.content = mark, content
-        assert self.history.setdefault(mark[1], content) == content, "one checkpoint, one table"
+Rows = list[tuple[Any, ...]]
+Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Switch:
-    """A change of the live timeline, as whoever lets the sinks follow remembers it, also long after."""
-
-    decision: int
-    timeline: str
-    to: int
-
-
-@dataclass
-class Job:
-    """Everything that was ever completed, what is retained of it, and what each timeline has reached."""
-
-    done: dict[int, Done] = field(default_factory=dict)
-    retained: set[int] = field(default_factory=set)
-    shown: dict[int, set[str]] = field(default_factory=dict)
-    owed: dict[int, set[str]] = field(default_factory=dict)
-    live: str = "main"
-    heads: dict[str, int] = field(default_factory=lambda: {"main": 0})
-    forks: set[str] = field(default_factory=set)
-    following: Switch | None = None
-    must_follow: set[str] = field(default_factory=set)
-    tables: dict[str, Table] = field(default_factory=lambda: {sink: Table() for sink in SINKS})
-
-    def lineage(self, number: int) -> list[int]:
-        """The checkpoints that one continues, itself included, ascending; those no longer retained, too."""
-        found = []
-        while number:
-            found.append(number)
-            number = self.done[number].parent
-        return found[::-1]
-
-    def completed(self, done: Done) -> None:
-        self.done[done.number] = done
-        self.retained.add(done.number)
-        self.shown[done.number] = set()
-        self.heads[done.timeline] = done.number
-        if done.timeline == self.live:
-            self.owed[done.number] = set(SINKS)
-
-    def switched(self, switch: Switch, left: Iterable[str]) -> None:
-        """What the live timeline still owed its sinks is void: they follow to the new one instead."""
-        self.forks -= {*left, switch.timeline}
-        self.live = switch.timeline
-        self.heads[switch.timeline] = switch.to
-        self.owed.clear()
-        self.following, self.must_follow = switch, set(SINKS)
-
-    def way(self, table: Table, to: int) -> tuple[int, list[int]]:
-        """How a table gets to a checkpoint: the newest one of its history on the way, and what comes after it."""
-        missing: list[int] = []
-        while to and to not in table.history:
-            missing.append(to)
-            to = self.done[to].parent
-        return to, missing[::-1]
-
-    def kept(self, policy: tuple[int, int, int], roots: Iterable[int], lowest_pending: int | None) -> set[int]:
-        """What retention has to keep of what is retained, by the words of the design."""
-        on_live = self.retained & set(self.lineage(self.heads[self.live]))
-        kept = {*roots, *self.owed, *(self.heads[name] for name in (self.live, *self.forks))}
-        for group in (on_live, self.retained):
-            kept |= kept_by_a_plain_reading({one: self.done[one].at_ms for one in group}, *policy)
-        kept |= {one for one in self.retained if self.done[one].timeline in self.forks}
-        kept |= {one for one in self.retained if lowest_pending is not None and one >= lowest_pending}
-        if self.must_follow and self.following is not None:
-            kept |= set(self.lineage(self.following.to))
-        for number in sorted(kept & self.retained):
-            while number and self.shown[number] < set(SINKS):
-                kept.add(number)
-                number = self.done[number].parent
-        return kept & self.retained
-
-
-def kept_by_a_plain_reading(times_ms: dict[int, int], last: int, hourly: int, daily: int) -> set[int]:
-    """Which checkpoints the tiers keep: what the words of the spec say, one checkpoint at a time.
+class TimelineModel:
+    """One job with all of its timelines.
 
     Args:
-        times_ms: when each was triggered, by id.
+        landing: the folder of its one source. stored: reads an object of the job's store; None: it is not there.
+    Attributes:
+        state: of the newest manifest entry, as it is stored.
+        parents, objects: by completed checkpoint: where it comes from, what its own epoch consumed.
+        ended: by checkpoint id: the winning token, 0: aborted. granted: by checkpoint id: the token in force.
+        heads: per sink, its newest head as it is stored. history: per sink, every checkpoint it has had a head of.
+        answers, heartbeats, dead, insisting, latest_ms: what the world tells; see `PlainModel`.
     """
-    kept = set()
-    for number, at in times_ms.items():
-        newer = {other: time for other, time in times_ms.items() if other > number}
-        if len(newer) < last:
-            kept.add(number)
-        for tier, length in ((hourly, HOUR_MS), (daily, 24 * HOUR_MS)):
-            newest_of_its_interval = all(time // length != at // length for time in newer.values())
-            later_intervals = {time // length for time in times_ms.values() if time // length > at // length}
-            if newest_of_its_interval and len(later_intervals) < tier:
-                kept.add(number)
-    return kept
+
+    def __init__(self, sinks: Iterable[str], landing: Path, stored: Callable[[str], bytes | None]) -> None:
+        self._landing, self._stored = landing, stored
+        self._duckdb = duckdb.connect()
+        self.version = 0
+        self.state: Json = {}
+        self.parents: dict[int, int] = {}
+        self.objects: dict[int, list[str]] = {}
+        self.keys: dict[int, set[str]] = {}
+        self.ended: dict[int, int] = {}
+        self.granted: dict[int, int] = {}
+        self.listed: set[str] = set()
+        self.switches: dict[int, Json] = {}
+        self.heads: dict[str, Json | None] = dict.fromkeys(sinks)
+        self.history: dict[str, set[int]] = {sink: set() for sink in self.heads}
+        self.answers: dict[tuple[int, int], bool] = {}
+        self.heartbeats: dict[str, int] = {}
+        self.dead: set[str] = set()
+        self.insisting: set[str] = set()
+        self.latest_ms = 0
+
+    # -- what it says -----------------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> Json:
+        """The live timeline, as it is stored."""
+        return next(one for one in self.state["timelines"] if one["timeline_id"] == self.state["live"])
+
+    @property
+    def head(self) -> int:
+        return int(self.live["head"]) if self.state else 0
+
+    @property
+    def status(self) -> str:
+        return str(self.state["status"]) if self.state else "running"
+
+    @property
+    def retained(self) -> list[int]:
+        return [one["checkpoint_id"] for one in self.state["checkpoints"]] if self.state else []
+
+    @property
+    def owed(self) -> bool:
+        """Whether some sink has yet to publish, or to follow."""
+        waiting = any(one["unconfirmed"] for one in self.state["checkpoints"])
+        return waiting or self.state["realignment"] is not None
+
+    def lineage(self, checkpoint: int) -> list[int]:
+        """From the first checkpoint to this one."""
+        found = []
+        while checkpoint:
+            found.append(checkpoint)
+            checkpoint = self.parents[checkpoint]
+        return found[::-1]
+
+    def consumed(self, checkpoint: int) -> list[str]:
+        """The objects that its lineage has consumed, in order."""
+        return [name for one in self.lineage(checkpoint) for name in self.objects[one]]
+
+    def counts(self, checkpoint: int) -> Rows:
+        """Rows per key as of a checkpoint, by key."""
+        return self._query("select k, count(*) from {} group by k order by k", checkpoint)
+
+    def seen(self, checkpoint: int) -> Rows:
+        """The different rows as of a checkpoint, in order."""
+        return self._query("select distinct k, v from {} order by k, v", checkpoint)
+
+    def at(self, sink: str) -> int:
+        """The checkpoint that the sink's table shows; 0: it is empty."""
+        head = self.heads[sink]
+        return int(head["mark"]["checkpoint_id"] or 0) if head else 0
+
+    def _query(self, sql: str, checkpoint: int) -> Rows:
+        files = [str(self._landing / name) for name in self.consumed(checkpoint)]
+        if not files:
+            return []
+        source = "read_csv($files, header = true, columns = {'k': 'BIGINT', 'v': 'VARCHAR'})"
+        return self._duckdb.execute(sql.format(source), {"files": files}).fetchall()
+
+    # -- what reaches the stores ------------------------------------------------------------------------------------
+
+    def entry(self, body: bytes) -> None:
+        """A new entry of the manifest log."""
+        document = json.loads(body)
+        event = document["event"]
+        require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
+        self.version += 1
+        before, self.state = self.state, document["state"]
+        self.listed |= {entry["prefix"] for entry in self.state["garbage"]}
+        match event["type"]:
+            case "CheckpointTriggered":
+                number = event["pending"]["checkpoint_id"]
+                require(number > max(self.granted, default=0), f"I5: checkpoint id {number} is given again")
+                require(before["status"] not in ("canceled", "finished"), f"I4: {number} begins in an ended job")
+                self.granted[number] = self.version
+            case "CheckpointRebound":
+                self.granted[event["checkpoint_id"]] = self.version
+            case "CheckpointCompleted":
+                self._completed(event["checkpoint"])
+            case "CheckpointAborted":
+                self._aborted(event)
+            case "JobCanceled":
+                for aborted in event["aborted"]:
+                    self._aborted(aborted)
+            case "ForkDisposed":
+                if event["aborted"]:
+                    self._aborted(event["aborted"])
+            case "SinkConfirmed":
+                number, sink = event["checkpoint_id"], event["sink"]
+                require(number in self.history[sink], f"I11: {sink} confirms {number}, and has not published it")
+            case "SinkRealigned":
+                head = self.heads[event["sink"]]
+                require(head and head["decision"] >= event["decision"], f"I11: {event['sink']} has not followed")
+            case "TimelineSwitched":
+                self._switched(event)
+            case "CheckpointsSubsumed":
+                lost = {self.head, *(pin["checkpoint_id"] for pin in self.state["pins"])}
+                lost |= {one["head"] for one in self.state["timelines"] if one["role"] == "fork"}
+                lost &= set(event["checkpoint_ids"])
+                require(not lost, f"I8: {sorted(lost)} are subsumed, and must stay")
+
+    def _completed(self, done: Json) -> None:
+        number, token = done["checkpoint_id"], done["token"]
+        require(number not in self.ended, f"I9: checkpoint {number} is over already")
+        require(token == self.granted[number], f"I3: checkpoint {number} completes under {token}")
+        require(self.answers.get((number, token)), f"I7: checkpoint {number}: its answers do not allow to complete")
+        body, metadata = self._stored(done["plan"]["key"]), self._stored(done["metadata"]["key"])
+        require(body and metadata, f"I7: checkpoint {number} is committed, and its objects are not there")
+        plan = json.loads(body or b"")
+        objects = [row[0] for source in plan["sources"].values() for row in source["objects"]]
+        again = set(objects).intersection(self.consumed(done["parent"]))
+        require(not again, f"checkpoint {number} reads {sorted(again)} once more")
+        self.ended[number] = token
+        self.parents[number], self.objects[number] = done["parent"], objects
+        self.keys[number] = set(_KEY.findall((metadata or b"").decode()))
+        self.keys[number] |= {done["metadata"]["key"], done["plan"]["key"]}
+
+    def _aborted(self, event: Json) -> None:
+        number = event["pending"]["checkpoint_id"]
+        require(number not in self.ended, f"I9: checkpoint {number} is over already")
+        self.ended[number] = 0
+
+    def _switched(self, event: Json) -> None:
+        require(event["to"] == 0 or event["to"] in self.parents, f"a switch to {event['to']}, never completed")
+        if event["kind"] == "fast_forward":
+            left, taken = self.consumed(event["from_head"]), self.consumed(event["to"])
+            require(sorted(left) == sorted(taken), f"fast-forward from what read {left} to what read {taken}")
+        self.switches[self.version] = event
+
+    def sink_head(self, sink: str, body: bytes) -> None:
+        """A new head of a sink's table (I14)."""
+        head = json.loads(body)
+        before, mark, decision = self.heads[sink], head["mark"], head["decision"]
+        number = int(mark["checkpoint_id"] or 0)
+        followed = before["decision"] if before else 0
+        require(decision >= followed, f"I14: {sink} goes back from decision {followed} to {decision}")
+        if decision > followed:
+            switch = self.switches.get(decision)
+            require(switch and switch["to"] == number, f"I14: {sink} follows {decision} to {number}, not {switch}")
+        else:
+            require(self.ended.get(number), f"I14: checkpoint {number} is published at {sink}, and not completed")
+            require(number not in self.history[sink], f"I14: checkpoint {number} is published twice at {sink}")
+            require(self.parents[number] == self.at(sink), f"I14: {sink}: {number} does not follow {self.at(sink)}")
+            if decision == max(self.switches, default=0):
+                on = number in self.lineage(self.head)
+                require(on, f"I14: {sink} publishes {number}, which the live timeline does not have")
+        self.heads[sink] = head
+        self.history[sink].add(number)
+
+    def deleted(self, sink: str | None, key: str) -> None:
+        """An object is about to be deleted (I8)."""
+        if key.startswith("_probe/"):
+            return
+        if sink is None:
+            owner = next((one for one in self.retained if key in self.keys[one]), None)
+            require(owner is None, f"I8: {key} is deleted, and checkpoint {owner} needs it")
+            listed = any(covers(entry, key) for entry in self.listed)
+            require(listed or not key.startswith("chk-"), f"I8: {key} is deleted, and not listed as garbage")
+            return
+        found = _STAGED.match(key)
+        require(found, f"I8: {key} of sink {sink} is deleted, and is no staged file")
+        number, token = (int(found[1]), int(found[2])) if found else (0, 0)
+        require(number in self.ended, f"I8: {key} is deleted, and may still be published")
+        published = self.ended[number] == token and (number in self.retained or number in self.history[sink])
+        require(not published, f"I8: {key} is deleted, and belongs to checkpoint {number}")
+
+    def needed(self) -> set[str]:
+        """Every key of the job's store that a retained checkpoint names."""
+        keys = {key for one in self.retained for key in self.keys[one]}
+        for timeline in self.state.get("timelines", ()):
+            pending = timeline["pending"]
+            keys |= {pending["plan"]["key"]} if pending else set()
+        return keys

@@ -118,3 +118,21 @@ def test_a_changed_operator_is_refused_before_anything_is_planned(job: Sparkless
     edit(job, (new, old))
     run(job)
     assert_counted(job)
+
+
+def test_a_changed_operator_is_refused_when_a_job_starts_from_a_savepoint(job: SparklessJob) -> None:
+    """What a savepoint holds must fit the spec as what a head holds must; nothing is written before that is known.
+
+    Case: CheckpointCoordinatorRestoringTest.testJobGraphModificationsAreCheckedForSavepoint
+    """
+    job.master.create_savepoint("before")
+    job.master.cancel()
+    before = job.context.head()
+    edit(job, ("key: [k], aggregates", "key: [v], aggregates"))
+    with pytest.raises(InvalidRequest, match="the spec does not fit checkpoint 1: latest: needs a new uid"):
+        job.master.start("before")
+    assert job.context.head() == before
+    edit(job, ("key: [v], aggregates", "key: [k], aggregates"))
+    job.master.start("before")
+    run(job)
+    assert_counted(job)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.jobmaster import JobMaster, Session
 from pipeline.planning import EpochPlan
+from pipeline.protocol.acknowledgements import Acknowledgement, SubtaskAnswer
 from pipeline.protocol.errors import (
     Busy,
     CheckpointError,
@@ -22,6 +25,8 @@ from pipeline.protocol.errors import (
 )
 from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.records import JobStatus, TimelineRole
+from pipeline.state.channel_state import ChannelStateHandle
+from pipeline.storage.layout import channel_prefix
 from tests.harness.backfill_job import BackfillJob, mortal_session
 from tests.harness.sparkless_runner import SparklessRunner
 
@@ -301,6 +306,29 @@ def test_a_second_backfill_of_the_same_kind_is_busy(job: BackfillJob) -> None:
     job.assert_table(DAYS, fixed=True)
 
 
+def airflow(run_id: str) -> Session:
+    return Session.airflow("small__backfill", run_id, "manual", None)
+
+
+def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a_running_one(job: BackfillJob) -> None:
+    """Nobody can prove an Airflow task dead; what it left says enough."""
+    refused: list[Busy] = []
+
+    def again_then_fail() -> None:
+        with pytest.raises(Busy, match=r"session airflow:small__backfill/one on .* runs the same backfill") as busy:
+            job.backfill(session=airflow("two"))
+        refused.append(busy.value)
+        raise SubtaskDeclined("subtask 0 declined")
+
+    with pytest.raises(SubtaskDeclined):
+        job.backfill(at_epoch(2, again_then_fail), session=airflow("one"))
+    assert len(refused) == 1
+    runner = SparklessRunner()
+    job.backfill(runner, session=airflow("two"))
+    assert len(runner.plans) == 2
+    job.assert_table(DAYS, fixed=True)
+
+
 def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:
     with pytest.raises(CommitConflict, match=r"the live timeline is t.* by now, not main"):
         job.backfill(at_epoch(2, lambda: job.backfill(ranges_per_epoch=3)))
@@ -338,6 +366,54 @@ def test_a_source_that_the_spec_dropped_is_not_left_out_silently(job: BackfillJo
     job.edit("inputs: [rows]", "inputs: [others]")
     with pytest.raises(InvalidRequest, match="objects of the sources rows, which the spec no longer has"):
         job.master.plan_backfill("2026-01-01")
+
+
+def leaves_in_flight(epoch: int) -> SparklessRunner:
+    """A data plane whose epoch of that number leaves ten bytes in flight."""
+    runner = SparklessRunner()
+
+    def cut(answers: tuple[SubtaskAnswer, ...]) -> tuple[SubtaskAnswer, ...]:
+        plan, last = runner.plans[-1], answers[-1]
+        if plan.epoch != epoch:
+            return answers
+        assert isinstance(last, Acknowledgement)
+        key = f"{channel_prefix(plan.checkpoint_id, plan.token)}a.arrow"
+        signature = plan.input_signatures["latest"]
+        handle = ChannelStateHandle(key, 20, "ab" * 32, "latest", range(128), 1, 10, None, signature)
+        operators: Any = last.payload["operators"]
+        latest = {**operators["latest"], "channel": handle.to_json(), "unaligned": True}
+        return (*answers[:-1], replace(last, payload={**last.payload, "operators": {"latest": latest}}))
+
+    runner.answers = cut
+    return runner
+
+
+def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob) -> None:
+    """As on the live timeline: what is in flight is worked off first, and no range is lost by it."""
+    job.edit("timeout: 10m", "timeout: 10m, aligned_timeout: 5m, max_in_flight: 9B")
+    runner = leaves_in_flight(3)
+    result = job.backfill(runner)
+    read = [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans]
+    assert read == [["day-03.csv"], [], ["day-04.csv"], ["day-05.csv"]]
+    shown = job.master.show(result["epochs"][1]["checkpoint_id"])
+    assert shown["held_back"] == "max_in_flight: 10 bytes are in flight, more than 9"
+    job.assert_table(DAYS, fixed=True)
+
+
+def test_rows_in_flight_at_the_fork_point_that_the_spec_cannot_take_are_refused_with_where_to_fork(
+    tmp_path: Path,
+) -> None:
+    job = BackfillJob.create(tmp_path / "job", 1)
+    job.land(2)
+    job.epoch(leaves_in_flight(2))
+    job.next_day(3)
+    job.fix()
+    job.edit("v: int64", "v: int32")
+    with pytest.raises(InvalidRequest, match="checkpoint 2 has 10 bytes of its input in flight") as refused:
+        job.master.plan_backfill("2026-03-03")
+    assert refused.value.hint == "fork where nothing was in flight: --from-checkpoint 1 (checkpoint 1)"
+    job.backfill(from_=None, from_checkpoint=1)
+    job.assert_table(3, fixed=True)
 
 
 def test_the_epochs_of_a_fork_are_the_masters(job: BackfillJob) -> None:

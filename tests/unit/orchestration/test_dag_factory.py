@@ -53,7 +53,7 @@ def write(folder: Path, name: str, *more: str) -> Path:
 
 
 def of_job(name: str) -> list[str]:
-    return [f"{name}__{kind}" for kind in ("epoch", "rollback", "backfill")]
+    return [f"{name}__{kind}" for kind in ("epoch", "rollback", "savepoint", "backfill")]
 
 
 def dag_of(folder: Path, *more: str) -> DAG:

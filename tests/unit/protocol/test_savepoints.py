@@ -7,6 +7,7 @@ import pytest
 from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
 from pipeline.protocol.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
 from pipeline.protocol.events import SavepointCreated, SavepointDisposed
+from pipeline.protocol.ids import MAX_CHECKPOINT_ID, CheckpointId
 from pipeline.protocol.layout import copying_pin
 from pipeline.protocol.reach import Standing, proof, standing
 from pipeline.protocol.records import JobStatus, ObjectHandle
@@ -126,8 +127,13 @@ def test_what_installs_needs_a_fork_and_runs_nothing_of_a_job_that_has_ended() -
     refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork, installs=True), "CANCELED")
     log.clean(A)
     refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork), "CANCELED")
-    log.trigger(B, timeline=fork, installs=True)
+    below = CheckpointId(-1)
+    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, installs=True, above=below), "with an id above")
+    huge = MAX_CHECKPOINT_ID
+    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, installs=True, above=huge), "with an id above")
+    log.trigger(B, timeline=fork, installs=True, above=41)
     pending = log.pending_on(fork)
+    assert (pending.checkpoint_id, log.state.next_checkpoint_id) == (42, 43), "what is copied may hold names from ids"
     log.complete(B, pending)
     log.rollback(B, int(pending.checkpoint_id))
     assert log.state.status is JobStatus.CANCELED and log.state.timeline().head == pending.checkpoint_id

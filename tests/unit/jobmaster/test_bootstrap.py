@@ -1,0 +1,174 @@
+"""A first checkpoint from tables: the state as one job showed it is the state from which another one goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.cli.tables import write_file
+from pipeline.protocol.errors import CheckpointError, InvalidRequest, NotFound
+from tests.harness.counted_job import CountedJob
+from tests.harness.faulty_store import Effect, Fault, at
+from tests.harness.job_stores import break_store
+from tests.harness.saved_job import OtherJob
+from tests.harness.tables import assert_same_rows
+
+PAIRS = '  - {uid: pairs, kind: process, inputs: [rows], key: [k], function: "pairs:Pairs"}\n'
+PAIRS_SINK = "  - {name: pairs, input: pairs, format: parquet, path: ../lake/pairs, mode: append}\n"
+PAIRS_CODE = """\
+class Pairs:
+    state = {"seen": "int64", "first": "string"}
+    output = {"k": "int64", "seen": "int64", "first": "string"}
+
+    def on_rows(self, key, rows, state, ctx):
+        for value in rows.column("v").to_pylist():
+            state["seen"] = (state["seen"] or 0) + 1
+            state["first"] = state["first"] or value
+        yield {"k": key, "seen": state["seen"], "first": state["first"]}
+"""
+WINDOW = (
+    "  - {uid: hourly, kind: window, inputs: [rows], key: [k], window: {tumbling: 1h}, aggregates: {n: count(*)}}\n"
+)
+UIDS = ("latest", "unique", "pairs")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Three epochs of an aggregate, a deduplicate and a process function."""
+    job = CountedJob.create(tmp_path_factory.mktemp("tables"))
+    job.edit("  - {uid: unique,", f"{PAIRS}  - {{uid: unique,")
+    job.edit("sinks:\n", f"sinks:\n{PAIRS_SINK}")
+    (job.spec_path.parent / "pairs.py").write_text(PAIRS_CODE)
+    job.land([1, 2, 3])
+    job.run(3)
+    return job
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def exported(job: CountedJob, folder: Path, suffix: str) -> dict[str, str]:
+    """The state of each operator as `milepost state --output` writes it."""
+    folder.mkdir()
+    files = {uid: folder / f"{uid}.{suffix}" for uid in UIDS}
+    for uid, file in files.items():
+        write_file(job.master.state(uid), suffix, file)
+    return {uid: str(file) for uid, file in files.items()}
+
+
+def beside(job: CountedJob) -> OtherJob:
+    """The same job under another name and parallelism, which reads what lands in `later/`."""
+    return OtherJob.beside(job, {"path: ../landing/*.csv": "path: ../later/*.csv"})
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_job_goes_on_from_the_exported_state_of_another(job: CountedJob, tmp_path: Path, suffix: str) -> None:
+    """What its later epochs leave and emit is what the original's leave and emit, row for row."""
+    files = exported(job, tmp_path / "tables", suffix)
+    other = beside(job)
+    result = other.master.bootstrap(files)
+    assert {uid: one["rows"] for uid, one in result["operators"].items()} == {"latest": 7, "unique": 9, "pairs": 7}
+    for uid in UIDS:
+        assert_same_rows(other.master.state(uid), job.master.state(uid), uid)
+    before = {name: job.master.read(name).num_rows for name in ("seen", "pairs")}
+    job.land([4, 2])  # 2 lands again, as a new version: its rows are known
+    (job.small.folder / "later").mkdir()
+    for name in ("0002.csv", "0004.csv"):
+        text = (job.small.folder / "landing" / name).read_text()
+        (job.small.folder / "later" / name).write_text(text)
+    job.edit("limits_per_epoch: {max_files: 1}", "on_change: reprocess")
+    other.spec_path.write_text(
+        other.spec_path.read_text().replace("limits_per_epoch: {max_files: 1}", "on_change: fail")
+    )
+    job.run(1)
+    other.run(1)
+    for uid in UIDS:
+        assert_same_rows(other.master.state(uid), job.master.state(uid), uid)
+    for name, rows in before.items():
+        assert_same_rows(other.master.read(name), job.master.read(name).slice(rows), name)
+    changed = job.master.read("table").filter(pc.field("k").isin([0, 2, -2, 4, -4]))
+    assert_same_rows(other.master.read("table"), changed, "the keys that changed")
+    assert other.master.verify(deep=True)["problems"] == [] and other.master.fsck()["exit_code"] == 0
+
+
+def test_an_ended_job_begins_anew_from_a_table(job: CountedJob, tmp_path: Path) -> None:
+    """What it published is left behind, as after a rollback, and can be gone back to."""
+    files = exported(job, tmp_path / "tables", "parquet")
+    with pytest.raises(InvalidRequest, match="is RUNNING at checkpoint 3"):
+        job.master.bootstrap(files)
+    job.master.cancel()
+    result = job.master.bootstrap({"latest": files["latest"]})
+    assert (result["incarnation"], result["status"]) == (2, "running")
+    assert job.master.read("table").num_rows == 0
+    assert job.master.state("latest").num_rows == 7
+    job.rollback(3)
+    assert job.master.read("seen").num_rows == 9
+
+
+def rewritten(files: dict[str, str], uid: str, table: pa.Table) -> dict[str, str]:
+    pq.write_table(table, files[uid])
+    return {uid: files[uid]}
+
+
+def test_a_table_that_is_not_the_state_is_refused_and_nothing_is_written(job: CountedJob, tmp_path: Path) -> None:
+    files = exported(job, tmp_path / "tables", "parquet")
+    other = beside(job)
+    state = pq.read_table(files["latest"])
+    counts = state["count(*)"]
+    cases = [
+        (state.drop_columns(["count(*)"]), "absent, expected int64"),
+        (state.append_column("extra", counts), "extra: int64, expected absent"),
+        (state.set_column(1, "count(*)", counts.cast(pa.int32())), "int32, expected int64"),
+        (state.set_column(1, "count(*)", counts.cast(pa.string())), "string, expected int64"),
+        (pa.concat_tables([state, state.slice(0, 2)]), "2 of its rows repeat the key of another"),
+        (state.slice(0, 0), "it has no rows"),
+    ]
+    for table, reason in cases:
+        with pytest.raises(InvalidRequest, match=reason) as caught:
+            other.master.bootstrap(rewritten(files, "latest", table))
+        assert "its columns are k: int64, count(*): int64; its key is k" in caught.value.hint
+    Path(files["latest"]).write_bytes(b"PAR1 no")
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        other.master.bootstrap({"latest": files["latest"]})
+    with pytest.raises(InvalidRequest, match=r"expected a file \.parquet or \.csv"):
+        other.master.bootstrap({"latest": __file__})
+    with pytest.raises(NotFound):
+        other.master.bootstrap({"latest": str(tmp_path / "none.parquet")})
+    with pytest.raises(NotFound, match="no stateful operator nobody; it has: latest, pairs, unique"):
+        other.master.bootstrap({"nobody": files["unique"]})
+    with pytest.raises(InvalidRequest, match="at least one"):
+        other.master.bootstrap({})
+    assert not (job.small.folder / "store" / "other" / "manifest").exists()
+
+
+def test_an_operator_that_cannot_be_bootstrapped_is_refused_by_name(job: CountedJob) -> None:
+    job.edit(", v: string}", ', v: string, at: "timestamp[us, UTC]"}\n    event_time: at')
+    job.edit("sinks:\n", WINDOW + "sinks:\n")
+    job.edit("name: small", "name: windowed")
+    with pytest.raises(InvalidRequest, match="operator hourly: `kind: window` cannot be bootstrapped"):
+        job.master.bootstrap({"hourly": "x.parquet"})
+
+
+@pytest.mark.parametrize(("operation", "prefix"), [("put", "chk-"), ("create", "manifest/")])
+@pytest.mark.parametrize("skip", [0, 2])
+def test_a_fault_leaves_a_job_that_has_not_begun(
+    job: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, prefix: str, skip: int
+) -> None:
+    files = exported(job, tmp_path / "tables", "parquet")
+    other = beside(job)
+    with monkeypatch.context() as patch:
+        fault = Fault(at(operation, prefix), Effect.UNAVAILABLE, skip=skip, times=9)
+        break_store(patch, f"file://{job.small.folder}/store/other", fault)
+        with pytest.raises(CheckpointError):
+            other.master.bootstrap(files)
+    other.master.bootstrap(files)
+    state = other.context.head().state
+    assert state.timeline().head == state.checkpoints[-1].checkpoint_id
+    for uid in UIDS:
+        assert_same_rows(other.master.state(uid), job.master.state(uid), uid)
