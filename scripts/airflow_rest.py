@@ -61,7 +61,11 @@ class AirflowRest:
         return str(answer.json()["access_token"])
 
     def dags(self) -> dict[str, dict[str, Any]]:
-        return {dag["dag_id"]: dag for dag in self.ask("GET", "/dags", params={"limit": 100})["dags"]}
+        """All DAGs by id, whatever their number."""
+        found: dict[str, dict[str, Any]] = {}
+        while page := self.ask("GET", "/dags", params={"limit": 100, "offset": len(found), "order_by": "dag_id"})["dags"]:
+            found |= {dag["dag_id"]: dag for dag in page}
+        return found
 
     def import_errors(self) -> list[dict[str, Any]]:
         return list(self.ask("GET", "/importErrors")["import_errors"])
