@@ -22,6 +22,7 @@ from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
 from pipeline.epoch_inputs import plan_epoch
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
+from pipeline.fork_sweep import sweep_forks
 from pipeline.gc import collect_garbage
 from pipeline.in_flight import check_continuable, is_drained
 from pipeline.job_code import read_code
@@ -232,7 +233,7 @@ class JobMaster(Bootstrap, Backfills):
 
         What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer.
         """
-        self._leadership.sweep_forks(session)
+        sweep_forks(self._context, session)
         subsumed = subsume_old(self._context, session.session_id)
         deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}

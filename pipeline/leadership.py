@@ -19,7 +19,6 @@ from pipeline.protocol import coordinator
 from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import (
-    Busy,
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -34,7 +33,6 @@ from pipeline.protocol.errors import (
 from pipeline.protocol.events import CheckpointAborted
 from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
 from pipeline.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
-from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.preconditions import completed_by, find_pending, open_timeline
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
@@ -179,19 +177,6 @@ class Leadership:
                     swept=True,
                 )
             )
-
-    def sweep_forks(self, session: Session) -> None:
-        """End what sessions that are gone left pending on forks: nothing newer is subsumed or deleted before (I8).
-
-        What a living session works on stays, and so does a fork that nothing is pending on.
-        """
-        for fork in open_forks(self.context.head().state):
-            if fork.pending is None:
-                continue
-            try:
-                Leadership(self.context, fork.timeline_id).sweep(session, take_over=False)
-            except (Busy, CommitConflict, Fenced) as error:
-                _LOG.info("fork %s stays as it is: %s", fork.timeline_id, error.message)
 
     def _finished_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle] | None:
         try:

@@ -129,12 +129,17 @@ class Realigner:
     def admit(self, session: Session, state: ManifestState, base: CheckpointMetadata | None) -> None:
         """Let a sink that comes back to the spec follow the switches that it has missed, before an epoch is planned.
 
-        A sink that the base checkpoint has, on the same timeline, missed none.
+        A sink that has shown the head, on the live timeline, missed none.
+
+        Args:
+            base: of the head that the epoch continues.
         Raises: what the sink raises; no epoch was planned. InvalidRequest: its table cannot show the base.
         """
         if state.live == MAIN_TIMELINE:  # there was no switch
             return
-        known = base.sinks if base is not None and base.timeline == state.live else {}
+        newest = state.head()
+        on_live = newest is not None and newest.timeline == state.live
+        known = set(newest.sinks) - set(newest.unpublished) if newest is not None and on_live else set()
         for spec in self._context.spec.sinks:
             head = None if spec.name in known else self._context.sink(spec.name).head()
             if head is not None and head.timeline != state.live:

@@ -20,7 +20,7 @@ from pipeline.protocol.incarnation import job_phase
 from pipeline.protocol.records import ENDED, ManifestState
 from pipeline.protocol.requests import RollbackRequest
 from pipeline.realignment import route
-from pipeline.rewind_plan import DOWN, build_plan, resolve_target
+from pipeline.rewind_plan import DOWN, build_plan, readable_target, resolve_target
 from pipeline.sessions import Session
 
 
@@ -59,13 +59,14 @@ class Rewind(JobControl):
             job_status, next_step}.
         Raises:
             NotFound: no such retained checkpoint. Busy: a lease is alive. CommitConflict: the head has moved.
-            InvalidRequest: a sink cannot show the target. JobNotRunnable: the end of the job is not cleaned up.
+            InvalidRequest: a sink cannot show the target. StateCorrupt: the target, or a table as of it, is broken.
+            JobNotRunnable: the end of the job is not cleaned up.
             StoreUnavailable, …: the job is rolled back and a sink has yet to follow; the message says so.
         """
         context = self._context
         state = self._finish_clean_up(session)
         target = resolve_target(state, to)
-        self._check_sinks(state, target)
+        self._check(state, target)
         pending = state.timeline().pending
         self._leadership.sweep(session, take_over=take_over, adopt=False)
         request = RollbackRequest(
@@ -112,9 +113,9 @@ class Rewind(JobControl):
         left = back["from_head"] if back["outcome"] == "rolled_back" else None
         return super().start() | {"rolled_back_from": left}
 
-    def _check_sinks(self, state: ManifestState, target: CheckpointId) -> None:
-        """Refuse now what a sink could not follow later; one that does not answer follows when it does."""
-        metadata = self._context.base_metadata(state, target)
+    def _check(self, state: ManifestState, target: CheckpointId) -> None:
+        """Refuse now what could not be continued or followed later. A sink that does not answer may follow later."""
+        metadata = readable_target(self._context, state, target)
         for spec in self._context.spec.sinks:
             sink = self._context.sink(spec.name)
             try:

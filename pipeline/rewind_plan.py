@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,13 +20,17 @@ from pipeline.protocol.errors import (
 )
 from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId
 from pipeline.protocol.lineage import ancestry, lineage
-from pipeline.protocol.records import ENDED, CompletedCheckpoint, ManifestState
+from pipeline.protocol.records import ENDED, CompletedCheckpoint, ManifestState, ObjectHandle
+from pipeline.reachability import metadata_handles
 from pipeline.realignment import route
 from pipeline.rewind_inputs import consumed_since, read_again
+from pipeline.storage.checked import stat_handle
 from pipeline.times import iso_ms
 
 DOWN = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 """What a sink raises that does not answer: it follows later, and delays the next epoch until then."""
+
+_PARALLEL_STATS = 8
 
 
 def resolve_target(state: ManifestState, to: str | int) -> CheckpointId:
@@ -84,7 +89,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         StateCorrupt: the target cannot be read. InvalidRequest: a sink cannot show it.
     """
     head = state.head()
-    then = context.base_metadata(state, target)
+    then = readable_target(context, state, target)
     try:
         now = context.base_metadata(state, state.timeline().head)
     except StateCorrupt:  # the way back from a corrupt head must stay open
@@ -112,6 +117,35 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         "job_status": state.status.value,
     }
     return plan | {"text": list(_text(plan))}
+
+
+def readable_target(context: JobContext, state: ManifestState, target: CheckpointId) -> CheckpointMetadata | None:
+    """Return the target's metadata, None for the empty state, once all that it refers to is there with its size.
+
+    Raises: StateCorrupt: something is not: the next epoch could not continue it.
+    """
+    metadata = context.base_metadata(state, target)
+    if metadata is None:
+        return None
+
+    def fault(handle: ObjectHandle) -> str | None:
+        try:
+            stat_handle(context.store, handle)
+        except StateCorrupt as error:
+            return error.message
+        return None
+
+    handles = metadata_handles(metadata)
+    with ThreadPoolExecutor(_PARALLEL_STATS) as pool:
+        faults = [found for found in pool.map(fault, handles) if found is not None]
+    if faults:
+        raise StateCorrupt(
+            f"job {state.job}: going back to checkpoint {target} refused: {len(faults)} of its {len(handles)} objects "
+            f"are broken: {faults[0]}",
+            hint=f"choose another checkpoint: milepost verify {state.job} says which are whole",
+            checkpoint_id=int(target),
+        )
+    return metadata
 
 
 def _brief(checkpoint: CompletedCheckpoint) -> dict[str, Any]:

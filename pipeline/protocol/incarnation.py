@@ -40,8 +40,8 @@ class JobPhase(Enum):
 def job_phase(state: ManifestState | None) -> JobPhase:
     """Return what a job is doing.
 
-    INITIALIZING until a session has claimed the timeline in this incarnation; CANCELLING while the clean-up of a
-    canceled one is not over.
+    INITIALIZING until a session of this incarnation has claimed the live timeline, also a new one after a rollback;
+    CANCELLING while the clean-up of a canceled one is not over.
     """
     if state is None:
         return JobPhase.INITIALIZING

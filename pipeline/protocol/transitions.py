@@ -86,6 +86,7 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
         for status in ENDED
         for event in (CheckpointTriggered, CheckpointCompleted)
     ),
+    *(Rule(status, CheckpointAborted, status, "installed on a fork", _tolerated) for status in ENDED),
     Rule(JobStatus.FAILED, JobResumed, JobStatus.RUNNING),
     Rule(JobStatus.RUNNING, TimelineSwitched, JobStatus.RUNNING),
     Rule(JobStatus.FAILED, TimelineSwitched, JobStatus.RUNNING, "a person has decided"),

@@ -91,13 +91,18 @@ class ChainReader:
         """The newest entry of that checkpoint in the whole history up to `head`, or None."""
         if head is not None and head.mark.checkpoint_id == checkpoint_id:
             return mark_entry(head)
-        found = (_entry_of(marks, checkpoint_id) for marks in self.lineages(head))
+        found = (_entry_of(marks, checkpoint_id) for marks in self.lineages(head, up_to=checkpoint_id))
         return next((entry for entry in found if entry is not None), None)
 
-    def lineages(self, head: SinkHead | None) -> Iterator[tuple[MarkEntry, ...]]:
-        """Yield the marks of the lineage of `head`, then of each one that was left, newest first."""
+    def lineages(self, head: SinkHead | None, *, up_to: int = 0) -> Iterator[tuple[MarkEntry, ...]]:
+        """Yield the marks of the lineage of `head`, then of each one that was left, newest first.
+
+        Args:
+            up_to: only lineages that reach this checkpoint id; ids rise along a lineage, so no other can have it.
+        """
         while head is not None:
-            yield self.content(head).marks
+            if head.mark.checkpoint_id >= up_to:
+                yield self.content(head).marks
             left = head.followed_at - 1
             head = self._linked(left) if left > 0 else None
 
@@ -139,7 +144,7 @@ class ChainReader:
         if base is None or base.checkpoint_id == 0:
             return EMPTY_TABLE
         wanted = (base.timeline, base.checkpoint_id)
-        for marks in self.lineages(head):
+        for marks in self.lineages(head, up_to=base.checkpoint_id):
             for entry in reversed(marks):
                 if (entry.timeline, entry.checkpoint_id) == wanted:
                     return self.point(entry)
@@ -159,8 +164,13 @@ class ChainReader:
         return SinkMark(entry.timeline, entry.checkpoint_id, before[0].checkpoint_id if before else None)
 
     def versions_of(self, head: SinkHead | None, checkpoint_id: int) -> set[int]:
-        """The versions of all heads, of whatever lineage up to `head`, that published this checkpoint."""
-        return {e.version for marks in self.lineages(head) for e in marks if e.checkpoint_id == checkpoint_id}
+        """The versions of all heads, of whatever lineage up to `head`, that published this checkpoint.
+
+        Reads the whole history, whatever the id: who deletes by the answer must not trust a chain with a gap.
+        """
+        return {
+            entry.version for marks in self.lineages(head) for entry in marks if entry.checkpoint_id == checkpoint_id
+        }
 
     def _check_owner(self, found: ChainOwner) -> None:
         mine = self._owner

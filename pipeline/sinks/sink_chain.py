@@ -97,8 +97,14 @@ class SinkChain(ChainReader):
         Raises:
             Superseded: the head is neither predecessor, mark nor descendant; nothing was written, never retry.
             InvalidRequest: the path belongs to another job or sink, or holds other content under this mark.
+            ProtocolViolation: the mark is not above its predecessor.
             CommitOutcomeUnknown: delete nothing, call again.
         """
+        if mark.checkpoint_id <= (mark.predecessor or 0):
+            raise ProtocolViolation(
+                f"sink {self._owner.sink}: checkpoint {mark.checkpoint_id} cannot follow checkpoint "
+                f"{mark.predecessor or 0}: ids rise along a lineage (I5). Nothing was written."
+            )
         write_id = self._new_write_id()
         for _ in range(LOST_RACES):
             head = self.newest()
@@ -156,8 +162,8 @@ class SinkChain(ChainReader):
             InvalidRequest: that checkpoint id is there with other content or of another timeline: the path survived
                 from an earlier life of the job, and saying "done" would lose this epoch's rows.
         """
-        if head is None or self._cannot_descend(head, mark):
-            return False
+        if head is None or mark.checkpoint_id > head.mark.checkpoint_id:
+            return False  # ids rise along a lineage: the usual commit reads none
         entry = self.find(head, mark.checkpoint_id)
         if entry is None:
             return False
@@ -172,10 +178,6 @@ class SinkChain(ChainReader):
                 checkpoint_id=mark.checkpoint_id,
             )
         return True
-
-    def _cannot_descend(self, head: SinkHead, mark: SinkMark) -> bool:
-        # The usual commit: its predecessor is the head. A mark never precedes itself, so no lineage is read for it.
-        return mark.predecessor == head.mark.checkpoint_id and mark.checkpoint_id > head.mark.checkpoint_id
 
     def _superseded(self, mark: SinkMark, head: SinkHead | None) -> Superseded:
         at = f"checkpoint {head.mark.checkpoint_id} of timeline {head.mark.timeline}" if head else "checkpoint 0"

@@ -160,6 +160,14 @@ MUTANTS: tuple[Mutant, ...] = (
         (_TEST_GC + "test_while_a_root_cannot_be_walked_nothing_is_listed_or_deleted",),
     ),
     Mutant(
+        "a replay that died keeps all that is newer from being subsumed and deleted, for ever",
+        "I8",
+        "pipeline/jobmaster.py",
+        "        sweep_forks(self._context, session)\n",
+        "",
+        (_TEST_DELETION + "test_a_replay_that_died_does_not_keep_what_is_newer_for_ever",),
+    ),
+    Mutant(
         "gc takes staged files away that wait for their commit",
         "I8",
         _REACH,

@@ -9,6 +9,7 @@ _BARRIER = "pipeline/protocol/barrier.py"
 _ACKNOWLEDGEMENTS = "pipeline/protocol/acknowledgements.py"
 _CODE = "pipeline/job_code.py"
 _CHAIN = "pipeline/sinks/sink_chain.py"
+_READER = "pipeline/sinks/chain_reader.py"
 _LEADERSHIP = "pipeline/leadership.py"
 
 _TEST_BARRIER = "tests/unit/protocol/test_barrier.py::"
@@ -142,5 +143,60 @@ MUTANTS: tuple[Mutant, ...] = (
         "return there.write_id == head.write_id",
         "return there.version == head.version",
         (_TEST_SINK + "test_a_stalled_commit_whose_place_was_taken_is_superseded",),
+    ),
+    Mutant(
+        "a commit of the timeline that was left lands on the new one",
+        "I14",
+        _CHAIN,
+        "            if head is not None and head.mark.timeline != mark.timeline:\n"
+        "                raise self._superseded(mark, head)\n",
+        "",
+        (
+            _TEST_SINK + "test_a_commit_of_the_timeline_that_was_left_never_lands_again",
+            _TEST_SINK + "test_a_table_that_was_never_published_follows_too",
+        ),
+    ),
+    Mutant(
+        "a table goes back to an older decision",
+        "I14",
+        _CHAIN,
+        "        if head.decision > decision:\n",
+        "        if head.decision < 0:\n",
+        (_TEST_SINK + "test_of_two_decisions_the_newer_one_counts_in_either_order",),
+    ),
+    Mutant(
+        "a follow that is repeated undoes what came since",
+        "I14",
+        _CHAIN,
+        "if head is None or head.decision < decision:",
+        "if head is None or head.decision <= decision:",
+        (_TEST_SINK + "test_a_follow_that_is_repeated_undoes_nothing_that_came_since",),
+    ),
+    Mutant(
+        "what was never published does not come with the follow",
+        "I14",
+        _CHAIN,
+        "            files += addition.files\n",
+        "",
+        (_TEST_SINK + "test_what_was_completed_and_never_published_comes_with_the_follow",),
+    ),
+    Mutant(
+        "the lineages that a follow left are forgotten",
+        "I14",
+        _READER,
+        "left = head.followed_at - 1",
+        "left = 0",
+        (
+            _TEST_SINK + "test_a_rollback_can_be_rolled_back",
+            _TEST_SINK + "test_an_abort_keeps_what_any_lineage_published",
+        ),
+    ),
+    Mutant(
+        "files that came with a follow are needed by nothing",
+        "I8",
+        _CHAIN,
+        "added=tuple(file for addition in additions for file in addition.files),",
+        "added=(),",
+        (_TEST_SINK + "test_a_walk_still_needs_everything_of_the_lineages_that_were_left",),
     ),
 )

@@ -221,13 +221,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a sink is confirmed before it is committed, so a crash between loses the epoch's rows",
         "I11",
         _LEADERSHIP,
-        "        published = self.context.sink(name).commit(snapshot.committable, mark)\n"
+        "        try:\n            published = self.context.sink(name).commit(snapshot.committable, mark)\n",
         "        request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)\n"
         "        self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))\n"
-        "        return published\n",
-        "        request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)\n"
-        "        self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))\n"
-        "        return self.context.sink(name).commit(snapshot.committable, mark)\n",
+        "        try:\n            published = self.context.sink(name).commit(snapshot.committable, mark)\n",
         (_TEST_CONTROL + "test_a_commit_that_fails_is_confirmed_by_nobody",),
     ),
     Mutant(

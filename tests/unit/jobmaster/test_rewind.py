@@ -462,6 +462,10 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     with pytest.raises(StateCorrupt, match="broken") as verified:
         job.master.verify()
     assert "or go back: milepost rollback small --to 4" in verified.value.hint
+    job.rollback(3)
+    for ask in (job.master.plan_rollback, job.rollback):
+        with pytest.raises(StateCorrupt, match="going back to checkpoint 5 refused: 1 of its"):
+            ask(5)
     job.rollback(4)
     job.run(2)
     job.assert_tables_equal_the_oracle()

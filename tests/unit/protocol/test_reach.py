@@ -1,8 +1,6 @@
-"""Where a stored object stands once there are forks, rollbacks and savepoints (I8)."""
+"""Where a stored object stands once there are forks and rollbacks (I8)."""
 
 from __future__ import annotations
-
-import pytest
 
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import token_prefix
@@ -18,14 +16,6 @@ def fate(checkpoint: CompletedCheckpoint, *confirmed: str) -> Fate:
 def staged(log: JobLog, checkpoint: CompletedCheckpoint, *confirmed: str) -> Standing:
     token = FencingToken(checkpoint.token)
     return staged_standing(log.state, "lake", checkpoint.checkpoint_id, token, fate(checkpoint, *confirmed))
-
-
-@pytest.mark.parametrize("key", ["savepoints/before/savepoint.json", "savepoints/x/chk-00000000000000000001/_metadata"])
-def test_what_lies_below_savepoints_is_a_persons(key: str) -> None:
-    """Whether or not the savepoint is listed: its copy may just be being made, or be taken along by its owner."""
-    log = JobLog()
-    log.epoch(A)
-    assert standing(log.state, key, ()) is Standing.SAVEPOINT
 
 
 def test_what_a_fork_staged_waits_while_a_way_leads_to_it() -> None:

@@ -67,10 +67,10 @@ class Timelines(RuleBasedStateMachine):
 
     # The schedule and the replay.
 
-    def trigger(self, session: str, timeline: str) -> PendingCheckpoint | None:
+    def trigger(self, session: str, timeline: str, *, installs: bool = False) -> PendingCheckpoint | None:
         state = self.log.state
-        expected = self.why_not(session, timeline)
-        changes = {} if timeline == self.job.live else {"timeline": timeline}
+        expected = self.why_not(session, timeline, installs=installs)
+        changes = {} if timeline == self.job.live else {"timeline": timeline, "installs": installs}
         answer = self.ask(lambda: self.log.trigger(session, **changes), Busy, JobNotRunnable, Fenced)
         if expected is not None:
             assert isinstance(answer, expected), (answer, expected)
@@ -86,7 +86,7 @@ class Timelines(RuleBasedStateMachine):
             self.tries.append((session, pending))
         return pending
 
-    def why_not(self, session: str, timeline: str) -> type[CheckpointError] | None:
+    def why_not(self, session: str, timeline: str, *, installs: bool) -> type[CheckpointError] | None:
         """What refuses a trigger, in the model's words; None: nothing does."""
         state = self.log.state
         if timeline != self.job.live and timeline not in self.job.forks:
@@ -96,7 +96,7 @@ class Timelines(RuleBasedStateMachine):
             return None
         on_live = timeline == self.job.live
         stopped = state.status is not JobStatus.RUNNING if on_live else state.status is JobStatus.CANCELED
-        if stopped:
+        if not self.clean if installs else stopped:
             return JobNotRunnable
         if found.pending is not None:
             return Busy
@@ -224,7 +224,19 @@ class Timelines(RuleBasedStateMachine):
     def roll_back(self, pick: int, settle: bool) -> None:
         """To anything that was ever completed on any timeline, or to the empty state."""
         targets = [0, *sorted(self.job.done)]
-        to = targets[-1 - pick % len(targets)]
+        self.go_back(targets[-1 - pick % len(targets)], settle=settle)
+
+    @precondition(lambda self: len(self.job.forks) < 3)
+    @rule(die=st.booleans(), settle=st.booleans())
+    def restore(self, die: bool, settle: bool) -> None:
+        """What is copied from elsewhere is completed on a fork at 0, and gone back to; in an ended job too."""
+        fork = self.opened(0)
+        pending = self.trigger(PERSON, fork, installs=True)
+        if pending is not None and not die:
+            assert self.complete(PERSON, pending)
+            self.go_back(int(pending.checkpoint_id), settle=settle)
+
+    def go_back(self, to: int, *, settle: bool) -> None:
         state, head = self.log.state, self.job.heads[self.job.live]
         pending = state.timeline().pending
         owner = self.job.done[to].timeline if to else self.job.live
@@ -265,17 +277,20 @@ class Timelines(RuleBasedStateMachine):
     @rule(pick=PICK, epochs=st.integers(0, 3))
     def fork_and_replay(self, pick: int, epochs: int) -> None:
         starts = [0, *sorted(self.job.retained)]
-        at = starts[-1 - pick % len(starts)]
+        fork = self.opened(starts[-1 - pick % len(starts)])
+        for _ in range(epochs):
+            self.replay(fork)
+
+    def opened(self, at: int) -> str:
         fork = str(self.log.fork(REPLAY, at))
         self.job.forks.add(fork)
         self.job.heads[fork] = at
-        for _ in range(epochs):
-            self.replay(fork)
+        return fork
 
     def replay(self, fork: str) -> None:
         pending = self.trigger(REPLAY, fork)
         if pending is not None:
-            assert self.complete(REPLAY, pending)
+            assert self.complete(REPLAY, pending), "what runs on a fork is stopped by nobody"
 
     @precondition(lambda self: self.job.forks)
     @rule(pick=PICK, die=st.booleans())

@@ -334,6 +334,20 @@ def test_an_ended_job_runs_no_epoch_on_a_fork() -> None:
     refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork), "has ended")
 
 
+def test_what_is_installed_in_an_ended_job_is_given_up_like_anything_else() -> None:
+    """Whoever copied it may be gone: a sweep must not wait for the next incarnation."""
+    log = epochs(2)
+    log.cancel(A)
+    log.clean(A)
+    fork = log.fork(B, 0)
+    log.trigger(B, timeline=fork, installs=True)
+    pending = log.pending_on(fork)
+    swept = log.abort(A, int(pending.checkpoint_id), token=int(pending.token), swept=True)
+    assert isinstance(swept, Transition)
+    assert log.state.status is JobStatus.CANCELED
+    assert log.state.timeline(fork).pending is None
+
+
 def test_a_fork_takes_one_session_at_a_time() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)

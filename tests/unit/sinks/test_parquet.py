@@ -18,6 +18,7 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     Superseded,
 )
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.sinks import parquet, sink_chain
@@ -175,6 +176,68 @@ def test_compaction_waits_while_an_earlier_commit_is_still_to_come(
     assert sink.commit(uncommitted, mark(4, 3))
     with pytest.raises(ProtocolViolation, match="compacted on top of checkpoint 3"):
         sink.commit(compacted, mark(5, 4))
+
+
+def test_a_follow_builds_on_compacted_tables_and_takes_the_plain_files_of_what_it_adds(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compaction in the middle was computed on top of one predecessor; its epoch's own files say the same."""
+    monkeypatch.setattr(parquet, "COMPACT_FILES", 3)
+    sink = open_sink(store)
+    fill(sink, 2)
+    third = sink.compact(stage(sink, 3, rows((3, "3"))), predecessor=2, checkpoint_id=3, token=1)
+    assert third.compaction is not None and sink.commit(third, mark(3, 2))
+    publish(sink, 4, 3, rows((4, "4")))
+    publish(sink, 5, 4, rows((5, "left behind")))
+    monkeypatch.setattr(parquet, "COMPACT_FILES", 1)
+    sixth = sink.compact(stage(sink, 6, rows((1, "6"))), predecessor=5, checkpoint_id=6, token=1)
+    seventh = stage(sink, 7, rows((2, "7")))
+    assert sixth.compaction is not None
+    added = [(CheckpointId(6), sixth), (CheckpointId(7), seventh)]
+    change = sink.compare(sink.find(4), added)
+    assert (change.rows_now, change.rows_then, change.files_then) == (5, 4, 4)
+    assert sink.follow(base=sink.find(4), committables=added, mark=mark(7, None, "t9"), decision=9)
+    assert sink.read().column("v").to_pylist() == ["6", "7", "3", "4"]
+    assert sink.read(6).column("v").to_pylist() == ["6", "2", "3", "4"]
+    assert sink.commit(sixth, mark(6, 5)) is False
+    eighth = sink.compact(stage(sink, 8, rows((8, "8"))), predecessor=7, checkpoint_id=8, token=1)
+    assert eighth.compaction is not None and sink.commit(eighth, mark(8, 7, "t9"))
+    assert sink.read().column("v").to_pylist() == ["6", "7", "3", "4", "8"]
+    assert all(sink.verify(n, deep=True) == [] for n in range(1, 9))
+
+
+def test_a_reader_after_a_follow_fetches_one_snapshot_and_the_heads_since(store: ObjectStore) -> None:
+    """However long the lineages are that it was built from."""
+    sink = open_sink(store)
+    fill(sink, 30)
+    sink.follow(base=sink.find(25), committables=[], mark=mark(25, None, "t9"), decision=9)
+    committable = stage(sink, 31, rows((31, "31")))
+    assert sink.commit(committable, mark(31, 25, "t9"))
+    fetched: Counter[str] = Counter()
+    counting = HookedStore(store, before=lambda operation, key: fetched.update([f"{operation} {key.split('/')[0]}"]))
+    assert open_sink(counting).read().num_rows == 8
+    assert (fetched["get _snapshots"], fetched["get _heads"]) == (1, 1)
+
+
+def test_looking_for_a_new_checkpoint_reads_no_lineage_and_one_head_for_each_that_was_left(store: ObjectStore) -> None:
+    """The answer is known from where the lineages end."""
+    sink = open_sink(store)
+    fill(sink, 30)
+    for decision in (40, 50):
+        sink.follow(base=sink.find(25), committables=[], mark=mark(25, None, f"t{decision}"), decision=decision)
+    fetched: Counter[str] = Counter()
+    counting = HookedStore(store, before=lambda operation, key: fetched.update([f"{operation} {key.split('/')[0]}"]))
+    assert open_sink(counting).find(31) is None
+    assert fetched == {"list _heads": 1, "get _heads": 3}
+
+
+def test_a_checkpoint_never_follows_a_later_one(store: ObjectStore) -> None:
+    """I5: what is looked for relies on it."""
+    sink = open_sink(store)
+    publish(sink, 5, None, rows((1, "a")))
+    for late in (mark(5, 5), mark(4, 5), mark(0, None)):
+        with pytest.raises(ProtocolViolation, match="cannot follow"):
+            sink.commit(stage(sink, 4, rows((4, "d"))), late)
 
 
 def test_an_append_table_is_never_compacted(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
