@@ -63,9 +63,12 @@ class AirflowRest:
     def dags(self) -> dict[str, dict[str, Any]]:
         """All DAGs by id, whatever their number."""
         found: dict[str, dict[str, Any]] = {}
-        while page := self.ask("GET", "/dags", params={"limit": 100, "offset": len(found), "order_by": "dag_id"})["dags"]:
-            found |= {dag["dag_id"]: dag for dag in page}
-        return found
+        while True:
+            asked = {"limit": 100, "offset": len(found), "order_by": "dag_id"}
+            page = self.ask("GET", "/dags", params=asked)
+            found |= {dag["dag_id"]: dag for dag in page["dags"]}
+            if not page["dags"] or len(found) >= page["total_entries"]:
+                return found
 
     def import_errors(self) -> list[dict[str, Any]]:
         return list(self.ask("GET", "/importErrors")["import_errors"])
