@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.backfill_run import check_equal
-from pipeline.jobmaster import JobMaster, Session
+from pipeline.jobmaster import Session
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import Acknowledgement, SubtaskAnswer
 from pipeline.protocol.errors import (
@@ -451,9 +451,3 @@ def test_rows_in_flight_at_the_fork_point_that_the_spec_cannot_take_are_refused_
     assert refused.value.hint == "fork where nothing was in flight: --from-checkpoint 1 (checkpoint 1)"
     job.backfill(from_=None, from_checkpoint=1)
     job.assert_table(3, fixed=True)
-
-
-def test_the_epochs_of_a_fork_are_the_masters(job: BackfillJob) -> None:
-    """One door: what DAGs call is what the command calls."""
-    assert isinstance(job.master, JobMaster)
-    assert set(job.master.backfill(Session.cli(), SparklessRunner(), "2026-03-03")) >= {"epochs", "timeline", "sinks"}
