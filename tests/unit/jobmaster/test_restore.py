@@ -15,7 +15,14 @@ import pytest
 from pipeline.jobmaster import Session
 from pipeline.metadata import CheckpointMetadata, decode_metadata
 from pipeline.protocol import coordinator
-from pipeline.protocol.errors import CheckpointError, InvalidRequest, NotFound, StateCorrupt, StoreUnavailable
+from pipeline.protocol.errors import (
+    CheckpointError,
+    CommitConflict,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+    StoreUnavailable,
+)
 from pipeline.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -25,7 +32,9 @@ from pipeline.storage.copying import MAX_OBJECT_BYTES
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store
+from tests.harness.s3_servers import Ministack
 from tests.harness.saved_job import OtherJob, moved, stored, tampered
+from tests.harness.sparkless_runner import SparklessRunner
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,26 @@ def test_a_claimed_savepoint_is_deleted_only_when_all_is_there(saved: Saved) -> 
     other.assert_equals(saved.job)
 
 
+def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
+    saved: Saved, ministack: Ministack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ministack.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    saved.job.edit("storage: ../store", f'storage: ../store\nstore: {{endpoint_url: "{ministack.endpoint_url}"}}')
+    bucket = ministack.new_bucket()
+    made = saved.job.master.create_savepoint("far", target=f"s3://{bucket}/copies")
+    assert made["location"] == f"s3://{bucket}/copies/far"
+    with pytest.raises(CommitConflict, match="there is a savepoint"):
+        saved.job.master.export(3, made["location"])
+    other = OtherJob.beside(saved.job)
+    result = other.master.start(made["location"], claim=True)
+    assert result["claimed"]["deleted_objects"] == made["objects"] + 1
+    other.assert_equals(saved.job)
+    answer = saved.job.master.dispose_savepoint("far")
+    assert answer["deleted_objects"] == 0 and "nobody knows what to delete" in answer["left"]
+
+
 def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> None:
     job = saved.job
     job.run(2)
@@ -98,6 +127,19 @@ def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> Non
     job.run(2)
     assert job.master.read("seen").num_rows == 15
     assert not open_forks(job.small.context.head().state)
+
+
+def test_a_job_starts_from_the_end_of_a_drained_one(saved: Saved, tmp_path: Path) -> None:
+    """What ended with the last epoch begins anew, as with `start`: the restored job is not taken for drained."""
+    saved.job.run(2)
+    saved.job.master.run(Session.cli(), SparklessRunner(), drain=True)
+    made = saved.job.master.export(saved.job.small.context.head().state.timeline().head, f"file://{tmp_path}/last")
+    other = OtherJob.beside(saved.job)
+    other.master.start(made["location"])
+    saved.job.land([6])
+    other.run(1)
+    assert sorted(other.master.read("seen")["k"].to_pylist())[-1] == 6
+    assert other.master.status()["job_status"] == "running"
 
 
 def test_a_running_job_is_refused_with_what_to_type(saved: Saved) -> None:

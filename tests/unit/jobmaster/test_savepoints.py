@@ -338,3 +338,20 @@ def test_a_job_without_a_checkpoint_is_not_canceled_with_a_savepoint(tmp_path: P
     job = CountedJob.create(tmp_path)
     with pytest.raises(NotFound):
         job.master.cancel(savepoint=True)
+
+
+def test_of_two_creations_under_one_name_one_is_listed_and_the_other_leaves_nothing(job: CountedJob) -> None:
+    """Neither can have written over the other: each has a folder of its own, and the record decides."""
+    raced: list[str] = []
+
+    def copied(size: int) -> None:
+        if not raced:
+            raced.append("")
+            raced[0] = str(job.master.create_savepoint("one", at=2)["location"])
+
+    with pytest.raises(CommitConflict, match="has a savepoint one already, of checkpoint 2"):
+        job.master.create_savepoint("one", at=1, copied=copied)
+    (listed,) = job.master.list_savepoints()
+    assert listed["location"] == raced[0]
+    report = job.master.fsck()
+    assert report["exit_code"] == 0 and not report["unreachable"]

@@ -1,0 +1,69 @@
+"""`savepoint`, `export`, `bootstrap`, `start --from` and `cancel --savepoint`, as they are typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.counted_job import CountedJob
+from tests.harness.milepost_cli import Outcome, milepost
+from tests.harness.saved_job import OtherJob
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    return CountedJob.with_epochs(tmp_path_factory.mktemp("cli"), 2)
+
+
+def ok(outcome: Outcome) -> Outcome:
+    assert outcome.exit_code == 0, outcome.stderr
+    return outcome
+
+
+def test_a_savepoint_from_its_creation_to_its_disposal(job: CountedJob) -> None:
+    spec = job.spec_path
+    assert ok(milepost("savepoint", "list", spec)).stdout == f"job {spec} has no savepoint\n"
+    made = ok(milepost("savepoint", "create", spec, "--name", "one", "--at", "1")).stdout
+    assert "savepoint one of checkpoint 1: " in made and "/store/small/savepoints/one/" in made
+    again = milepost("savepoint", "create", spec, "--name", "one")
+    assert again.exit_code == 4 and "has a savepoint one already" in again.stderr
+    assert milepost("savepoint", "create", spec, "--name", "1").exit_code == 2
+    assert milepost("savepoint", "create", spec, "--at", "9").exit_code == 3
+    (listed,) = ok(milepost("savepoint", "list", spec, "--json")).document()["savepoints"]
+    assert (listed["name"], listed["kind"], listed["checkpoint_id"]) == ("one", "savepoint", 1)
+    assert "one" in ok(milepost("savepoint", "list", spec)).stdout
+    unasked = milepost("savepoint", "dispose", spec, "--name", "one")
+    assert unasked.exit_code == 2 and "--yes" in unasked.stderr
+    done = ok(milepost("savepoint", "dispose", spec, "--name", "one", "--yes"))
+    assert done.stdout.startswith("savepoint one is disposed of; deleted: ")
+    assert milepost("savepoint", "dispose", spec, "--name", "one", "--yes").exit_code == 3
+
+
+def test_another_job_starts_from_an_export_and_ends_at_a_savepoint(job: CountedJob, tmp_path: Path) -> None:
+    made = ok(milepost("export", job.spec_path, "2", "--target", f"file://{tmp_path}/copy"))
+    assert made.stdout.splitlines()[1] == f"at file://{tmp_path}/copy"
+    other = OtherJob.beside(job)
+    refused = milepost("start", job.spec_path, "--from", f"file://{tmp_path}/copy")
+    assert refused.exit_code == 2 and "milepost cancel small" in refused.stderr
+    assert milepost("start", other.spec_path, "--from", f"file://{tmp_path}/none").exit_code == 3
+    started = ok(milepost("start", other.spec_path, "--from", f"file://{tmp_path}/copy", "--claim"))
+    assert "is open at checkpoint 3, a copy of checkpoint 2 of job small" in started.stdout
+    assert "the savepoint was claimed: " in started.stdout and not list((tmp_path / "copy").rglob("*.parquet"))
+    ended = ok(milepost("cancel", other.spec_path, "--savepoint", "--yes"))
+    assert "savepoint checkpoint-3 holds checkpoint 3" in ended.stdout
+    data = ok(milepost("start", other.spec_path, "--from", "checkpoint-3", "--json")).document()
+    assert (data["outcome"], data["savepoint"]["checkpoint_id"], data["claimed"]) == ("started", 3, None)
+
+
+def test_a_job_begins_with_tables(job: CountedJob, tmp_path: Path) -> None:
+    for uid in ("latest", "unique"):
+        ok(milepost("state", job.spec_path, uid, "--format", "parquet", "--output", tmp_path / f"{uid}.parquet"))
+    third = OtherJob.beside(job, {"name: other": "name: third", "../lake/other-": "../lake/third-"})
+    both = [f"{uid}={tmp_path}/{uid}.parquet" for uid in ("latest", "unique")]
+    for wrong in (["latest"], ["=x"], ["latest="], [both[0], both[0]]):
+        refused = milepost("bootstrap", third.spec_path, *wrong)
+        assert refused.exit_code == 2 and "expected UID=FILE" in refused.stderr
+    done = ok(milepost("bootstrap", third.spec_path, *both))
+    assert "incarnation 1 is open at checkpoint 1" in done.stdout and "latest: 5 rows" in done.stdout
+    assert third.master.state("latest").num_rows == 5
