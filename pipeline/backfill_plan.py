@@ -313,9 +313,10 @@ def _text(document: dict[str, Any]) -> Iterator[str]:
         if sink["problem"] is not None:
             yield f"sink {name}: does not answer now: it follows later"
             continue
+        now = "damaged" if sink["rows_now"] is None else f"{sink['rows_now']:,} rows"
         yield (
-            f"sink {name}: {sink['rows_now']:,} rows now, {sink['rows_at_fork_point']:,} at the fork point; what "
-            "was published since is made again"
+            f"sink {name}: {now} now, {sink['rows_at_fork_point']:,} at the fork point; what was published since is "
+            "made again"
         )
         yield from (f"cannot be undone: sink {name}: {limit}" for limit in sink["cannot_undo"])
     yield "until the last step the live timeline goes on; what it completes meanwhile is replayed too"

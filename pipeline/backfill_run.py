@@ -247,7 +247,7 @@ class Backfill:
         """Make the fork the live timeline; False: a head has moved since `at` was read."""
         context = self._context
         head = at.state.timeline().head
-        _check_equal(consumed_by(context, context.base_metadata(at.state, head)), consumed_by(context, at.tip))
+        check_equal(consumed_by(context, context.base_metadata(at.state, head)), consumed_by(context, at.tip))
         self._say("fast-forward")
         request = FastForwardRequest(
             self._session.session_id,
@@ -312,7 +312,7 @@ def _span(ranges: Sequence[RecordedRange]) -> str:
     return f"checkpoint {first}" if first == last else f"checkpoints {first} to {last}"
 
 
-def _check_equal(main: Consumed, fork: Consumed) -> None:
+def check_equal(main: Consumed, fork: Consumed) -> None:
     """Both heads have consumed the same object versions, source by source. Raises CommitConflict."""
     for name in sorted({*main, *fork}):
         differ = set(main.get(name, ())) ^ set(fork.get(name, ()))

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from pipeline.epoch_inputs import plan_inputs
-from pipeline.job_code import code_differences
 from pipeline.job_context import JobContext
 from pipeline.job_result import ended_step, job_document
 from pipeline.metadata import CheckpointMetadata
@@ -56,19 +55,13 @@ class History:
         return found
 
     def show(self, checkpoint_id: int) -> dict[str, Any]:
-        """One checkpoint with its sources, operators, sinks, acknowledgements, tasks, phases, spec and code.
-
-        `code_differs` names what of the code is not what would run now.
-        """
+        """One checkpoint with its sources, operators, sinks, acknowledgements, tasks, phases, spec and code."""
         state = self._context.head().state
         for document in self._documents():
             if document["checkpoint_id"] == checkpoint_id:
                 checkpoint = state.checkpoint(document["checkpoint_id"])
                 document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
-                if checkpoint is None:
-                    return document
-                metadata = self._context.metadata(checkpoint)
-                return document | details_of(metadata) | {"code_differs": code_differences(self._context, metadata)}
+                return document if checkpoint is None else document | details_of(self._context, checkpoint)
         raise NotFound(
             f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
             checkpoint_id=checkpoint_id,

@@ -64,6 +64,11 @@ def installing_session() -> Session:
     return Session(SessionId(f"{_SESSIONS}{uuid4()}"), session.holder, session.run)
 
 
+def is_installed(checkpoint: CompletedCheckpoint) -> bool:
+    """Whether no epoch made the checkpoint: no input record leads to it."""
+    return checkpoint.session_id.startswith(_SESSIONS)
+
+
 def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:
     """What the metadata of an installed checkpoint says of its subtasks.
 

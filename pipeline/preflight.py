@@ -76,7 +76,7 @@ def preflight(
         if row["kind"] == "operator":
             outcome = _operator(row, outcome, context, base, graph, loaded)
             if row["verdict"] == COMPATIBLE and row["name"] in stuck:
-                row |= {"verdict": NEW_UID, "detail": stuck[row["name"]].message}
+                row |= {"verdict": NEW_UID, "detail": f"{stuck[row['name']].message} {stuck[row['name']].hint}"}
         elif row["kind"] == "sink" and outcome == RESTORED:
             _sink(row, base, graph)
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
@@ -210,6 +210,8 @@ def _known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataT
 
 def _through_sql(graph: JobGraph, uid: str) -> bool:
     node = graph.nodes[uid]
+    if node.kind == "process":
+        return False  # its columns are what its class declares
     return node.kind == "sql" or any(_through_sql(graph, name) for name in node.inputs)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pipeline.installation import is_installed
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import InputRecord, SourceInput, decode_input_record
@@ -129,12 +130,19 @@ def recorded_ranges(
         lineage: oldest first. starts: watermark of the fork point.
         base, head: what the fork point, and the newest checkpoint of the lineage, have consumed.
     Raises:
-        InvalidRequest: the records do not lead from one to the other: a checkpoint between them was restored or
-            bootstrapped, and nobody recorded what made it; or an epoch between them ended the event time.
+        InvalidRequest: the records do not lead from one to the other; a checkpoint between them was restored or
+            bootstrapped; or an epoch between them ended the event time.
         StateCorrupt: an input record is missing or unreadable.
     """
     ranges = []
     for checkpoint in lineage:
+        if is_installed(checkpoint):
+            raise InvalidRequest(
+                f"job {context.spec.name}: checkpoint {checkpoint.checkpoint_id} was restored from a savepoint or "
+                "bootstrapped from tables: no recorded input leads to it. Nothing was changed.",
+                hint=f"backfill from it, or from a checkpoint after it: --from-checkpoint {checkpoint.checkpoint_id}",
+                checkpoint_id=int(checkpoint.checkpoint_id),
+            )
         record = decode_input_record(read_handle(context.store, checkpoint.plan))
         if record.final:
             raise InvalidRequest(
@@ -185,9 +193,9 @@ def _check_complete(
             raise InvalidRequest(
                 f"job {context.spec.name}: the recorded inputs do not lead to checkpoint "
                 f"{lineage[-1].checkpoint_id if lineage else 0}: source {name} has {len(unexplained)} consumed objects "
-                f"that no input record since the fork point names (checkpoints {made or 'unknown'}): they came with a "
-                "restored savepoint or a bootstrap. Nothing was changed.",
-                hint="backfill from a checkpoint after it: --from-checkpoint ID",
+                f"that no input record since the fork point names (checkpoints {made or 'unknown'}). Nothing was "
+                "changed.",
+                hint="backfill from a checkpoint after them: --from-checkpoint ID",
                 source=name,
             )
     spec = context.spec.sources

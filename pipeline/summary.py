@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeline.job_code import code_differences
+from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.records import SubtaskKey
+from pipeline.protocol.records import CompletedCheckpoint, SubtaskKey
 from pipeline.protocol.rollback import recreated
 from pipeline.times import watermark_text
 
@@ -43,8 +45,12 @@ def watermark_of(metadata: CheckpointMetadata) -> int | None:
     return min(known, default=None)
 
 
-def details_of(metadata: CheckpointMetadata) -> dict[str, Any]:
-    """What `show` adds from the checkpoint's metadata."""
+def details_of(context: JobContext, checkpoint: CompletedCheckpoint) -> dict[str, Any]:
+    """What `show` adds from the checkpoint's metadata.
+
+    `code_differs` names what of the code that ran is not what would run now; None when that was not recorded.
+    """
+    metadata = context.metadata(checkpoint)
     return {
         "base": metadata.base,
         "final": metadata.final,
@@ -83,6 +89,7 @@ def details_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "recreated": _recreated(metadata),
         "phases": dict(metadata.timings),
         "code": dict(metadata.code),
+        "code_differs": code_differences(context, metadata),
         "spec": metadata.spec_text,
     }
 

@@ -61,7 +61,14 @@ class AirflowRest:
         return str(answer.json()["access_token"])
 
     def dags(self) -> dict[str, dict[str, Any]]:
-        return {dag["dag_id"]: dag for dag in self.ask("GET", "/dags", params={"limit": 100})["dags"]}
+        """All DAGs by id, whatever their number."""
+        found: dict[str, dict[str, Any]] = {}
+        while True:
+            asked = {"limit": 100, "offset": len(found), "order_by": "dag_id"}
+            page = self.ask("GET", "/dags", params=asked)
+            found |= {dag["dag_id"]: dag for dag in page["dags"]}
+            if not page["dags"] or len(found) >= page["total_entries"]:
+                return found
 
     def import_errors(self) -> list[dict[str, Any]]:
         return list(self.ask("GET", "/importErrors")["import_errors"])

@@ -179,11 +179,12 @@ class SinkChange:
     """What a table shows now, and what it would show once it had followed a decision.
 
     Attributes:
-        rows_now, rows_then: rows of the table. files_now, files_then: files that a reader opens.
+        rows_now, rows_then: rows of the table; of now, None when it is damaged: that may be why it is to go back.
+        files_now, files_then: files that a reader opens.
         files_removed: of those now visible, how many would not be. files_added: the other way round.
     """
 
-    rows_now: int
+    rows_now: int | None
     rows_then: int
     files_now: int
     files_then: int

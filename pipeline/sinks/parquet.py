@@ -205,8 +205,11 @@ class ParquetSink:
         now = self._chain.point_of(head) if head is not None else EMPTY_TABLE
         files = then.files + added
         before, after = {file.key for file in now.files}, {file.key for file in files}
+        rows_now: int | None = None
+        with suppress(StateCorrupt):
+            rows_now = self._count(now.files, now.schema)
         return SinkChange(
-            rows_now=self._count(now.files, now.schema),
+            rows_now=rows_now,
             rows_then=self._count(files, schemas[-1] if schemas else then.schema),
             files_now=len(now.files),
             files_then=len(files),

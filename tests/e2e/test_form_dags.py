@@ -114,7 +114,7 @@ def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: 
     assert job.table() == {"AA": (2, 21), "UA": (2, 4_000)}
     assert "2 ranges, 2 objects" in run.log("plan_backfill")
     replay = run.log("replay_and_fast_forward")
-    assert "checkpoint 1, timeline " in replay and "fast-forward" in replay
+    assert "checkpoint 1, timeline " in replay and "is the head of timeline" in replay
     (event,) = airflow.asset_events("back__backfill")
     assert event["extra"]["checkpoint_id"] == job.published_checkpoint() == job.master.status()["head"]
     assert job.master.status()["unread_objects"] == unread

@@ -25,8 +25,9 @@ class FormRun:
     def states(self) -> dict[str, str | None]:
         return self.airflow.rest.states(self.dag_id, self.run_id)
 
-    def log(self, task_id: str, try_number: int = 1) -> str:
-        return self.airflow.rest.log(self.dag_id, self.run_id, task_id, try_number)
+    def log(self, task_id: str) -> str:
+        """Of the newest try: a loaded machine may lose one, and Airflow then begins another."""
+        return self.airflow.rest.log(self.dag_id, self.run_id, task_id, self.tries(task_id))
 
     def tries(self, task_id: str) -> int:
         found = self.airflow.rest.tasks(self.dag_id, self.run_id)

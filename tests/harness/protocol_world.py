@@ -149,8 +149,8 @@ class SteppedJob:
     def new_session(self, kind: str) -> Session:
         number = next(self._numbers)
         holder = Holder(kind, "host-1", 10_000_000 + number, START_MS, "boot-1/pid:[1]")
-        if kind == "cli":
-            return Session(SessionId(f"cli:{number}"), holder, Run())
+        if kind != "airflow":
+            return Session(SessionId(f"{kind}:{number}"), replace(holder, kind="cli"), Run())
         run_id = f"manual__{number}"
         run = Run("small__epoch", run_id, "manual", None)
         return Session(SessionId(f"airflow:small__epoch/{run_id}"), holder, run)

@@ -34,11 +34,12 @@ class TimelineModel:
         parents, objects: by completed checkpoint: where it comes from, what its own epoch consumed.
         ended: by checkpoint id: the winning token, 0: aborted. granted: by checkpoint id: the token in force.
         heads: per sink, its newest head as it is stored. history: per sink, every checkpoint it has had a head of.
+        savepoints: by name: the objects that had been consumed. restores: by session: what it is about to restore.
         answers, heartbeats, dead, insisting, latest_ms: what the world tells; see `PlainModel`.
     """
 
     def __init__(self, sinks: Iterable[str], landing: Path, stored: Callable[[str], bytes | None]) -> None:
-        self._landing, self._stored = landing, stored
+        self._landing, self.stored = landing, stored
         self._duckdb = duckdb.connect()
         self.version = 0
         self.state: Json = {}
@@ -51,6 +52,8 @@ class TimelineModel:
         self.switches: dict[int, Json] = {}
         self.heads: dict[str, Json | None] = dict.fromkeys(sinks)
         self.history: dict[str, set[int]] = {sink: set() for sink in self.heads}
+        self.savepoints: dict[str, list[str]] = {}
+        self.restores: dict[str, list[str]] = {}
         self.answers: dict[tuple[int, int], bool] = {}
         self.heartbeats: dict[str, int] = {}
         self.dead: set[str] = set()
@@ -128,7 +131,9 @@ class TimelineModel:
             case "CheckpointTriggered":
                 number = event["pending"]["checkpoint_id"]
                 require(number > max(self.granted, default=0), f"I5: checkpoint id {number} is given again")
-                require(before["status"] not in ("canceled", "finished"), f"I4: {number} begins in an ended job")
+                ended = before["status"] in ("canceled", "finished")
+                restored = event["leader"]["session_id"] in self.restores  # copied, and not run
+                require(restored or not ended, f"I4: epoch {number} begins in an ended job")
                 self.granted[number] = self.version
             case "CheckpointRebound":
                 self.granted[event["checkpoint_id"]] = self.version
@@ -148,6 +153,11 @@ class TimelineModel:
             case "SinkRealigned":
                 head = self.heads[event["sink"]]
                 require(head and head["decision"] >= event["decision"], f"I11: {event['sink']} has not followed")
+            case "SavepointCreated":
+                saved = event["savepoint"]
+                self.savepoints[saved["name"]] = self.consumed(saved["checkpoint_id"])
+            case "SavepointDisposed":
+                del self.savepoints[event["savepoint"]["name"]]
             case "TimelineSwitched":
                 self._switched(event)
             case "CheckpointsSubsumed":
@@ -160,11 +170,16 @@ class TimelineModel:
         number, token = done["checkpoint_id"], done["token"]
         require(number not in self.ended, f"I9: checkpoint {number} is over already")
         require(token == self.granted[number], f"I3: checkpoint {number} completes under {token}")
-        require(self.answers.get((number, token)), f"I7: checkpoint {number}: its answers do not allow to complete")
-        body, metadata = self._stored(done["plan"]["key"]), self._stored(done["metadata"]["key"])
+        body, metadata = self.stored(done["plan"]["key"]), self.stored(done["metadata"]["key"])
         require(body and metadata, f"I7: checkpoint {number} is committed, and its objects are not there")
         plan = json.loads(body or b"")
         objects = [row[0] for source in plan["sources"].values() for row in source["objects"]]
+        restored = self.restores.get(done["session_id"])
+        if restored is not None:
+            require(done["parent"] == 0, f"a restored checkpoint {number} continues {done['parent']}")
+            objects = restored
+        else:
+            require(self.answers.get((number, token)), f"I7: checkpoint {number}: its answers do not allow it")
         again = set(objects).intersection(self.consumed(done["parent"]))
         require(not again, f"checkpoint {number} reads {sorted(again)} once more")
         self.ended[number] = token

@@ -55,6 +55,17 @@ class TimelineWorld(SteppedJob):
             session,
         )
 
+    def save(self, checkpoint: int) -> Process:
+        name = f"s{len(self.model.savepoints)}-{self.model.version}"
+        return self.begin(f"save {name}", lambda master: master.create_savepoint(name, at=checkpoint)["name"])
+
+    def restore(self, name: str, *, claim: bool) -> Process:
+        session = self.new_session("install")
+        self.model.restores[session.session_id] = self.model.savepoints[name]
+        return self.begin(
+            f"restore {name}", lambda master: master.restore(session, name, claim=claim)["claimed"], session
+        )
+
     def person(self, what: str) -> Process:
         calls: dict[str, Any] = {
             "abort": JobMaster.abort_running,

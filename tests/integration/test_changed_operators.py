@@ -119,19 +119,37 @@ EXACT = {
     "  - {uid: named, kind: sql, inputs: [flights],\n"
     '     sql: "SELECT origin, upper(carrier) AS c, flight % 7 AS d FROM flights"}\n'
     "  - {uid: pairs, kind: deduplicate, inputs: [named], key: [origin, c]}\n"
-    "  - {uid: delays, kind: aggregate, inputs: [exact], key: [origin], aggregates: {total: sum(d)}}\n",
+    "  - {uid: delays, kind: aggregate, inputs: [exact], key: [origin], aggregates: {total: sum(d)}}\n"
+    '  - {uid: lasts, kind: process, inputs: [flights], key: [carrier], function: "ops:Lasts"}\n',
     "sinks:\n": "sinks:\n"
     "  - {name: pairs, input: pairs, format: parquet, path: ../lake/pairs, mode: append}\n"
     "  - {name: delays, input: delays, format: parquet, path: ../lake/delays, mode: upsert}\n",
 }
 
 
+CLASS = """\
+class Lasts:
+    state = {STATE}
+    output = {"carrier": "string"}
+
+    def on_rows(self, key, rows, state, ctx):
+        for name in state:
+            state[name] = rows.num_rows
+        return ()
+"""
+
+
 def test_a_sum_whose_scale_only_spark_knows_keeps_it_and_a_renamed_operator_goes_on(
     tmp_path: Path,
 ) -> None:
-    """A sum of decimals is stored as a whole number: in another scale the same bits are another sum."""
+    """A sum of decimals is stored as a whole number: in another scale the same bits are another sum.
+
+    A class that declares more state, and wider, beside it gets what was stored.
+    """
     job = create(tmp_path)
     job.edit(SPEC, EXACT)
+    function = job.spec_path.with_name("ops.py")
+    function.write_text(CLASS.replace("{STATE}", '{"n": "int16"}'))
     job.land([1])
     assert milepost("run", job.spec_path).exit_code == 0
     text = job.spec_path.read_text()
@@ -146,13 +164,21 @@ def test_a_sum_whose_scale_only_spark_knows_keeps_it_and_a_renamed_operator_goes
 
     job.edit(text, {"DECIMAL(10,2)": "DECIMAL(20,2)", "uid: delays,": "uid: total_delays, renamed_from: delays,",
                     "input: delays,": "input: total_delays,"})  # fmt: skip
+    before = {row["carrier"]: row["n"] for row in job.master().state("lasts").to_pylist()}
+    function.write_text(CLASS.replace("{STATE}", '{"n": "int64", "again": "int64"}'))
     linted = json.loads(milepost("lint", job.spec_path, "--json").stdout)["data"]["compatibility"]
     found = {row["uid"]: (row["outcome"], row["detail"]) for row in linted}
     assert found["total_delays"] == ("restored", "renamed from delays") and found["pairs"] == ("restored", "unchanged")
     assert {outcome for outcome, _ in found.values()} == {"restored"}
+    assert found["lasts"][1].startswith("its columns are compared by `run`")
     accepted = milepost("run", job.spec_path)
     assert accepted.exit_code == 0, accepted.stderr
     assert "total_delays: restored: renamed from delays" in accepted.stderr
+    assert "lasts: converted: n becomes int64 (was int16); again is new and begins as null" in accepted.stderr
+    after = {row["carrier"]: (row["n"], row["again"]) for row in job.master().state("lasts").to_pylist()}
+    assert before.keys() <= after.keys()
+    for carrier, (count, again) in after.items():
+        assert count == (before[carrier] if again is None else again)
     with duckdb.connect() as connection:
         landed = f"read_csv('{job.folder}/landing/flights/**/*.csv', nullstr=['', 'NA'])"
         expected = connection.sql(f"SELECT origin, sum(dep_delay) FROM {landed} GROUP BY origin").fetchall()

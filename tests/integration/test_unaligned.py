@@ -162,7 +162,7 @@ class RescaledJob(ClicksJob):
 
 def test_seven_epochs_at_each_of_three_parallelisms_give_the_tables_of_one(tmp_path: Path) -> None:
     """DESIGN 5: rescale is other ranges over the same files; rows in flight at a switch reach their new owners."""
-    constant = RescaledJob.land_all(tmp_path / "constant", {"max_files: 1": "max_files: 7"})
+    constant = RescaledJob.land_all(tmp_path / "constant", {"max_files: 1": "max_files: 21"})
     constant.run_until_caught_up()
     job = RescaledJob.land_all(
         tmp_path / "rescaled", {"timeout: 5m": "timeout: 5m, aligned_timeout: 1ms"}, sleep_s=0.001

@@ -1,4 +1,4 @@
-"""Epochs, aborts, rollbacks, backfills, other parallelisms, tiers of retention, crashes: tables are what was read.
+"""Epochs, aborts, rollbacks, savepoints, backfills, rescaling, retention, crashes: every table is what was read.
 
 The real job master, manifest log, state and sinks, on the processes of `tests/harness/stepped_processes.py`. After each
 step each sink equals what DuckDB makes of the objects that, by their recorded ranges, led to the checkpoint it shows;
@@ -44,6 +44,9 @@ ALIVE = 3
 
 REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Crashed)
 STRUCK = (CommitOutcomeUnknown, StoreUnavailable)
+
+NOTHING = ("nothing was read since", "came with a restored savepoint", "it cannot start from")
+"""What a person may be told of a backfill or a restore that is impossible."""
 
 
 class Timelines(RuleBasedStateMachine):
@@ -116,6 +119,32 @@ class Timelines(RuleBasedStateMachine):
         if process.error is None:
             require(self.model.state["live"] != old, "a backfill that is over leaves the timeline in its place")
             require(before == sorted(self.model.consumed(self.model.head)), "a backfill reads something else")
+
+    @rule(pick=PICKS)
+    def a_savepoint(self, pick: int) -> None:
+        checkpoint = self.retained(pick)
+        if checkpoint:
+            self.done(self.world.save(checkpoint))
+
+    @precondition(lambda self: self.model.savepoints)
+    @rule(pick=PICKS, claim=st.booleans())
+    def a_restore(self, pick: int, claim: bool) -> None:
+        """The job ends, and starts again from a savepoint: it has read what the savepoint had."""
+        name = sorted(self.model.savepoints)[pick % len(self.model.savepoints)]
+        saved = self.model.savepoints[name]
+        self.done(self.world.person("cancel"))
+        process = self.world.restore(name, claim=claim)
+        self.done(process)
+        if process.error is None:
+            read = self.model.consumed(self.model.head)
+            require(sorted(read) == sorted(saved), f"restored {name} of {saved}, which has read {read}")
+        self.world.revive()
+
+    @precondition(lambda self: self.model.savepoints)
+    @rule(pick=PICKS)
+    def a_savepoint_is_disposed_of(self, pick: int) -> None:
+        name = sorted(self.model.savepoints)[pick % len(self.model.savepoints)]
+        self.done(self.world.begin(f"dispose {name}", lambda master: master.dispose_savepoint(name)["name"]))
 
     @rule(pick=PICKS)
     def a_checkpoint_is_read(self, pick: int) -> None:
@@ -209,6 +238,14 @@ class Timelines(RuleBasedStateMachine):
             return self.world.rollback(self.retained(pick), insists=pick % 2 == 0)
         if what == "backfill":
             return self.world.backfill(self.ancestor(pick), 1 + pick % 2)
+        if what == "save" and self.retained(pick):
+            return self.world.save(self.retained(pick))
+        if what == "restore" and self.model.savepoints:
+            names = sorted(self.model.savepoints)
+            self.done(self.world.person("cancel"))
+            return self.world.restore(names[pick % len(names)], claim=pick % 2 == 0)
+        if what in ("save", "restore"):
+            return self.world.person("gc")
         return self.world.person(what)
 
     def done(self, process: Process, answers: Answers = Answers.ALL) -> None:
@@ -226,7 +263,7 @@ class Timelines(RuleBasedStateMachine):
         if isinstance(error, STRUCK):
             require(process.faults or self.world.stores.down, f"{process.name} met no fault and ends with {error!r}")
             return
-        nothing = isinstance(error, InvalidRequest) and "nothing was read since" in error.message
+        nothing = isinstance(error, InvalidRequest) and any(text in error.message for text in NOTHING)
         declined = isinstance(error, SubtaskDeclined) and not answers.good
         require(nothing or declined, f"{process.name} ends with {error!r}")
 

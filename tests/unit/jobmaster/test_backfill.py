@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.backfill_run import check_equal
 from pipeline.jobmaster import JobMaster, Session
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import Acknowledgement, SubtaskAnswer
@@ -361,11 +362,47 @@ def test_a_job_that_has_ended_is_not_backfilled(job: BackfillJob) -> None:
         job.master.plan_backfill("2026-03-03")
 
 
+def test_the_last_epoch_of_a_drained_job_is_not_replayed_past(job: BackfillJob) -> None:
+    """It ended event time; what is to be done instead is said."""
+    job.master.run(Session.cli(), SparklessRunner(), drain=True)
+    job.master.start()
+    with pytest.raises(InvalidRequest, match="checkpoint 6 ended the event time of a drained job") as refused:
+        job.master.plan_backfill("2026-03-03")
+    assert "milepost rollback small --to 5" in refused.value.hint
+
+
 def test_a_source_that_the_spec_dropped_is_not_left_out_silently(job: BackfillJob) -> None:
     job.edit("  rows:\n", "  others:\n")
     job.edit("inputs: [rows]", "inputs: [others]")
     with pytest.raises(InvalidRequest, match="objects of the sources rows, which the spec no longer has"):
         job.master.plan_backfill("2026-01-01")
+
+
+def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: BackfillJob) -> None:
+    """No recorded input leads to a restored or bootstrapped checkpoint: a replay from before it would lose it."""
+    job.master.create_savepoint("second", at=2)
+    job.master.cancel()
+    restored = job.master.start("second")["head"]
+    job.edit('["99"]', "[]")
+    for _ in range(3):
+        job.epoch()
+    job.assert_table(DAYS, fixed=False)
+    job.fix()
+    with pytest.raises(InvalidRequest, match=f"checkpoint {restored} was restored from a savepoint or boot") as refused:
+        job.master.plan_backfill("2026-03-01")
+    assert refused.value.hint.endswith(f"--from-checkpoint {restored}")
+    assert job.backfill()["fork_point"] == restored
+    job.assert_table(DAYS, fixed=True)
+
+
+def test_heads_that_have_not_consumed_the_same_are_never_switched() -> None:
+    """The last look before the fast-forward, source by source: whatever went wrong before it."""
+    day, other = {("day-03.csv", "etag", 9): 3}, {("day-03.csv", "another", 9): 7}
+    check_equal({"rows": day, "empty": {}}, {"rows": {**day}})
+    with pytest.raises(CommitConflict, match=r"source rows: .* 2 object versions differ \(day-03.csv, day-03.csv\)"):
+        check_equal({"rows": day}, {"rows": other})
+    with pytest.raises(CommitConflict, match="source more"):
+        check_equal({"rows": day}, {"rows": day, "more": other})
 
 
 def leaves_in_flight(epoch: int) -> SparklessRunner:

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.job_code import read_code
 from pipeline.preflight import preflight, report_lines
 from pipeline.protocol.errors import InvalidRequest
+from pipeline.state.channel_state import ChannelStateHandle
 from tests.harness.changing_job import SINK, SPEC, ChangingJob
 
 
@@ -229,3 +231,44 @@ def test_show_pins_spec_and_code_and_names_what_differs(job: ChangingJob) -> Non
     assert job.master.show(2)["code_differs"] == ["lasts: helper: new", "lasts: ops: changed"]
     (job.folder / "config" / "ops.py").unlink()
     assert "there is no module ops" in job.master.show(2)["code_differs"][0]
+
+
+def test_times_are_compared_as_spark_and_as_a_class_gives_them(job: ChangingJob) -> None:
+    """Spark has microseconds only, whatever a source has; what a class declares is what comes out of it."""
+    job.next({"a": "int32"})
+    text = changed("schema: {k: int32, v: int32}", 'schema: {k: int32, v: int32, t: "timestamp[ms, UTC]"}')
+    text = changed("inputs: [rows], key: [k], function", "inputs: [mid], key: [k], function", text)
+    mid = '  - {uid: mid, kind: sql, inputs: [rows], sql: "SELECT k, v, t FROM rows"}\n'
+    newest = "kind: aggregate, key: [k], aggregates: {newest: max(t)}"
+    after = f"  - {{uid: of_sql, inputs: [mid], {newest}}}\n  - {{uid: of_class, inputs: [lasts], {newest}}}\nsinks:\n"
+    job.write({"a": "int32"}, changed("operators:\n", f"operators:\n{mid}", changed("sinks:\n", after, text)))
+    source = (job.folder / "config" / "ops.py").read_text()
+    output = '"seen": "string", "t": "timestamp[ms, UTC]"'
+    (job.folder / "config" / "ops.py").write_text(source.replace('"seen": "string"', output))
+    context = job.context
+    state = context.head().state
+    base = context.base_metadata(state, state.timeline().head)
+    assert base is not None
+    operators, signatures = dict(base.operators), dict(base.signatures["operators"])
+    for uid, key, unit in (("of_sql", pa.int32(), "us"), ("of_class", pa.int64(), "ms")):
+        schema = pa.schema([("k", key), ("max(t)", pa.timestamp(unit, "UTC"))])
+        operators[uid] = replace(base.operators["sums"], state_schema=schema)
+        signatures[uid] = {"kind": "aggregate", "key": ["k"]}
+    recorded = replace(base, operators=operators, signatures={**base.signatures, "operators": signatures})
+    rows = {row["uid"]: row for row in preflight(context, recorded, read_code(context).load(context))}
+    assert (rows["of_sql"]["detail"], rows["of_class"]["detail"]) == ("unchanged", "unchanged")
+
+
+def test_rows_in_flight_that_the_spec_would_make_otherwise_are_in_the_report(job: ChangingJob) -> None:
+    """What `run` refuses with a remedy of its own is told by `lint` too."""
+    job.next({"a": "int32"})
+    context = job.context
+    state = context.head().state
+    base = context.base_metadata(state, state.timeline().head)
+    assert base is not None
+    channel = ChannelStateHandle("chk-1/c", 9, "0" * 64, "sums", range(128), 1, 700, None, "made by another spec")
+    sums = replace(base.operators["sums"], channels=(channel, None))
+    recorded = replace(base, operators={**base.operators, "sums": sums})
+    row = next(row for row in preflight(context, recorded, None) if row["uid"] == "sums")
+    assert (row["outcome"], row["verdict"]) == ("refused", "needs a new uid or a backfill")
+    assert "700 bytes of its input in flight" in row["detail"]

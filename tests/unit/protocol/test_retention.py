@@ -15,7 +15,7 @@ from pipeline.protocol.lineage import ancestry, lineage
 from pipeline.protocol.records import CheckpointKind
 from pipeline.protocol.retention import RetentionPolicy, selected, subsumable
 from tests.harness.job_log import A, B, JobLog
-from tests.harness.timeline_model import HOUR_MS, kept_by_a_plain_reading
+from tests.harness.lineage_model import HOUR_MS, kept_by_a_plain_reading
 
 SAMPLE = JobLog()
 SAMPLE.epoch(A)

@@ -23,7 +23,7 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import JobStatus, PendingCheckpoint, TimelineRole
 from pipeline.protocol.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced
 from tests.harness.job_log import TIMEOUT_MS, JobLog
-from tests.harness.timeline_model import HOUR_MS, SINKS, Done, Job, Switch
+from tests.harness.lineage_model import HOUR_MS, SINKS, Done, Job, Switch
 
 SCHEDULE = st.sampled_from(["cli:a", "cli:b"])
 REPLAY, PERSON = "cli:replay", "cli:person"

@@ -240,6 +240,18 @@ def test_a_checkpoint_never_follows_a_later_one(store: ObjectStore) -> None:
             sink.commit(stage(sink, 4, rows((4, "d"))), late)
 
 
+def test_a_damaged_table_can_go_back_to_where_it_was_whole(store: ObjectStore) -> None:
+    """The plan says what it can: the damage may be the reason to go back."""
+    sink = open_sink(store)
+    fill(sink, 3)
+    to = sink.find(2)
+    store.delete([stat.key for stat in store.list("data/chk-00000000000000000003/")])
+    change = sink.compare(to, [])
+    assert (change.rows_now, change.rows_then, change.files_now, change.files_then) == (None, 2, 3, 2)
+    assert sink.follow(base=to, committables=[], mark=mark(2, None, "t9"), decision=9)
+    assert sink.verify(deep=True) == [] and sink.read().num_rows == 2
+
+
 def test_an_append_table_is_never_compacted(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "COMPACT_FILES", 1)
     sink = open_sink(store, SinkMode.APPEND)
