@@ -79,11 +79,8 @@ class History:
         """
         head = self._context.log.head()
         now_ms = self._context.store.clock_ms()
-        if head is None:
-            base, state = None, None
-        else:
-            state = head.state
-            base = self._context.base_metadata(state, state.timeline().head)
+        state = head.state if head is not None else None
+        base = self._context.base_metadata(state, state.timeline().head) if state is not None else None
         newest = state.head() if state is not None else None
         document = {
             "job": self._context.spec.name,
@@ -139,7 +136,7 @@ class History:
         seen: set[int] = set()
         continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
         confirmed: set[tuple[int, str]] = set()
-        saved = {savepoint.checkpoint_id for savepoint in state.savepoints}
+        saved = {one.checkpoint_id: {"kind": CheckpointKind.SAVEPOINT.value} for one in state.savepoints}
         for timeline in reversed(state.timelines):
             if timeline.pending is not None and timeline.leader is not None:
                 seen.add(timeline.pending.checkpoint_id)
@@ -156,8 +153,8 @@ class History:
                 on_live = done.checkpoint_id == continued
                 continued = done.parent if on_live else continued
                 shown = {sink for sink in done.sinks if on_live or (done.checkpoint_id, sink) in confirmed}
-                of = {"kind": CheckpointKind.SAVEPOINT.value} if done.checkpoint_id in saved else {}
-                yield completed_document(current or done, status, shown) | {"live": on_live, **of}
+                more = {"live": on_live, **saved.get(done.checkpoint_id, {})}
+                yield completed_document(current or done, status, shown) | more
             if isinstance(event, SinkConfirmed):
                 confirmed.add((event.checkpoint_id, event.sink))
             for aborted in aborts_of(event):

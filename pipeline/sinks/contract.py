@@ -126,7 +126,7 @@ def decode_schema(text: str) -> pa.Schema:
     """Inverse of `encode_schema`. Raises StateCorrupt."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
-    except (ValueError, OSError, EOFError) as error:  # ArrowInvalid and binascii.Error are ValueErrors
+    except (ValueError, OSError, EOFError, pa.ArrowException) as error:  # binascii.Error is a ValueError
         raise StateCorrupt("a recorded schema is not an Arrow schema") from error
 
 
