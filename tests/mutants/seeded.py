@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import commit, deletion, exchange, leadership, subtask, timelines
+from tests.mutants import backfill, commit, deletion, exchange, leadership, subtask, timelines
 from tests.mutants.mutant import INVARIANTS, Mutant
 
 ALL: tuple[Mutant, ...] = tuple(
@@ -14,6 +14,7 @@ ALL: tuple[Mutant, ...] = tuple(
             *exchange.MUTANTS,
             *subtask.MUTANTS,
             *timelines.MUTANTS,
+            *backfill.MUTANTS,
         ),
         key=lambda mutant: INVARIANTS.index(mutant.invariant),
     )
