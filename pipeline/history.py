@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from pipeline.checkpoint_documents import (
+    aborted_document,
+    completed_document,
+    leader_document,
+    pending_document,
+)
 from pipeline.epoch_inputs import plan_inputs
 from pipeline.job_context import JobContext
 from pipeline.job_result import ended_step, job_document
@@ -20,18 +26,13 @@ from pipeline.protocol.events import (
     TimelineSwitched,
     aborts_of,
 )
-from pipeline.protocol.ids import SessionId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CheckpointKind,
     CheckpointStatus,
-    CompletedCheckpoint,
-    Holder,
     JobStatus,
     ManifestState,
-    PendingCheckpoint,
-    Run,
 )
 from pipeline.sessions import provably_dead
 from pipeline.summary import details_of
@@ -78,11 +79,8 @@ class History:
         """
         head = self._context.log.head()
         now_ms = self._context.store.clock_ms()
-        if head is None:
-            base, state = None, None
-        else:
-            state = head.state
-            base = self._context.base_metadata(state, state.timeline().head)
+        state = head.state if head is not None else None
+        base = self._context.base_metadata(state, state.timeline().head) if state is not None else None
         newest = state.head() if state is not None else None
         document = {
             "job": self._context.spec.name,
@@ -138,13 +136,13 @@ class History:
         seen: set[int] = set()
         continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
         confirmed: set[tuple[int, str]] = set()
-        saved = {savepoint.checkpoint_id for savepoint in state.savepoints}
+        saved = {one.checkpoint_id: {"kind": CheckpointKind.SAVEPOINT.value} for one in state.savepoints}
         for timeline in reversed(state.timelines):
             if timeline.pending is not None and timeline.leader is not None:
                 seen.add(timeline.pending.checkpoint_id)
-                leader = _leader(timeline.leader.session_id, timeline.pending.token, timeline.leader.holder)
+                leader = leader_document(timeline.leader.session_id, timeline.pending.token, timeline.leader.holder)
                 on_live = timeline.timeline_id == state.live
-                yield _pending_document(timeline.pending, timeline.timeline_id, leader) | {"live": on_live}
+                yield pending_document(timeline.pending, timeline.timeline_id, leader) | {"live": on_live}
         for entry in self._context.log.entries():
             event = entry.event
             if isinstance(event, CheckpointCompleted) and event.checkpoint.checkpoint_id not in seen:
@@ -155,14 +153,14 @@ class History:
                 on_live = done.checkpoint_id == continued
                 continued = done.parent if on_live else continued
                 shown = {sink for sink in done.sinks if on_live or (done.checkpoint_id, sink) in confirmed}
-                of = {"kind": CheckpointKind.SAVEPOINT.value} if done.checkpoint_id in saved else {}
-                yield _completed_document(current or done, status, shown) | {"live": on_live, **of}
+                more = {"live": on_live, **saved.get(done.checkpoint_id, {})}
+                yield completed_document(current or done, status, shown) | more
             if isinstance(event, SinkConfirmed):
                 confirmed.add((event.checkpoint_id, event.sink))
             for aborted in aborts_of(event):
                 if aborted.pending.checkpoint_id not in seen:
                     seen.add(aborted.pending.checkpoint_id)
-                    yield _aborted_document(aborted)
+                    yield aborted_document(aborted)
 
 
 def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
@@ -206,131 +204,6 @@ def _one_line(error: SourceChanged) -> str:
 def _pending_id(state: ManifestState | None) -> int | None:
     pending = state.timeline().pending if state is not None else None
     return None if pending is None else int(pending.checkpoint_id)
-
-
-def _leader(session_id: SessionId, token: int, holder: Holder) -> dict[str, Any]:
-    return {"session_id": session_id, "token": token, "holder": to_json(holder)}
-
-
-def _common(
-    *,
-    checkpoint_id: int,
-    epoch: int,
-    timeline: str,
-    status: CheckpointStatus,
-    trigger_time_ms: int,
-    duration_ms: int | None,
-    leader: dict[str, Any],
-    run: Run,
-    code_hash: str,
-    spec_hash: str,
-    expected: int,
-    failure_reason: str | None,
-    failure_detail: str | None,
-    sinks: dict[str, str],
-    kind: str = "checkpoint",
-    summary: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The document of INTERFACE section 2; figures that a checkpoint never had are None."""
-    figures = summary or {}
-    airflow = to_json(run) if run.dag_id is not None else None
-    return {
-        "checkpoint_id": int(checkpoint_id),
-        "epoch": int(epoch),
-        "timeline": timeline,
-        "live": False,
-        "kind": kind,
-        "status": status.value,
-        "trigger_time": iso_ms(trigger_time_ms),
-        "duration_ms": duration_ms,
-        "sync_ms": figures.get("sync_ms"),
-        "async_ms": figures.get("async_ms"),
-        "alignment_ms": figures.get("alignment_ms"),
-        "acks": {"received": figures.get("acks", 0), "expected": expected},
-        "rows_in": figures.get("rows_in"),
-        "rows_out": figures.get("rows_out"),
-        "late_rows": figures.get("late_rows"),
-        "objects": figures.get("objects"),
-        "checkpointed_bytes": figures.get("checkpointed_bytes"),
-        "full_bytes": figures.get("full_bytes"),
-        "in_flight_bytes": figures.get("in_flight_bytes", 0 if figures else None),
-        "unaligned": figures.get("unaligned", False if figures else None),
-        "watermark": figures.get("watermark"),
-        "quality": figures.get("quality"),
-        "failure_reason": failure_reason,
-        "failure_detail": failure_detail,
-        "leader": leader,
-        "airflow": airflow,
-        "code_hash": code_hash,
-        "spec_hash": spec_hash,
-        "sinks": sinks,
-    }
-
-
-def _pending_document(pending: PendingCheckpoint, timeline: str, leader: dict[str, Any]) -> dict[str, Any]:
-    return _common(
-        checkpoint_id=pending.checkpoint_id,
-        epoch=pending.epoch,
-        timeline=timeline,
-        status=CheckpointStatus.PENDING,
-        trigger_time_ms=pending.trigger_time_ms,
-        duration_ms=None,
-        leader=leader,
-        run=pending.run,
-        code_hash=pending.code_hash,
-        spec_hash=pending.spec_hash,
-        expected=len(pending.expected),
-        failure_reason=None,
-        failure_detail=None,
-        sinks={},
-    )
-
-
-def _completed_document(
-    checkpoint: CompletedCheckpoint, status: CheckpointStatus, published: Collection[str]
-) -> dict[str, Any]:
-    """Args: published: the sinks whose table has, or had, what the checkpoint committed."""
-    summary = dict(checkpoint.summary)
-    sinks = {sink: "committed" if sink in published else "unpublished" for sink in checkpoint.sinks}
-    sinks |= dict.fromkeys(checkpoint.unconfirmed if status is CheckpointStatus.COMPLETED else (), "unconfirmed")
-    return _common(
-        checkpoint_id=checkpoint.checkpoint_id,
-        epoch=checkpoint.epoch,
-        timeline=checkpoint.timeline,
-        status=status,
-        trigger_time_ms=checkpoint.trigger_time_ms,
-        duration_ms=checkpoint.completed_time_ms - checkpoint.trigger_time_ms,
-        leader=_leader(checkpoint.session_id, checkpoint.token, checkpoint.holder),
-        run=checkpoint.run,
-        code_hash=checkpoint.code_hash,
-        spec_hash=checkpoint.spec_hash,
-        expected=int(str(summary.get("acks", 0))),
-        failure_reason=None,
-        failure_detail=None,
-        sinks=sinks,
-        kind=checkpoint.kind.value,
-        summary=summary,
-    )
-
-
-def _aborted_document(event: CheckpointAborted) -> dict[str, Any]:
-    pending = event.pending
-    return _common(
-        checkpoint_id=pending.checkpoint_id,
-        epoch=pending.epoch,
-        timeline=event.timeline,
-        status=CheckpointStatus.ABORTED,
-        trigger_time_ms=pending.trigger_time_ms,
-        duration_ms=event.at_ms - pending.trigger_time_ms,
-        leader=_leader(event.leader.session_id, pending.token, event.leader.holder),
-        run=pending.run,
-        code_hash=pending.code_hash,
-        spec_hash=pending.spec_hash,
-        expected=len(pending.expected),
-        failure_reason=event.reason.value,
-        failure_detail=event.detail,
-        sinks={},
-    )
 
 
 def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:

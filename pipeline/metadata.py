@@ -226,7 +226,7 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
                 hint="it was written by another version of Milepost",
             )
         metadata = _decode(document)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint="milepost verify JOB") from error
     for reference in metadata.references():
         require_own_key(reference)

@@ -1,4 +1,4 @@
-"""The Checkpoints page of a job: a tab of its epoch DAG in Airflow's UI.
+"""The Checkpoints page of a job: a tab of its DAGs in Airflow's UI.
 
 Reads only. A plugin's routes answer without login by themselves, so each route carries Airflow's own user and DAG
 permission. Whatever comes from data or from the store is escaped by the template.
@@ -42,7 +42,7 @@ def config_folder() -> Path:
     dependencies=[Depends(requires_access_dag(method="GET"))],
 )
 def checkpoints(dag_id: str) -> HTMLResponse:
-    """The checkpoints and the newest history of the job whose epoch DAG has this id."""
+    """The checkpoints and the newest history of the job that has a DAG of this id."""
     from pipeline.orchestration.specs import job_of_dag
     from pipeline.protocol.errors import CheckpointError, NotFound
 

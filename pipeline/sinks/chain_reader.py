@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pipeline.protocol.errors import InvalidRequest, NotFound, StateCorrupt
@@ -87,12 +88,25 @@ class ChainReader:
             return mark_entry(head)
         return _entry_of(self.content(head).marks, checkpoint_id)
 
-    def find_anywhere(self, head: SinkHead | None, checkpoint_id: int) -> MarkEntry | None:
-        """The newest entry of that checkpoint in the whole history up to `head`, or None."""
-        if head is not None and head.mark.checkpoint_id == checkpoint_id:
+    def find_anywhere(self, head: SinkHead | None, checkpoint_id: int, timeline: str | None = None) -> MarkEntry | None:
+        """The newest entry of that checkpoint, and timeline if given, in the whole history up to `head`, or None.
+
+        Raises: StateCorrupt: not found, in a history that cannot be read as a whole.
+        """
+        if head is None:
+            return None
+        if _is_of(mark_entry(head), checkpoint_id, timeline):
             return mark_entry(head)
-        found = (_entry_of(marks, checkpoint_id) for marks in self.lineages(head, up_to=checkpoint_id))
-        return next((entry for entry in found if entry is not None), None)
+        try:
+            found = (_entry_of(marks, checkpoint_id, timeline) for marks in self.lineages(head, up_to=checkpoint_id))
+            return next((entry for entry in found if entry is not None), None)
+        except StateCorrupt:
+            # A damaged snapshot, or a gap, hides the marks before it. But each head says its own: a table can still go
+            # back to before the damage.
+            entry = self._scan(head, checkpoint_id, timeline)
+            if entry is None:
+                raise
+            return entry
 
     def lineages(self, head: SinkHead | None, *, up_to: int = 0) -> Iterator[tuple[MarkEntry, ...]]:
         """Yield the marks of the lineage of `head`, then of each one that was left, newest first.
@@ -143,11 +157,9 @@ class ChainReader:
         """
         if base is None or base.checkpoint_id == 0:
             return EMPTY_TABLE
-        wanted = (base.timeline, base.checkpoint_id)
-        for marks in self.lineages(head, up_to=base.checkpoint_id):
-            for entry in reversed(marks):
-                if (entry.timeline, entry.checkpoint_id) == wanted:
-                    return self.point(entry)
+        entry = self.find_anywhere(head, base.checkpoint_id, base.timeline)
+        if entry is not None:
+            return self.point(entry)
         raise NotFound(
             f"sink {self._owner.sink}: checkpoint {base.checkpoint_id} of timeline {base.timeline} was never published "
             "to its table. Nothing was written.",
@@ -189,6 +201,20 @@ class ChainReader:
                 sink=mine.sink,
             )
 
+    def _scan(self, head: SinkHead, checkpoint_id: int, timeline: str | None) -> MarkEntry | None:
+        """Like `find_anywhere`, head by head, leaving out what cannot be read."""
+        for version in range(head.version, 0, -1):
+            with suppress(NotFound, StateCorrupt):
+                one = self.at(version)
+                steps = one.followed.steps if one.followed is not None else ()
+                marks = [
+                    MarkEntry(version, one.mark.timeline, step.checkpoint_id, step.committable_sha256) for step in steps
+                ]
+                entry = _entry_of((*marks, mark_entry(one)), checkpoint_id, timeline)
+                if entry is not None:
+                    return entry
+        return None
+
     def _linked(self, version: int) -> SinkHead:
         try:
             return self.at(version)
@@ -207,5 +233,9 @@ class ChainReader:
         return content_from_bytes(ref, body)
 
 
-def _entry_of(marks: tuple[MarkEntry, ...], checkpoint_id: int) -> MarkEntry | None:
-    return next((entry for entry in reversed(marks) if entry.checkpoint_id == checkpoint_id), None)
+def _entry_of(marks: tuple[MarkEntry, ...], checkpoint_id: int, timeline: str | None = None) -> MarkEntry | None:
+    return next((entry for entry in reversed(marks) if _is_of(entry, checkpoint_id, timeline)), None)
+
+
+def _is_of(entry: MarkEntry, checkpoint_id: int, timeline: str | None) -> bool:
+    return entry.checkpoint_id == checkpoint_id and timeline in (None, entry.timeline)

@@ -126,7 +126,7 @@ def decode_schema(text: str) -> pa.Schema:
     """Inverse of `encode_schema`. Raises StateCorrupt."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
-    except (ValueError, OSError, EOFError) as error:  # ArrowInvalid and binascii.Error are ValueErrors
+    except (ValueError, OSError, EOFError, pa.ArrowException) as error:  # binascii.Error is a ValueError
         raise StateCorrupt("a recorded schema is not an Arrow schema") from error
 
 
@@ -181,15 +181,12 @@ class SinkChange:
     Attributes:
         rows_now, rows_then: rows of the table; of now, None when it is damaged: that may be why it is to go back.
         files_now, files_then: files that a reader opens.
-        files_removed: of those now visible, how many would not be. files_added: the other way round.
     """
 
     rows_now: int | None
     rows_then: int
     files_now: int
     files_then: int
-    files_removed: int
-    files_added: int
 
 
 @dataclass(frozen=True, slots=True)

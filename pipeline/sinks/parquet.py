@@ -19,7 +19,7 @@ import pyarrow as pa
 from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt, Superseded
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore
-from pipeline.sinks.chain_reader import EMPTY_TABLE, TablePoint
+from pipeline.sinks.chain_reader import TablePoint
 from pipeline.sinks.chain_walk import walk_chain
 from pipeline.sinks.contract import (
     Committable,
@@ -196,25 +196,16 @@ class ParquetSink:
 
         The rows of an append table are recorded; those of an upsert table are counted: its key columns are read.
         """
-        for _, committable in committables:
-            self._check_committable(committable)
+        then = self.contents(base, committables)
         head = self._chain.newest()
-        then = self._chain.base_point(head, base)
-        schemas = self._admit_on(then, [committable for _, committable in committables])
-        added = tuple(file for _, committable in committables for file in committable.files)
-        now = self._chain.point_of(head) if head is not None else EMPTY_TABLE
-        files = then.files + added
-        before, after = {file.key for file in now.files}, {file.key for file in files}
         rows_now: int | None = None
         with suppress(StateCorrupt):
-            rows_now = self._count(now.files, now.schema)
+            rows_now = self._count(self._chain.content(head).files, head.schema if head is not None else None)
         return SinkChange(
             rows_now=rows_now,
-            rows_then=self._count(files, schemas[-1] if schemas else then.schema),
-            files_now=len(now.files),
-            files_then=len(files),
-            files_removed=len(before - after),
-            files_added=len(after - before),
+            rows_then=self._count(then.files, then.schema),
+            files_now=head.live_files if head is not None else 0,
+            files_then=len(then.files),
         )
 
     def contents(

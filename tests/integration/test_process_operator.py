@@ -318,5 +318,6 @@ def test_another_declared_state_is_refused_before_anything_is_planned(job: Tails
     job.run()
     job.land([2])
     job.module.write_text(FUNCTIONS.replace('{"last": "timestamp[us, UTC]"}', '{"last": "int64"}', 1))
-    assert_clear_error(milepost("run", job.spec_path), 2, "operator turnaround: its state in checkpoint 1", "int64")
+    refused = milepost("run", job.spec_path)
+    assert_clear_error(refused, 2, "turnaround: needs a new uid", "last is timestamp[us, tz=UTC], which cannot become")
     assert [row["status"] for row in job.master().list_checkpoints()] == ["completed"]

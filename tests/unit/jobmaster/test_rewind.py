@@ -327,17 +327,12 @@ def test_a_table_that_has_lost_a_file_is_not_rolled_back_to_and_the_job_stays_wh
 def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_back_to_it(job: CountedJob) -> None:
     """What was staged for it stays as long as it is retained, and `fsck` knows why."""
     job.land([6, 7])
-    for checkpoint_id in (6, 7):
-        session = Session.cli()
-        if checkpoint_id == 7:  # its start publishes 6, but for a sink that is not asked
-            job.rollback(5)
-            job.rollback(6)
-            job.rollback(5)
-            assert job.master.show(6)["sinks"] == dict.fromkeys(("seen", "table"), "unpublished")
-            break
-        job.master.trigger(session)
-        job.master.run_epoch(session, 6, SparklessRunner())
-        job.master.complete(session, 6)
+    session = Session.cli()
+    job.master.trigger(session)
+    job.master.run_epoch(session, 6, SparklessRunner())
+    job.master.complete(session, 6)
+    job.rollback(5)
+    assert job.master.show(6)["sinks"] == dict.fromkeys(("seen", "table"), "unpublished")
     report = job.master.fsck()
     assert (report["exit_code"], report["unreachable"]) == (0, [])
     job.rollback(6)
@@ -535,9 +530,7 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     job.run(4)
     state = job.small.context.head().state
     assert not {3, 4} & {int(one.checkpoint_id) for one in state.checkpoints}, "newer ones have taken their place"
-    assert "main" in {one.timeline_id for one in state.timelines} or 2 not in [
-        one.checkpoint_id for one in state.checkpoints
-    ]
+    assert {one.timeline for one in state.checkpoints} <= {one.timeline_id for one in state.timelines}
     report = job.master.fsck()
     assert (report["exit_code"], report["unreachable"]) == (0, [])
     assert (job.master.show(3)["status"], job.master.show(3)["live"]) == ("subsumed", False)

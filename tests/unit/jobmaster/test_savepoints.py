@@ -27,7 +27,7 @@ from pipeline.savepoint_files import read_savepoint
 from pipeline.storage.open import open_store
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_stores import break_store
+from tests.harness.job_stores import break_store, later
 from tests.harness.saved_job import stored
 
 
@@ -200,7 +200,11 @@ def test_what_a_killed_creation_left_is_unreachable_and_can_be_collected(
     (entry,) = job.master.collect_garbage()["listed"]
     assert entry.startswith("savepoints/one/") and entry.endswith("/")
     job.master.create_savepoint("one")
-    assert job.master.fsck()["exit_code"] == 0
+    later(monkeypatch, 24 * 3_600_000)
+    assert job.master.collect_garbage()["deleted_objects"] >= len(left)
+    report = job.master.fsck()
+    assert report["exit_code"] == 0 and not report["unreachable"] and not report["garbage"]["entries"]
+    assert len(list(job.small.folder.glob("store/small/savepoints/one/*"))) == 1, "the new one is whole"
 
 
 def test_a_copy_in_progress_is_in_use(job: CountedJob) -> None:

@@ -11,6 +11,8 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from pipeline.orchestration.approval import as_markdown
 from pipeline.orchestration.dag_factory import job_dags
+from pipeline.orchestration.specs import job_of_dag
+from pipeline.protocol.errors import NotFound
 from tests.harness.sparkless_job import SparklessJob
 
 
@@ -61,6 +63,13 @@ def test_every_field_of_a_form_has_a_title_a_description_and_a_test(dags: dict[s
         for name in dag.params:
             param = dag.params.get_param(name)
             assert param.schema["title"] and param.description
+
+
+def test_each_dag_of_a_job_leads_to_its_job(dags: dict[str, DAG], tmp_path: Path) -> None:
+    """The Checkpoints page is a tab of all of them, and says which one to trigger."""
+    assert {job_of_dag(tmp_path / "config", dag_id).spec.name for dag_id in dags} == {"small"}
+    with pytest.raises(NotFound):
+        job_of_dag(tmp_path / "config", "small__other")
 
 
 def test_a_dag_with_a_form_runs_only_when_asked_and_once_at_a_time(dags: dict[str, DAG]) -> None:

@@ -252,6 +252,32 @@ def test_a_damaged_table_can_go_back_to_where_it_was_whole(store: ObjectStore) -
     assert sink.verify(deep=True) == [] and sink.read().num_rows == 2
 
 
+@pytest.mark.parametrize(("damaged", "lost"), [("the newest snapshot", 28), ("head 22", 24)])
+def test_a_table_whose_chain_is_damaged_can_go_back_to_before_the_damage(
+    store: ObjectStore, damaged: str, lost: int
+) -> None:
+    """Every head says its own marks; what is not found in a chain with a gap is not said to be absent."""
+    sink = open_sink(store)
+    fill(sink, 25)
+    sink.follow(base=sink.find(21), committables=[], mark=mark(21, None, "t9"), decision=9)
+    brought = [(CheckpointId(n), stage(sink, n, rows((n, "brought")))) for n in (26, 27)]
+    sink.follow(base=sink.find(19), committables=brought, mark=mark(27, None, "t10"), decision=10)
+    assert sink.commit(stage(sink, 28, rows((28, "last"))), mark(28, 27, "t10"))
+    *_, newest = store.list("_snapshots/")
+    broken = head_key(22) if damaged == "head 22" else newest.key
+    store.put(broken, store.get(broken)[:-1])
+    with pytest.raises(StateCorrupt):
+        sink.read(lost)
+    with pytest.raises(StateCorrupt):
+        sink.abort(checkpoint_id=29, token=1)
+    assert sink.find(12) is not None
+    to = sink.find(21)
+    assert to == mark(21, None, "t9")
+    assert sink.compare(to, []).rows_then == 7
+    assert sink.follow(base=to, committables=[], mark=mark(21, None, "t11"), decision=11)
+    assert sink.verify(deep=True) == [] and sink.read().num_rows == 7
+
+
 def test_an_append_table_is_never_compacted(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "COMPACT_FILES", 1)
     sink = open_sink(store, SinkMode.APPEND)
