@@ -114,8 +114,11 @@ class Timelines(RuleBasedStateMachine):
     def a_backfill(self, pick: int, ranges: int) -> None:
         """Undisturbed, it replaces the timeline by one that has read the same."""
         before, old = sorted(self.model.consumed(self.model.head)), self.model.state["live"]
+        alone = not self.world.processes and not self.world.stores.down and self.model.status == "running"
         process = self.world.backfill(self.ancestor(pick), ranges)
         self.done(process)
+        told = process.error is None or isinstance(process.error, InvalidRequest)
+        require(told or not alone, f"an undisturbed backfill fails: {process.error!r}")
         if process.error is None:
             require(self.model.state["live"] != old, "a backfill that is over leaves the timeline in its place")
             require(before == sorted(self.model.consumed(self.model.head)), "a backfill reads something else")
@@ -158,6 +161,29 @@ class Timelines(RuleBasedStateMachine):
             self.done(self.world.person(step))
 
     # -- commands that stop somewhere -------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.world.processes) < ALIVE)
+    @rule(pick=PICKS, keys=KEYS, writes=st.integers(0, 40))
+    def an_epoch_amid_a_backfill(self, pick: int, keys: list[int], writes: int) -> None:
+        """What the schedule completes meanwhile is replayed before the fork takes its place."""
+        self.epochs_complete(keys, 1)
+        slow = self.world.backfill(self.ancestor(1 + pick), 1)
+        slow.go_on(writes=writes)
+        self.epochs_complete_or_wait(keys)
+        slow.go_on()
+        self.judge(slow)
+
+    @precondition(lambda self: not self.world.stores.down)
+    @rule(pick=PICKS, sink=st.sampled_from(SINKS), keys=KEYS, epochs=st.integers(0, 2))
+    def a_sink_misses_a_rollback(self, pick: int, sink: str, keys: list[int], epochs: int) -> None:
+        """It misses epochs, too, and follows when it is back, before anything new is committed to it."""
+        self.world.sink_is_down(sink, True)
+        for _ in range(epochs):
+            self.epochs_complete_or_wait(keys)
+        self.done(self.world.rollback(self.retained(pick), insists=True))
+        self.epochs_complete_or_wait(keys)
+        self.world.sink_is_down(sink, False)
+        self.epochs_complete_or_wait(keys)
 
     @precondition(lambda self: len(self.world.processes) < ALIVE)
     @rule(
@@ -230,6 +256,11 @@ class Timelines(RuleBasedStateMachine):
         known = [0, *(one for one in self.model.lineage(self.model.head) if one in self.model.retained)]
         return known[-1 - pick % len(known)]
 
+    def epochs_complete_or_wait(self, keys: list[int]) -> None:
+        self.world.land(keys)
+        self.done(self.world.epoch(Answers.ALL, insists=True))
+        self.world.check()
+
     def command(self, what: str, pick: int) -> Process:
         if what == "epoch":
             self.world.land([1 + pick % 4])
@@ -270,7 +301,7 @@ class Timelines(RuleBasedStateMachine):
 
 TestTimelines = seed(int(os.environ["MILEPOST_SEED"]))(Timelines).TestCase
 TestTimelines.settings = settings(
-    max_examples=8,
+    max_examples=5,
     stateful_step_count=30,
     deadline=None,
     phases=(Phase.reuse, Phase.generate),  # to shrink what is found takes minutes: not in every run of the suite
