@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -57,6 +59,29 @@ def milepost_process(*words: str | Path, environment: Mapping[str, str] | None =
     command = [sys.executable, "-m", "pipeline", *map(str, words)]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds, check=False)
     return Outcome(result.returncode, result.stdout, result.stderr)
+
+
+def milepost_on_terminal(*words: str | Path, answer: str) -> tuple[int, str]:
+    """Run the command for somebody who sits at a terminal and answers its one question.
+
+    Returns: its exit code, and all that it told.
+    """
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "pipeline", *map(str, words)]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=env, text=True) as process:
+        os.close(theirs)
+        terminal = b""
+        with contextlib.suppress(OSError):  # Linux answers EIO once nobody holds the other end
+            while part := os.read(ours, 4096):
+                asked = b"[y/N]" in terminal
+                terminal += part
+                if b"[y/N]" in terminal and not asked:
+                    os.write(ours, f"{answer}\n".encode())
+        os.close(ours)
+        assert process.stdout is not None
+        told = process.stdout.read() + terminal.decode()
+        return process.wait(60), told
 
 
 def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str) -> None:

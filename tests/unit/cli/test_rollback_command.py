@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pipeline.jobmaster import Session
 from tests.harness.counted_job import CountedJob
-from tests.harness.milepost_cli import assert_clear_error, milepost
-from tests.harness.processes import REPOSITORY
+from tests.harness.milepost_cli import assert_clear_error, milepost, milepost_on_terminal
 
 
 @pytest.fixture(scope="module")
@@ -68,28 +62,14 @@ def test_it_needs_a_yes_where_nobody_can_be_asked(job: CountedJob) -> None:
     assert (answer["outcome"], answer["checkpoint_id"], answer["discarded"]) == ("rolled_back", 4, [])
 
 
-@pytest.mark.parametrize("typed", ["n\n", "y\n"])
-def test_a_rollback_shows_its_plan_and_asks_on_a_terminal(job: CountedJob, typed: str) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "pipeline", "rollback", str(job.spec_path), "--to", "2"]
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=env, text=True) as process:
-        os.close(theirs)
-        terminal = b""
-        with contextlib.suppress(OSError):  # Linux answers EIO once nobody holds the other end
-            while part := os.read(ours, 4096):
-                asked = b"[y/N]" in terminal
-                terminal += part
-                if b"[y/N]" in terminal and not asked:
-                    os.write(ours, typed.encode())
-        assert process.stdout is not None
-        told = process.stdout.read() + terminal.decode()
-        assert process.wait(60) == 0, told
-    os.close(ours)
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_a_rollback_shows_its_plan_and_asks_on_a_terminal(job: CountedJob, answer: str) -> None:
+    code, told = milepost_on_terminal("rollback", job.spec_path, "--to", "2", answer=answer)
+    assert code == 0, told
     assert "epochs discarded: 2 (checkpoints 3, 4)" in told
     assert "Roll small back to checkpoint 2?" in told
-    assert job.live_ids == ([1, 2] if typed == "y\n" else [1, 2, 3, 4])
-    assert ("is back at checkpoint 2" if typed == "y\n" else "nothing was changed") in told
+    assert job.live_ids == ([1, 2] if answer == "y" else [1, 2, 3, 4])
+    assert ("is back at checkpoint 2" if answer == "y" else "nothing was changed") in told
 
 
 def test_exit_codes_say_why_not(job: CountedJob) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +13,7 @@ from pipeline.jobmaster import JobMaster, NothingToDo, Session
 from pipeline.protocol.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from pipeline.protocol.records import CleanUp, JobStatus
 from pipeline.sinks.parquet import ParquetSink
-from tests.harness.milepost_cli import milepost
-from tests.harness.processes import REPOSITORY
+from tests.harness.milepost_cli import milepost, milepost_on_terminal
 from tests.harness.sparkless_job import SparklessJob
 
 
@@ -345,22 +339,11 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
     assert events[:3] == ["JobStarted", "JobCleaned", "JobCanceled"]
 
 
-@pytest.mark.parametrize(("typed", "code", "shown"), [("n\n", 0, "nothing was changed"), ("y\n", 0, "is CANCELED")])
-def test_a_cancel_asks_on_a_terminal(job: SparklessJob, typed: str, code: int, shown: str) -> None:
+@pytest.mark.parametrize(("answer", "shown"), [("n", "nothing was changed"), ("y", "is CANCELED")])
+def test_a_cancel_asks_on_a_terminal(job: SparklessJob, answer: str, shown: str) -> None:
     """Whoever sits there is asked, and only a yes changes anything."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "pipeline", "cancel", str(spec_of(job))]
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=env, text=True) as process:
-        os.close(theirs)
-        os.write(ours, typed.encode())
-        assert process.stdout is not None
-        told = process.stdout.read()
-        assert process.wait(60) == code
-    with contextlib.suppress(OSError):  # Linux answers EIO once nobody holds the other end
-        while part := os.read(ours, 4096):
-            told += part.decode()
-    os.close(ours)
+    code, told = milepost_on_terminal("cancel", spec_of(job), answer=answer)
+    assert code == 0, told
     assert "End this incarnation of" in told and shown in told
-    ended = JobStatus.CANCELED if typed.startswith("y") else JobStatus.RUNNING
+    ended = JobStatus.CANCELED if answer == "y" else JobStatus.RUNNING
     assert job.context.head().state.status is ended
