@@ -26,6 +26,7 @@ from pipeline.protocol.errors import (
     StoreUnavailable,
     Subsumed,
     SubtaskDeclined,
+    Superseded,
 )
 from tests.harness.plain_model import require
 from tests.harness.protocol_world import SINKS, Answers
@@ -42,7 +43,7 @@ COMMANDS = st.sampled_from(
 )
 ALIVE = 3
 
-REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Crashed)
+REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Superseded, Crashed)
 STRUCK = (CommitOutcomeUnknown, StoreUnavailable)
 
 NOTHING = ("nothing was read since", "came with a restored savepoint", "it cannot start from")
@@ -170,6 +171,22 @@ class Timelines(RuleBasedStateMachine):
         slow = self.world.backfill(self.ancestor(1 + pick), 1)
         slow.go_on(writes=writes)
         self.epochs_complete_or_wait(keys)
+        slow.go_on()
+        self.judge(slow)
+
+    @precondition(lambda self: len(self.world.processes) < ALIVE)
+    @rule(pick=st.integers(0, 2), keys=KEYS, calls=st.integers(1, 16))
+    def a_commit_is_held_up_over_a_rollback(self, pick: int, keys: list[int], calls: int) -> None:
+        """Completed, and not yet published, or at one sink only: after the rollback it publishes nothing (I14)."""
+        self.world.revive()
+        self.world.land(keys)
+        before = len(self.model.parents)
+        slow = self.world.epoch(Answers.ALL, insists=True)
+        while not slow.over and len(self.model.parents) == before:
+            slow.go_on(1)
+        slow.go_on(calls)
+        self.done(self.world.rollback(self.retained(1 + pick), insists=True))
+        self.world.check()
         slow.go_on()
         self.judge(slow)
 
@@ -302,7 +319,7 @@ class Timelines(RuleBasedStateMachine):
 TestTimelines = seed(int(os.environ["MILEPOST_SEED"]))(Timelines).TestCase
 TestTimelines.settings = settings(
     max_examples=5,
-    stateful_step_count=30,
+    stateful_step_count=20,
     deadline=None,
     phases=(Phase.reuse, Phase.generate),  # to shrink what is found takes minutes: not in every run of the suite
     suppress_health_check=[HealthCheck.too_slow],
