@@ -46,7 +46,7 @@ ALIVE = 3
 REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Superseded, Crashed)
 STRUCK = (CommitOutcomeUnknown, StoreUnavailable)
 
-NOTHING = ("nothing was read since", "came with a restored savepoint", "it cannot start from")
+NOTHING = ("nothing was read since", "was restored from a savepoint", "it cannot start from")
 """What a person may be told of a backfill or a restore that is impossible."""
 
 
