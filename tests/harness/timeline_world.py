@@ -15,6 +15,8 @@ from tests.harness.timeline_model import Rows, TimelineModel
 
 PARALLELISM = 2
 
+DAY_MS = 86_400_000
+
 
 class TimelineWorld(SteppedJob):
     """The job with tiers of retention, beside the model of all of its timelines."""
@@ -126,7 +128,7 @@ class TimelineWorld(SteppedJob):
             self.crash(process)
         for write in self.stores.late:
             write.deliver()
-        self.clock_jumps(HEARTBEAT_MS)
+        self.clock_jumps(DAY_MS)  # over is every lease, and every freeze, however often the clock went back meanwhile
         last = None
         while last is None or last.result != "empty":
             self.revive()
