@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
 from pipeline.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
-from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
+from pipeline.protocol.object_store import ObjectStore
+from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ def at(operation: str, key_prefix: str = "") -> Point:
     return lambda called, key: called == operation and key.startswith(key_prefix)
 
 
-class FaultyStore:
+class FaultyStore(CalledStore):
     """Passes every call to `inner`, except where a fault of the plan strikes.
 
     Attributes:
@@ -68,37 +69,14 @@ class FaultyStore:
     """
 
     def __init__(self, inner: ObjectStore, plan: Iterable[Fault] = ()) -> None:
-        self.config: StoreConfig = inner.config
+        self.inner = inner
         self.plan = list(plan)
         self.writes: list[tuple[str, str]] = []
         self.late: list[threading.Thread] = []
-        self._inner = inner
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> bytes:
-        return self._call("get", key, lambda: self._inner.get(key))
-
-    def get_if_match(self, key: str, etag: str) -> bytes:
-        return self._call("get", key, lambda: self._inner.get_if_match(key, etag))
-
-    def stat(self, key: str) -> ObjectStat:
-        return self._call("stat", key, lambda: self._inner.stat(key))
-
-    def put(self, key: str, body: bytes) -> ObjectStat:
-        return self._call("put", key, lambda: self._inner.put(key, body))
-
-    def create(self, key: str, body: bytes) -> ObjectStat:
-        return self._call("create", key, lambda: self._inner.create(key, body))
-
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
-        return self._call("list", prefix, lambda: self._inner.list(prefix, start_after=start_after, limit=limit))
-
-    def delete(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._call("delete", key, lambda key=key: self._inner.delete([key]))
-
     def clock_ms(self) -> int:
-        return self._call("clock", "", self._inner.clock_ms)
+        return self._call("clock", "", self.inner.clock_ms)
 
     def _call(self, operation: str, key: str, call: Callable[[], T]) -> T:
         fault = self._strike(operation, key)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
-from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
+from pipeline.protocol.object_store import ObjectStore
+from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")
 
@@ -20,43 +20,14 @@ def _nothing(operation: str, key: str) -> None:
 
 
 @dataclass
-class HookedStore:
+class HookedStore(CalledStore):
     """The inner store, with `before` called before each operation takes effect and `after` once it has."""
 
     inner: ObjectStore
     before: Hook = _nothing
     after: Hook = _nothing
 
-    @property
-    def config(self) -> StoreConfig:
-        return self.inner.config
-
-    def get(self, key: str) -> bytes:
-        return self._around("get", key, lambda: self.inner.get(key))
-
-    def get_if_match(self, key: str, etag: str) -> bytes:
-        return self._around("get", key, lambda: self.inner.get_if_match(key, etag))
-
-    def stat(self, key: str) -> ObjectStat:
-        return self._around("stat", key, lambda: self.inner.stat(key))
-
-    def put(self, key: str, body: bytes) -> ObjectStat:
-        return self._around("put", key, lambda: self.inner.put(key, body))
-
-    def create(self, key: str, body: bytes) -> ObjectStat:
-        return self._around("create", key, lambda: self.inner.create(key, body))
-
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
-        return self._around("list", prefix, lambda: self.inner.list(prefix, start_after=start_after, limit=limit))
-
-    def delete(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._around("delete", key, partial(self.inner.delete, [key]))
-
-    def clock_ms(self) -> int:
-        return self.inner.clock_ms()
-
-    def _around(self, operation: str, key: str, act: Callable[[], T]) -> T:
+    def _call(self, operation: str, key: str, act: Callable[[], T]) -> T:
         self.before(operation, key)
         result = act()
         self.after(operation, key)

@@ -252,6 +252,20 @@ class SteppedJob:
         path = self.job.folder / "store" / "small" / key
         return path.read_bytes() if path.is_file() else None
 
+    def everybody_else_goes(self) -> None:
+        """Every process is dead, every late write has landed, and the sinks answer again."""
+        self.stores.down.clear()
+        for process in self.processes:
+            self.crash(process)
+        for write in self.stores.late:
+            write.deliver()
+
+    def check_stores(self) -> None:
+        """Nothing that a root needs is missing, by the walk of `fsck`."""
+        if self.model.version:
+            report = self.master.fsck()
+            require(report["exit_code"] == 0, f"I8: fsck finds {report['missing'][:2]} {report['damaged'][:2]}")
+
 
 class World(SteppedJob):
     """The job on one timeline, beside the plain model."""
@@ -288,19 +302,9 @@ class World(SteppedJob):
             found = []
         require(found == expected, f"I14: {sink} is {found}, what it has published is {expected}")
 
-    def check_stores(self) -> None:
-        """Nothing that a root needs is missing, by the walk of `fsck`."""
-        if self.model.version:
-            report = self.master.fsck()
-            require(report["exit_code"] == 0, f"I8: fsck finds {report['missing'][:2]} {report['damaged'][:2]}")
-
     def settle(self) -> None:
         """Everybody else is gone; somebody who insists brings the job to an end: all that landed is there, once."""
-        self.stores.down.clear()
-        for process in self.processes:
-            self.crash(process)
-        for write in self.stores.late:
-            write.deliver()
+        self.everybody_else_goes()
         self.check()
         if self.model.version == 0:
             return

@@ -18,6 +18,7 @@ from typing import TypeVar
 from pipeline.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
 from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
 from pipeline.storage.open import open_store
+from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")
 
@@ -233,38 +234,16 @@ class ClockedStore:
         return replace(stat, last_modified_ms=self._modified.get(stat.key, stat.last_modified_ms))
 
 
-class _ProcessStore:
+class _ProcessStore(CalledStore):
     """A store as one process reaches it."""
 
     def __init__(self, stores: SteppedStores, inner: ClockedStore, process: Process) -> None:
-        self.config: StoreConfig = inner.config
-        self._stores, self._inner, self._process = stores, inner, process
-
-    def get(self, key: str) -> bytes:
-        return self._call("get", key, lambda: self._inner.get(key))
-
-    def get_if_match(self, key: str, etag: str) -> bytes:
-        return self._call("get", key, lambda: self._inner.get_if_match(key, etag))
-
-    def stat(self, key: str) -> ObjectStat:
-        return self._call("stat", key, lambda: self._inner.stat(key))
-
-    def put(self, key: str, body: bytes) -> ObjectStat:
-        return self._call("put", key, lambda: self._inner.put(key, body))
-
-    def create(self, key: str, body: bytes) -> ObjectStat:
-        return self._call("create", key, lambda: self._inner.create(key, body))
+        self.inner = inner
+        self._stores, self._process = stores, process
 
     def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
-        listed = self._inner.list
+        listed = self.inner.list
         return iter(self._call("list", prefix, lambda: [*listed(prefix, start_after=start_after, limit=limit)]))
-
-    def delete(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._call("delete", key, partial(self._inner.delete, [key]))
-
-    def clock_ms(self) -> int:
-        return self._inner.clock_ms()
 
     def _call(self, operation: str, key: str, act: Callable[[], T]) -> T:
         process = self._process

@@ -115,19 +115,9 @@ class TimelineWorld(SteppedJob):
         expected = self.model.counts(checkpoint)
         require(found == expected, f"state at checkpoint {checkpoint} is {found}, what was read says {expected}")
 
-    def check_stores(self) -> None:
-        """Nothing that a root needs is missing, by the walk of `fsck`."""
-        if self.model.version:
-            report = self.master.fsck()
-            require(report["exit_code"] == 0, f"I8: fsck finds {report['missing'][:2]} {report['damaged'][:2]}")
-
     def settle(self) -> None:
         """Everybody else is gone; runs bring the live timeline to all that landed, each row once."""
-        self.stores.down.clear()
-        for process in self.processes:
-            self.crash(process)
-        for write in self.stores.late:
-            write.deliver()
+        self.everybody_else_goes()
         self.clock_jumps(DAY_MS)  # over is every lease, and every freeze, however often the clock went back meanwhile
         last = None
         while last is None or last.result != "empty":

@@ -1,0 +1,50 @@
+"""A store each of whose operations is one call, which a subclass lets through, holds back or lets fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
+
+T = TypeVar("T")
+
+
+class CalledStore:
+    """The inner store, reached through `_call` alone; only its clock is asked directly."""
+
+    inner: ObjectStore
+
+    @property
+    def config(self) -> StoreConfig:
+        return self.inner.config
+
+    def get(self, key: str) -> bytes:
+        return self._call("get", key, lambda: self.inner.get(key))
+
+    def get_if_match(self, key: str, etag: str) -> bytes:
+        return self._call("get", key, lambda: self.inner.get_if_match(key, etag))
+
+    def stat(self, key: str) -> ObjectStat:
+        return self._call("stat", key, lambda: self.inner.stat(key))
+
+    def put(self, key: str, body: bytes) -> ObjectStat:
+        return self._call("put", key, lambda: self.inner.put(key, body))
+
+    def create(self, key: str, body: bytes) -> ObjectStat:
+        return self._call("create", key, lambda: self.inner.create(key, body))
+
+    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
+        return self._call("list", prefix, lambda: self.inner.list(prefix, start_after=start_after, limit=limit))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._call("delete", key, partial(self.inner.delete, [key]))
+
+    def clock_ms(self) -> int:
+        return self.inner.clock_ms()
+
+    def _call(self, operation: str, key: str, act: Callable[[], T]) -> T:
+        """Do what the store is asked for, or not. Args: act: the operation on the inner store."""
+        raise NotImplementedError
