@@ -24,7 +24,6 @@ from pipeline.job_context import JobContext
 from pipeline.leadership import Leadership
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol import coordinator
-from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.errors import (
     Busy,
     CheckpointError,
@@ -35,8 +34,8 @@ from pipeline.protocol.errors import (
 )
 from pipeline.protocol.ids import CheckpointId, TimelineId
 from pipeline.protocol.preconditions import frozen_by
-from pipeline.protocol.records import CompletedCheckpoint, ManifestState, PendingCheckpoint, Timeline
-from pipeline.protocol.requests import AbortRequest, FastForwardRequest, FreezeRequest, ThawRequest
+from pipeline.protocol.records import CompletedCheckpoint, ManifestState, Timeline
+from pipeline.protocol.requests import FastForwardRequest, FreezeRequest, ThawRequest
 from pipeline.quality.verdict import GateVerdict
 from pipeline.realignment import Realigner
 from pipeline.replay import Consumed, RecordedRange, consumed_by, left_to_replay, replay_record
@@ -216,7 +215,7 @@ class Backfill:
             self._check_read(leadership, pending.checkpoint_id)
             self._steps.complete(session, pending.checkpoint_id)
         except BaseException as error:
-            self._give_up(leadership, pending, error)
+            leadership.give_up(session, pending.checkpoint_id, error, None)
             raise
 
     def _check_read(self, leadership: Leadership, checkpoint_id: CheckpointId) -> None:
@@ -231,17 +230,6 @@ class Backfill:
                 hint="put the recorded versions back and run the same backfill again",
                 missing=gone,
             )
-
-    def _give_up(self, leadership: Leadership, pending: PendingCheckpoint, error: BaseException) -> None:
-        """Abort after a failed step; not when a newer owner fenced us, nor when a commit's outcome is unknown."""
-        if isinstance(error, Fenced | CommitOutcomeUnknown):
-            return
-        reason, detail = reason_for(error), detail_for(error)
-        request = AbortRequest(self._session.session_id, pending.checkpoint_id, reason, detail, None)
-        try:
-            leadership.abort(request)
-        except CheckpointError as failure:  # the first error is the one to report; whoever goes on sweeps
-            _LOG.warning("checkpoint %s could not be aborted now: %s", pending.checkpoint_id, failure.message)
 
     def _fast_forward(self, plan: BackfillPlan, at: _Position) -> bool:
         """Make the fork the live timeline; False: a head has moved since `at` was read."""

@@ -31,9 +31,8 @@ from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import InputRecord
 from pipeline.preflight import Tell, check_compatible
 from pipeline.protocol import coordinator
-from pipeline.protocol.abort_reasons import detail_for, reason_for
 from pipeline.protocol.answers import AlreadyDone, Outcome
-from pipeline.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, Fenced
+from pipeline.protocol.errors import CheckpointError, CommitConflict, Fenced
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.preconditions import check_runnable, ended
 from pipeline.protocol.reasons import reason_of
@@ -238,16 +237,13 @@ class JobMaster(Bootstrap, Backfills):
         deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
         return {"subsumed": list(subsumed), "deleted_objects": deleted}
 
-    def abort(
-        self, session: Session, checkpoint_id: int | None, reason: str, detail: str, *, again: bool = False
-    ) -> dict[str, Any]:
+    def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
         """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
 
         Args:
             checkpoint_id: None: whatever checkpoint of the session is pending, if any (its trigger died before it
                 could tell the id).
             reason: name of a CheckpointFailureReason. detail: one sentence for people.
-            again: the epoch is run again at once: the failure leaves the job RUNNING.
         """
         if checkpoint_id is None:
             head = self._context.log.head()
@@ -261,7 +257,7 @@ class JobMaster(Bootstrap, Backfills):
             CheckpointId(checkpoint_id),
             reason_of(reason),
             detail,
-            None if again else self._context.spec.checkpointing.tolerable_failures,
+            self._context.spec.checkpointing.tolerable_failures,
         )
         return self._leadership.abort(request)
 
@@ -349,15 +345,9 @@ class JobMaster(Bootstrap, Backfills):
         return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary)
 
     def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
-        """Abort after a failed step; not when a newer owner fenced us, nor when a commit's outcome is unknown."""
-        if isinstance(error, Fenced | CommitOutcomeUnknown):
-            return
-        try:
-            aborted = self.abort(session, checkpoint_id, reason_for(error).value, detail_for(error), again=again)
-        except CheckpointError as failure:
-            # The first error is the one to report; the lease ends by itself and the next start sweeps.
-            _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
-            return
+        """Abort after a failed step, and say so in the error when that made the job FAILED."""
+        tolerable = None if again else self._context.spec.checkpointing.tolerable_failures
+        aborted = self._leadership.give_up(session, checkpoint_id, error, tolerable)
         failed = aborted.get("job_status") == JobStatus.FAILED.value
         if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"

@@ -16,7 +16,7 @@ from pipeline.job_context import Decided, JobContext
 from pipeline.metadata import CheckpointMetadata, decode_metadata
 from pipeline.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from pipeline.protocol import coordinator
-from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
+from pipeline.protocol.abort_reasons import NOT_WRITTEN, detail_for, reason_for, stating
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import (
     CheckpointError,
@@ -358,6 +358,19 @@ class Leadership:
         completed = self.completed(result.state, pending.checkpoint_id)
         discard_losers(self.context, pending.checkpoint_id, pending.prefixes, completed.token)
         return completed
+
+    def give_up(
+        self, session: Session, checkpoint_id: CheckpointId, error: BaseException, tolerable: int | None
+    ) -> dict[str, Any]:
+        """Abort after a failed step, unless a newer owner fenced us or a commit's outcome is unknown: then {}."""
+        if isinstance(error, Fenced | CommitOutcomeUnknown):
+            return {}
+        reason, detail = reason_for(error), detail_for(error)
+        try:
+            return self.abort(AbortRequest(session.session_id, checkpoint_id, reason, detail, tolerable))
+        except CheckpointError as failure:  # the first error is the one to report; whoever comes next sweeps
+            _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
+            return {}
 
     def abort(self, request: AbortRequest) -> dict[str, Any]:
         """Abort, then delete what the sinks staged (I9: publish or discard, never both)."""

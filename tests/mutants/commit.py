@@ -11,7 +11,6 @@ _ACKNOWLEDGEMENTS = "pipeline/protocol/acknowledgements.py"
 _FAILURES = "pipeline/protocol/failures.py"
 _ANSWERS = "pipeline/protocol/answers.py"
 _LEADERSHIP = "pipeline/leadership.py"
-_MASTER = "pipeline/jobmaster.py"
 
 _TEST_LOG = "tests/unit/storage/test_manifest_log.py::"
 _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
@@ -65,7 +64,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a commit of unknown outcome is aborted, and what it staged is deleted",
         "I1",
-        _MASTER,
+        _LEADERSHIP,
         "if isinstance(error, Fenced | CommitOutcomeUnknown):",
         "if isinstance(error, Fenced):",
         (_TEST_FINALIZING + "test_a_commit_of_unknown_outcome_deletes_nothing",),
