@@ -23,15 +23,18 @@ from scripts.stack import ROOT, Stack
 TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 RUN_S = 420.0
 STATE_S = 420.0
+LOG_TAIL = 6000
+"""Characters of a failed task's log that are printed."""
 
 SETTINGS: dict[str, dict[str, object]] = {
     "scheduler": {
-        # A lost task is found quickly; the demo and a real deployment keep Airflow's 300 s.
-        "task_instance_heartbeat_timeout": 10,
+        # A lost task is found quickly, but not one whose machine stalls for a while; the demo keeps Airflow's 300 s.
+        "task_instance_heartbeat_timeout": 15,
         "task_instance_heartbeat_timeout_detection_interval": 2,
         "scheduler_health_check_threshold": 10,
         "orphaned_tasks_check_interval": 5,
     },
+    "workers": {"min_heartbeat_interval": 2},
     # A DAG file is parsed again when a test asks for it, not all the time: two cores have other work.
     "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 600},
 }
@@ -99,7 +102,15 @@ class E2eJob:
         return run_id, self.wait(run_id)
 
     def wait(self, run_id: str) -> str:
-        return self.airflow.rest.wait(self.dag_id, run_id, timeout_s=RUN_S)
+        """Wait for a run's end. Why one failed is printed: a test that expected otherwise then shows it."""
+        state = self.airflow.rest.wait(self.dag_id, run_id, timeout_s=RUN_S)
+        if state == "failed":
+            for task in self.airflow.rest.tasks(self.dag_id, run_id):
+                if task["state"] == "failed":
+                    text = self.log(run_id, task["task_id"], task["try_number"], task["map_index"])
+                    print(f"--- {self.dag_id} {run_id} {task['task_id']}:\n{text[-LOG_TAIL:]}")
+            print("--- the scheduler:\n" + "\n".join(self.airflow.scheduler_said(self.dag_id)))
+        return state
 
     def states(self, run_id: str) -> dict[str, str | None]:
         return self.airflow.rest.states(self.dag_id, run_id)
@@ -239,6 +250,12 @@ class AirflowInstance:
         """Start a new scheduler on what the old one left, and wait until it says that it works."""
         self.stack.start_service("scheduler")
         self.stack.wait_for_airflow()
+
+    def scheduler_said(self, dag_id: str) -> list[str]:
+        """The scheduler's own warnings and errors about a DAG: a task that it gave up tells nothing itself."""
+        text = (self.stack.folder / "logs" / "scheduler.log").read_text(errors="replace")
+        grave = [line for line in text.splitlines() if "error" in line.lower() or "warn" in line.lower()]
+        return [line for line in grave if dag_id in line]
 
     def reparse(self) -> None:
         """Ask for the DAG file to be parsed now."""
