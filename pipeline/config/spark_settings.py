@@ -40,6 +40,7 @@ FIXED: Mapping[str, tuple[str, str]] = {
 """Setting -> its value, and why it is not the spec's to choose."""
 
 LOOPBACK: Mapping[str, tuple[str, str]] = {
+    "spark.shuffle.compress": ("false", "buffers that stay on this machine cost more to compress than to copy"),
     "spark.driver.host": ("127.0.0.1", "a local master is reached on this machine alone"),
     "spark.driver.bindAddress": ("127.0.0.1", "a local master is reached on this machine alone"),
 }
