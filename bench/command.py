@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
 
+    folder = options.folder.resolve()
     plan = Plan(options.warmups, options.rounds)
     records = []
     for name in options.workloads:
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
         if missing:
             say(f"{name}: left out, because their environment is not built: {', '.join(missing)}")
         try:
-            record = run_workload(workload, [s for s in systems if s not in missing], plan, options.folder, say)
+            record = run_workload(workload, [s for s in systems if s not in missing], plan, folder, say)
         except (WrongResult, WorkerFailed) as error:
             print(str(error), file=sys.stderr)
             return 1

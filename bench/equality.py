@@ -49,11 +49,13 @@ class Answer:
         return count, example
 
 
-def changed_keys(workload: Workload, epoch: Path) -> int:
-    """How many keys of state one epoch changes."""
+def changed_keys(workload: Workload, epochs: Sequence[Path]) -> list[int]:
+    """How many keys of state each epoch changes; of deduplicated rows, how many keys are new."""
     with duckdb.connect(config={"threads": 2}) as connection:
-        found = connection.sql(workload.changed_sql(_bids([epoch]))).fetchall()
-    return int(found[0][0])
+        return [
+            int(connection.sql(workload.changed_sql(_bids([epoch]), _bids(epochs[:at]))).fetchall()[0][0])
+            for at, epoch in enumerate(epochs)
+        ]
 
 
 def _as_compared(column: str) -> str:
@@ -62,5 +64,7 @@ def _as_compared(column: str) -> str:
 
 
 def _bids(epochs: Sequence[Path]) -> str:
+    if not epochs:
+        return "(SELECT 0 AS auction WHERE false)"
     files = ", ".join(f"'{epoch}/*.parquet'" for epoch in epochs)
     return f"read_parquet([{files}])"

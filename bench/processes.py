@@ -15,9 +15,10 @@ import psutil
 
 from bench.systems.registry import SYSTEMS
 from bench.workloads import Workload
+from pipeline.spark.java import find_java_home
 
 ROOT = Path(__file__).resolve().parent.parent
-_KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "JAVA_HOME")
+_KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
 _SETTLED_S = 30.0
 
 
@@ -37,6 +38,7 @@ class Worker:
         self.log = folder / "log.txt"
         task = {"system": system, "workload": workload.to_json(), "folder": str(folder / "work")}
         environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environ["JAVA_HOME"] = str(find_java_home())
         loopback = "127.0.0.1,localhost,::1"
         with self.log.open("wb") as log:
             self._process = psutil.Popen(

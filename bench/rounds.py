@@ -93,7 +93,7 @@ def run_workload(workload: Workload, systems: Sequence[str], plan: Plan, folder:
     return {
         "workload": workload.to_json(),
         "rows": right.rows,
-        "changed_keys": [changed_keys(workload, path) for path in inputs],
+        "changed_keys": changed_keys(workload, inputs),
         "input_bytes": [sum(file.stat().st_size for file in path.iterdir()) for path in inputs],
         "other_busy_cores": busy,
         "systems": records,

@@ -53,9 +53,11 @@ def _do(
         return {"versions": system.versions()}
     if command["do"] == "epoch":
         number = command["number"]
-        staged = _linked(Path(command["input"]), folders.work / "staged") if command["input"] else None
+        staged = folders.work / "staged"
+        if command["input"]:
+            system.stage(Path(command["input"]), staged)
         started = time.perf_counter()
-        if staged is not None:
+        if command["input"]:
             staged.rename(folders.epoch(number))
         system.epoch(number)
         wall_s = time.perf_counter() - started
@@ -68,14 +70,6 @@ def _do(
         return {"sql": system.result_sql()}
     system.close()
     return {}
-
-
-def _linked(source: Path, target: Path) -> Path:
-    """Make a folder with the files of another one, without copying them."""
-    target.mkdir()
-    for file in source.iterdir():
-        (target / file.name).hardlink_to(file)
-    return target
 
 
 def _reap() -> None:

@@ -77,9 +77,11 @@ class Workload:
             f"HAVING {start} + {_WINDOW_US} <= (SELECT max(epoch_us(event_time)) FROM {bids}) - {DELAY_S * 1_000_000}"
         )
 
-    def changed_sql(self, bids: str) -> str:
-        """DuckDB SQL that counts the keys of state that one epoch's `bids` change."""
+    def changed_sql(self, bids: str, before: str) -> str:
+        """DuckDB SQL that counts the keys of state that one epoch's `bids` change after those of `before`."""
         key = ", ".join(self.key)
+        if self.query is Query.DEDUPLICATE:
+            return f"SELECT count(*) FROM (SELECT {key} FROM {bids} EXCEPT SELECT {key} FROM {before})"
         window = f", {_WINDOW_START}" if self.query is Query.WINDOW else ""
         return f"SELECT count(*) FROM (SELECT DISTINCT {key}{window} FROM {bids})"
 

@@ -48,6 +48,9 @@ class System(Protocol):
     def prepare(self, workload: Workload, folders: Folders) -> None:
         """Start what stays up between epochs. Not timed."""
 
+    def stage(self, source: Path, target: Path) -> None:
+        """Make the folder `target` with an epoch's rows, in the form that this system reads. Not timed."""
+
     def epoch(self, number: int) -> None:
         """Process what has just landed, until its result is published and durable. Timed."""
 
@@ -80,3 +83,10 @@ class Written:
         size = sum(path.stat().st_size for path in found - self._seen)
         self._seen = found
         return size
+
+
+def link_files(source: Path, target: Path) -> None:
+    """Make a folder with the files of another one, without copying them."""
+    target.mkdir()
+    for file in source.iterdir():
+        (target / file.name).hardlink_to(file)

@@ -7,6 +7,7 @@ Only for one int64 key and running aggregates.
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.systems.contract import PARALLELISM, Folders
+from bench.systems.contract import PARALLELISM, Folders, link_files
 from bench.workloads import Query, Workload
 
 Ints = npt.NDArray[np.int64]
@@ -39,6 +40,9 @@ class Limit:
         empty = np.empty(0, dtype=np.int64)
         self._keys, self._values = empty, [empty, empty, empty]
         self._bytes = 0
+
+    def stage(self, source: Path, target: Path) -> None:
+        link_files(source, target)
 
     def epoch(self, number: int) -> None:
         files = sorted(str(path) for path in self._folders.epoch(number).iterdir())
@@ -76,7 +80,7 @@ class Limit:
     def versions(self) -> dict[str, str]:
         found = {"numpy": np.__version__, "pyarrow": pa.__version__}
         if self._engine != "numpy":
-            module = __import__(self._engine)
+            module = importlib.import_module(self._engine)
             found[self._engine] = module.__version__
         return found
 
@@ -110,8 +114,7 @@ def _with_duckdb(files: list[str]) -> Groups:
 
 def _with_polars(files: list[str]) -> Groups:
     os.environ["POLARS_MAX_THREADS"] = str(PARALLELISM)
-    import polars as pl
-
+    pl = importlib.import_module("polars")
     price = pl.col("price")
     found = (
         pl.scan_parquet([Path(file) for file in files])

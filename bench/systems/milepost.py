@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, Written
+from bench.systems.contract import PARALLELISM, Folders, Written, link_files
 from bench.workloads import AGGREGATES, DELAY_S, WINDOW_S, Query, Workload
 
 _TYPES = {
@@ -79,6 +79,9 @@ class Milepost:
 
         self._master = JobMaster(load_job(str(self._spec)))
         self._runner = SparkEpochRunner()
+
+    def stage(self, source: Path, target: Path) -> None:
+        link_files(source, target)
 
     def epoch(self, number: int) -> None:
         if self._fresh:

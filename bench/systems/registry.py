@@ -43,6 +43,12 @@ def _streaming(store: str, *, fresh: bool = False) -> System:
     return Streaming(store, fresh=fresh)
 
 
+def _flink(backend: str) -> System:
+    from bench.systems.flink import Flink
+
+    return Flink(backend)
+
+
 def _limit(engine: str) -> System:
     from bench.systems.limit import Limit
 
@@ -55,6 +61,8 @@ SYSTEMS = {
     "spark-rocksdb": Entry(
         "Structured Streaming, one long query, RocksDB with changelog", MAIN, lambda: _streaming("rocksdb")
     ),
+    "flink-hashmap": Entry("PyFlink SQL, hashmap state", FLINK, lambda: _flink("hashmap")),
+    "flink-rocksdb": Entry("PyFlink SQL, RocksDB, incremental checkpoints", FLINK, lambda: _flink("rocksdb")),
     "limit-numpy": Entry("bare limit, grouped by NumPy", MAIN, lambda: _limit("numpy"), bare=True),
     "limit-duckdb": Entry("bare limit, grouped by DuckDB", MAIN, lambda: _limit("duckdb"), bare=True),
     "limit-polars": Entry("bare limit, grouped by Polars", TOOLS, lambda: _limit("polars"), bare=True),

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, Written
+from bench.systems.contract import PARALLELISM, Folders, Written, link_files
 from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
 
 _STORES = {
@@ -35,9 +35,6 @@ def open_spark(workload: Workload, store: str, folder: Path) -> Any:
     """Start Spark with as many partitions of state as cores, which is the fastest on one machine."""
     from pyspark.sql import SparkSession
 
-    from pipeline.spark.java import find_java_home
-
-    os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "TZ": "UTC"}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {
@@ -105,6 +102,9 @@ class Streaming:
         if not self._fresh:
             self._spark = open_spark(workload, self._store, folders.work)
             self._query = start_query(self._spark, workload, folders, available_now=False)
+
+    def stage(self, source: Path, target: Path) -> None:
+        link_files(source, target)
 
     def epoch(self, number: int) -> None:
         if not self._fresh:
