@@ -6,7 +6,6 @@ apart by comparing the key columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -103,7 +102,7 @@ class KeysOfRows:
         return self._numbered.first
 
     def find(self) -> tuple[pa.Table, Bools]:
-        """The live row of each key, null where there is none; and where there is one."""
+        """The live row of each key, null beside the key where there is none; and where there is one."""
         rows, self._found = self._state.find(self._keys, self._numbered.hashes)
         return rows, self._found
 
@@ -113,25 +112,3 @@ class KeysOfRows:
         if kept is not None:
             hashes, found = hashes[kept], None if found is None else found[kept]
         self._state.put(hashes, rows, None if found is None else len(found) - int(np.count_nonzero(found)))
-
-
-def aligned(parts: Sequence[tuple[Ints, pa.Table]], count: int, schema: pa.Schema) -> tuple[pa.Table, Bools]:
-    """Bring rows to the positions that they belong to.
-
-    Args:
-        parts: (position of each row, rows); no position twice. count: of positions.
-    Returns:
-        A row for each position, null where there is none; and where there is one.
-    """
-    source = np.full(count, -1, dtype=np.int64)
-    taken = 0
-    for positions, rows in parts:
-        source[positions] = np.arange(taken, taken + rows.num_rows)
-        taken += rows.num_rows
-    found = source >= 0
-    if not parts:
-        return schema.empty_table().take(pa.nulls(count, pa.int64())), found
-    rows = pa.concat_tables([rows for _, rows in parts])
-    if len(parts) == 1 and taken == count:
-        return rows, found
-    return rows.combine_chunks().take(pa.array(source, mask=~found)), found

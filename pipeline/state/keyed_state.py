@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from pipeline.protocol.errors import ProtocolViolation
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.state.cache import StateCache
-from pipeline.state.grouping import KeysOfRows, aligned, number_keys
+from pipeline.state.gather import Hits, found_of, gather
+from pipeline.state.grouping import KeysOfRows, number_keys
 from pipeline.state.handles import RunHandle, RunKind, StateHandle
 from pipeline.state.key_groups import (
     Hashes,
@@ -77,26 +78,30 @@ class SubtaskState:
         return rows.filter(pa.array(found))
 
     def find(self, keys: pa.Table, hashes: Hashes) -> tuple[pa.Table, Bools]:
-        """The live row of each key, in order and null where there is none; and where there is one.
+        """The live row of each key, in order and null beside the key where there is none; and where there is one.
 
         Args:
             keys: distinct. hashes: state hash of each, ascending.
         """
-        parts: list[tuple[Ints, pa.Table]] = []
+        hits: list[Hits] = []
         open_ = np.arange(len(hashes))
         for layer in self._newest_first():
-            asked, found = match(layer, hashes[open_], keys, self._identity.keys, open_)
+            asked, rows = match(layer, hashes[open_], keys, self._identity.keys, open_)
             if not asked.size:
                 continue
-            rows, live = self._live(layer, found)
-            if rows.num_rows:
-                parts.append((asked[live], rows))
+            live = self._is_live(layer, rows)
+            hits.append(Hits(asked, layer, rows) if bool(live.all()) else Hits(asked[live], layer, rows[live]))
             still_open = np.ones(len(hashes), dtype=np.bool_)
             still_open[asked] = False
             open_ = open_[still_open[open_]]
             if not open_.size:
                 break
-        return aligned(parts, len(hashes), self.schema)
+        found = found_of(hits, len(hashes))
+        columns = [
+            keys.column(field.name) if field.name in self._identity.keys.key else gather(field, hits, found)
+            for field in self.schema
+        ]
+        return pa.table(columns, schema=self.schema), found
 
     def put(self, hashes: Hashes, rows: pa.Table, added: int | None) -> None:
         """Insert or replace rows in the order of their ascending state hashes; no key twice.
@@ -116,9 +121,9 @@ class SubtaskState:
         for layer in self._newest_first():
             positions = np.flatnonzero(is_due(layer, time_us))
             positions = self._not_in(newer, layer, positions)
-            rows, _ = self._live(layer, positions)
-            if rows.num_rows:
-                parts.append(rows)
+            positions = positions[self._is_live(layer, positions)]
+            if positions.size:
+                parts.append(layer.rows.take(pa.array(positions)))
             newer.append(layer)
         return self._concat(parts)
 
@@ -206,11 +211,12 @@ class SubtaskState:
             positions = positions[visible]
         return positions
 
-    def _live(self, layer: Layer, positions: Ints) -> tuple[pa.Table, Bools]:
-        """Those of some rows that are alive, and which they are."""
-        taken = Layer(layer.hashes[positions], layer.rows.take(pa.array(positions)), layer.deleted[positions])
-        keep = ~taken.deleted & alive(taken, self._watermark_us)
-        return (taken.rows if bool(keep.all()) else taken.rows.filter(pa.array(keep))), keep
+    def _is_live(self, layer: Layer, positions: Ints) -> Bools:
+        """Which of some rows are alive."""
+        live = ~layer.deleted[positions]
+        if self._watermark_us is not None and EXPIRES_COLUMN in self.schema.names:
+            live &= alive(layer, self._watermark_us)[positions]
+        return live
 
     def _concat(self, parts: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(parts).combine_chunks() if parts else self.schema.empty_table()

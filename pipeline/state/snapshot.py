@@ -6,9 +6,9 @@ attempts of a task produce the same bytes under the same name, and acknowledge t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,8 @@ from pipeline.state.runs import encode_run
 
 TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
+
+_Parts: TypeAlias = tuple[tuple[Layer, Bools], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +129,12 @@ class FrozenState:
         )
         runs = self._runs
         uploads: tuple[Upload, ...] = ()
+        parts: _Parts | None = None
         if choice.write is SnapshotWrite.BASE:
-            live = self._stack([layer.where(alive_) for layer, alive_ in self._live])
+            whole = self._stack([self._base, *self._deltas, self._changes])
+            live = whole.where(alive(whole, self._watermark_us) & ~whole.deleted)
             runs, uploads = self._write(live, RunKind.BASE, (), directory)
+            parts = ((live, np.ones(live.num_rows, dtype=np.bool_)),)
         elif choice.write is SnapshotWrite.MERGED_DELTA:
             older, newest = self._deltas[: -choice.merged], self._deltas[-choice.merged :]
             replaced = [run for run in self._runs if run.kind is RunKind.DELTA][-choice.merged :]
@@ -139,19 +144,21 @@ class FrozenState:
         elif choice.write is SnapshotWrite.DELTA:
             runs, uploads = self._write(self._changes, RunKind.DELTA, self._runs, directory)
         live_rows = self._live_rows
+        if live_rows is None or TIMER_COLUMN in self._identity.schema.names:
+            parts = parts or self._live()
+            live_rows = sum(int(np.count_nonzero(live)) for _, live in parts)
         handle = StateHandle(
             uid=self._identity.uid,
             key_groups=self._identity.key_groups,
             max_parallelism=self._identity.max_parallelism,
             hash_version=KEY_HASH_VERSION,
             runs=runs,
-            timers=self._timers(),
-            live_rows=sum(int(live.sum()) for _, live in self._live) if live_rows is None else live_rows,
+            timers=self._timers(parts or ()),
+            live_rows=live_rows,
         )
         return StateSnapshot(handle, uploads)
 
-    @functools.cached_property
-    def _live(self) -> tuple[tuple[Layer, Bools], ...]:
+    def _live(self) -> _Parts:
         """The base, and all that is newer as one layer, each with what is alive of it and not hidden."""
         recent = self._stack([*self._deltas, self._changes])
         shadowed = np.zeros(self._base.num_rows, dtype=np.bool_)
@@ -207,13 +214,13 @@ class FrozenState:
         )
         return (*kept, handle), (Upload(handle.key, body),)
 
-    def _timers(self) -> tuple[tuple[int, int], ...]:
+    def _timers(self, parts: _Parts) -> tuple[tuple[int, int], ...]:
         """Earliest timer per key group that this epoch did not fire, of live rows."""
         if TIMER_COLUMN not in self._identity.schema.names:
             return ()
         earliest = np.full(self._identity.max_parallelism, np.iinfo(np.int64).max, dtype=np.int64)
         seen = np.zeros(self._identity.max_parallelism, dtype=np.bool_)
-        for layer, live in self._live:
+        for layer, live in parts:
             if not layer.num_rows:
                 continue
             timers = layer.rows.column(TIMER_COLUMN)
