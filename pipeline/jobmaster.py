@@ -37,10 +37,13 @@ from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import CheckpointError, CommitConflict, Fenced
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.preconditions import check_runnable, ended
+from pipeline.protocol.pruning import look_is_due
 from pipeline.protocol.reasons import reason_of
 from pipeline.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
 from pipeline.protocol.requests import AbortRequest, RebindRequest
+from pipeline.protocol.retention import minimum_grace_ms
 from pipeline.protocol.runs import covered
+from pipeline.pruning import prune_tables
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sessions import Session
@@ -240,12 +243,16 @@ class JobMaster(Bootstrap, Backfills):
     def subsume(self, session: Session) -> dict[str, Any]:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
-        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer.
+        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
+        per grace period the tables are looked at too.
         """
-        sweep_forks(self._context, session)
-        subsumed = subsume_old(self._context, session.session_id)
-        deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
-        return {"subsumed": list(subsumed), "deleted_objects": deleted}
+        context, timeout_ms = self._context, self._context.timeout_ms
+        sweep_forks(context, session)
+        look = look_is_due(context.head().state, minimum_grace_ms(timeout_ms))
+        subsumed = subsume_old(context, session.session_id)
+        deleted = delete_garbage(context, session.session_id, timeout_ms)
+        pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0
+        return {"subsumed": list(subsumed), "deleted_objects": deleted, "pruned_files": pruned}
 
     def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
         """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
