@@ -27,11 +27,14 @@ from pipeline.protocol.events import (
     TimelineSwitched,
     aborts_of,
 )
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
+from pipeline.protocol.lineage import lineage
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CheckpointKind,
     CheckpointStatus,
+    CompletedCheckpoint,
     JobStatus,
     ManifestState,
 )
@@ -63,11 +66,13 @@ class History:
             after: what was measured from its commit on, when the caller knows it.
         """
         state = self._context.head().state
-        for document in self._documents():
+        kept = state.checkpoint(CheckpointId(checkpoint_id))
+        # Of one that the live timeline continues the head tells all; of others the log, entry by entry.
+        on_live = kept is not None and kept in lineage(state, state.timeline())
+        for document in [_on_live(state, kept)] if kept is not None and on_live else self._documents():
             if document["checkpoint_id"] == checkpoint_id:
-                checkpoint = state.checkpoint(document["checkpoint_id"])
                 document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
-                return document if checkpoint is None else document | details_of(self._context, checkpoint, after)
+                return document if kept is None else document | details_of(self._context, kept, after)
         raise NotFound(
             f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
             checkpoint_id=checkpoint_id,
@@ -141,7 +146,7 @@ class History:
         seen: set[int] = set()
         continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
         confirmed: set[tuple[int, str]] = set()
-        saved = {one.checkpoint_id: {"kind": CheckpointKind.SAVEPOINT.value} for one in state.savepoints}
+        saved = _saved(state)
         for timeline in reversed(state.timelines):
             if timeline.pending is not None and timeline.leader is not None:
                 seen.add(timeline.pending.checkpoint_id)
@@ -166,6 +171,16 @@ class History:
                 if aborted.pending.checkpoint_id not in seen:
                     seen.add(aborted.pending.checkpoint_id)
                     yield aborted_document(aborted)
+
+
+def _on_live(state: ManifestState, checkpoint: CompletedCheckpoint) -> dict[str, Any]:
+    """The document of a retained checkpoint of the live lineage, whose tables are what its sinks show."""
+    document = completed_document(checkpoint, CheckpointStatus.COMPLETED, checkpoint.sinks)
+    return document | {"live": True, **_saved(state).get(checkpoint.checkpoint_id, {})}
+
+
+def _saved(state: ManifestState) -> dict[CheckpointId, dict[str, str]]:
+    return {one.checkpoint_id: {"kind": CheckpointKind.SAVEPOINT.value} for one in state.savepoints}
 
 
 def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
