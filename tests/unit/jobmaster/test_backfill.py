@@ -29,6 +29,7 @@ from pipeline.protocol.records import JobStatus, TimelineRole
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.storage.layout import channel_prefix
 from tests.harness.backfill_job import BackfillJob, mortal_session
+from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_runner import SparklessRunner
 
 DAYS = 5
@@ -328,6 +329,51 @@ def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a
     job.backfill(runner, session=airflow("two"))
     assert len(runner.plans) == 2
     job.assert_table(DAYS, fixed=True)
+
+
+def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) -> None:
+    """Running, then killed; what it says to type goes on with it."""
+    told: list[dict[str, Any]] = []
+    runner = SparklessRunner()
+
+    def die(plan: EpochPlan) -> None:
+        told.append(job.master.status())
+        if len(runner.plans) == 2:
+            raise KeyboardInterrupt
+
+    runner.before = die
+    with mortal_session() as session, pytest.raises(KeyboardInterrupt):
+        job.backfill(runner, session=session)
+    (running,) = told[0]["unfinished_backfills"]
+    fork = running["fork"]
+    assert (running["working"], running["fork_point"], running["head"], running["pending"]) == (True, 2, None, 6)
+    assert running["next_step"].startswith(f"backfill on fork {fork}, from checkpoint 2, is running: wait for it")
+    assert told[0]["frozen"] is None
+    status = job.master.status()
+    (left,) = status["unfinished_backfills"]
+    assert (left["working"], left["head"], left["pending"]) == (False, 6, None)
+    assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left["next_step"]
+    assert (status["exit_code"], status["next_step"]) == (0, "nothing to do")
+    line = milepost("status", job.small.folder / "config" / "small.yaml").stdout
+    assert line.endswith(f"; next: nothing to do; {left['next_step']}\n")
+    ran = SparklessRunner()
+    assert job.backfill(ran, None, from_checkpoint=2)["timeline"] == fork
+    assert len(ran.plans) == 2, "the range that was replayed is not replayed again"
+    status = job.master.status()
+    assert status["unfinished_backfills"] == []
+    assert (status["job_status"], status["waits_for"]) == ("initializing", f"an epoch to claim timeline {fork}")
+    assert f"job initializing (waits for an epoch to claim timeline {fork})" in (
+        milepost("status", job.small.folder / "config" / "small.yaml").stdout
+    )
+
+
+def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
+    """Else nobody knows why every trigger is busy."""
+    session = Session.cli()
+    told: list[dict[str, Any]] = []
+    job.backfill(at_epoch(3, lambda: told.append(job.master.status())), session=session)
+    assert told[0]["frozen"]["session_id"] == session.session_id
+    assert job.master.status()["frozen"] is None
 
 
 def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:
