@@ -99,12 +99,16 @@ def dispose_left_behind(context: JobContext, session: Session, keep: str) -> lis
     Args:
         keep: the purpose of the backfill that begins.
     """
-    state = context.head().state
-    found = [one for one, purpose in forks_of_backfills(context, state) if purpose != keep]
-    gone = [one for one in found if _is_left_behind(context, state, one)]
+    gone = left_behind(context, context.head().state, keep)
     for fork in gone:
         _dispose(context, session, fork)
     return [fork.timeline_id for fork in gone]
+
+
+def left_behind(context: JobContext, state: ManifestState, keep: str) -> list[Timeline]:
+    """The forks of backfills of any other purpose on which nobody works any more."""
+    found = [one for one, purpose in forks_of_backfills(context, state) if purpose != keep]
+    return [one for one in found if _is_left_behind(context, state, one)]
 
 
 def dispose_all(context: JobContext, session: Session) -> list[TimelineId]:

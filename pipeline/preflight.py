@@ -103,12 +103,14 @@ def check_compatible(
     *,
     allow_non_restored_state: bool = False,
     tell: Tell | None = None,
+    rebuild: bool = True,
 ) -> None:
     """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue.
 
     Args:
         allow_non_restored_state: state that nothing restores, and positions of sources that are gone, may be left.
         tell: gets the report, refused or not, when spec or code are not those of the checkpoint.
+        rebuild: whether the job has recorded input that a backfill could make its state of.
     """
     if base is None:
         return
@@ -123,10 +125,29 @@ def check_compatible(
         raise InvalidRequest(
             f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
             "Nothing was written.",
-            hint="undo the change; or give each changed operator a new uid (it begins empty) and leave the old state "
-            "behind with --allow-non-restored-state",
+            hint=_advice(context.spec.name, refused, rebuild=rebuild),
             preflight=report,
         )
+
+
+def _advice(job: str, refused: list[dict[str, str]], *, rebuild: bool) -> str:
+    """What to do about the refused rows of a report: only what helps with one of them."""
+    kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
+    ways = ["undo the change"]
+    if "operator" in kinds:
+        ways.append(
+            "give each changed operator a new uid (it begins empty), and leave the old state behind with "
+            "--allow-non-restored-state"
+        )
+    if kinds & {"operator", "job"} and rebuild:
+        ways.append(f"make all state anew from what was read: milepost backfill {job} --from-checkpoint 0")
+    if "source" in kinds:
+        ways.append("give the changed source a new name: what it has read is not known under another path")
+    if "sink" in kinds:
+        ways.append("give the changed sink a new name and path, to begin a new table")
+    if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:
+        ways.append("add --allow-non-restored-state: what nothing restores is left behind")
+    return "; or ".join(ways)
 
 
 def _operator(

@@ -167,7 +167,7 @@ class Restore(Savepoints):
             )
         own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded))
         # What the spec does not have is copied too: whether it may stay behind is asked by the first run.
-        check_compatible(context, own, code, loaded, allow_non_restored_state=True)
+        check_compatible(context, own, code, loaded, allow_non_restored_state=True, rebuild=False)
         check_continuable(context, own, loaded)
 
     def _check_tables(self, state: ManifestState | None, tables: Mapping[str, SavedTable]) -> None:

@@ -109,7 +109,7 @@ def test_an_interrupted_backfill_is_told_and_goes_on_with_the_same_command_or_is
     with mortal_session() as session, pytest.raises(KeyboardInterrupt):
         job.backfill(SparklessRunner(before=interrupt), session=session)
     shown = backfill(job, "--from", "2026-03-03", "--dry-run").stdout
-    assert "in 2 epochs" in shown and ": 1 ranges are replayed already" in shown
+    assert "in 2 epochs" in shown and ", which has replayed 1 of 3" in shown
     assert_clear_error(backfill(job, "--dispose"), 2, "Give up all unfinished backfills", "--yes")
     given_up = backfill(job, "--dispose", "--yes")
     assert given_up.stdout.startswith("given up: t")

@@ -119,6 +119,20 @@ def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: Backf
     job.assert_table(6, fixed=True)
 
 
+def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(job: BackfillJob) -> None:
+    """As the refusal says: other aggregates, and even another number of key groups."""
+    job.edit("total: sum(v)}", "total: sum(v), most: max(v)}")
+    job.edit("checkpointing: {", "checkpointing: {max_parallelism: 64, ")
+    with pytest.raises(InvalidRequest, match="max_parallelism was 128, is 64") as refused:
+        job.epoch()
+    assert "milepost backfill small --from-checkpoint 0" in str(refused.value.hint)
+    job.backfill(from_=None, from_checkpoint=0)
+    job.assert_table(DAYS, fixed=True)
+    assert job.master.read("table").column_names == ["k", "rows", "total", "most"]
+    assert job.next_day(6) == 11
+    job.assert_table(6, fixed=True)
+
+
 def test_a_checkpoint_may_be_named_as_the_fork_point(job: BackfillJob) -> None:
     assert job.backfill(from_=None, from_checkpoint=1)["fork_point"] == 1
     job.assert_table(DAYS, fixed=True)
@@ -288,6 +302,9 @@ def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(jo
         job.backfill(at_epoch(2, interrupt), session=session)
     left = open_forks(job.state)[0].timeline_id
     job.edit('["99"]', '["99", "NA"]')
+    told = job.master.plan_backfill("2026-03-03")
+    assert told["gives_up"] == [left] and told["continues"] is None
+    assert f"gives up fork {left}, left by a backfill of another range" in "\n".join(told["text"])
     runner = SparklessRunner()
     job.backfill(runner)
     assert len(runner.plans) == 3
