@@ -119,6 +119,16 @@ def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: Backf
     job.assert_table(6, fixed=True)
 
 
+def test_a_corrected_rule_is_told_with_what_it_does_not_change(job: BackfillJob) -> None:
+    """No state depends on it, so it stops nothing, and what was read with the old one stays as it is."""
+    (told,) = [row for row in job.master.compatibility() if row["detail"] != "unchanged"]
+    assert (told["uid"], told["outcome"], told["verdict"]) == ("source rows", "changed", "compatible")
+    assert told["detail"].startswith("how it reads its objects was another one at checkpoint 5: what was read by then")
+    assert any("source rows: changed: " in line for line in job.master.plan_backfill("2026-03-03")["text"])
+    job.next_day(6)
+    assert {row["detail"] for row in job.master.compatibility()} == {"unchanged"}, "the newest epoch was made with it"
+
+
 def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(job: BackfillJob) -> None:
     """As the refusal says: other aggregates, and even another number of key groups."""
     job.edit("total: sum(v)}", "total: sum(v), most: max(v)}")
