@@ -23,7 +23,8 @@ def test_an_address_says_host_port_and_whether_tls(text: str, remote: SparkRemot
 
 
 @pytest.mark.parametrize(
-    "text", ["sc://s3cret@host", "sc://me:s3cret@host", "sc://host/;token=s3cret", "sc://host/;x=s3cret", "http://s3cret"]
+    "text",
+    ["sc://s3cret@host", "sc://me:s3cret@host", "sc://host/;token=s3cret", "sc://host/;x=s3cret", "http://s3cret"],
 )
 def test_a_refusal_does_not_repeat_what_may_be_a_secret(text: str) -> None:
     problem = remote_problem(text)
