@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
@@ -83,7 +83,10 @@ class RemoteEngine:
             self.session.removeTag(tag)
 
     def interrupt(self, tag: str) -> None:
-        self.session.interruptTag(tag)
+        try:
+            self.session.interruptTag(tag)
+        except PySparkException as error:  # storage fences what goes on; a server that is gone runs nothing
+            _LOG.warning("the jobs of %s on %s were not interrupted: %s", tag, self._remote.url, error)
 
     def apply(self, conf: Mapping[str, str]) -> None:
         """Give the session the settings of a spec, and take back those of an earlier form of it.
@@ -158,12 +161,7 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
             that only the server's start can make.
     """
     assert plan.spec.spark.remote is not None
-    try:
-        remote = parse_remote(plan.spec.spark.remote)
-    except ValueError as problem:
-        raise EnvironmentUnusable(
-            f"spark.remote: {problem}. Nothing was run.", hint="correct `spark.remote`, or the variable it refers to"
-        ) from None
+    remote = _parsed(plan.spec.spark.remote)
     owner = "\0".join((remote.url, *_owner(plan)))
     if kept is not None and kept.owner == owner:
         try:
@@ -175,14 +173,19 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
     quiet_pyspark()
     os.environ.pop("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", None)
     _reach(remote)
-    session = _session(remote, plan)
-    if session.version != pyspark.__version__:
-        raise EnvironmentUnusable(
-            f"the Spark Connect server at {remote.url} runs Spark {session.version}, this process has "
-            f"{pyspark.__version__}. Nothing was run.",
-            hint="use a server of the same version",
-        )
+    session = _session(remote, (session_id(plan, number) for number in range(_SESSIONS)))
     return _ready(RemoteEngine(session, remote, owner), plan)
+
+
+def check_server(text: str) -> str:
+    """Return what answers at an address, in a few words. Raises EnvironmentUnusable as `open_remote` does."""
+    remote = _parsed(text)
+    quiet_pyspark()
+    _reach(remote)
+    session = _session(remote, [str(uuid.uuid4())])
+    found = f"Spark {session.version} at {remote.url}, {session.conf.get('spark.master')}"
+    session.stop()  # releases it: nobody comes back for this one
+    return found
 
 
 def _ready(engine: RemoteEngine, plan: EpochPlan) -> RemoteEngine:
@@ -233,18 +236,34 @@ def _reach(remote: SparkRemote) -> None:
             ) from None
 
 
-def _session(remote: SparkRemote, plan: EpochPlan) -> RemoteSession:
+def _parsed(text: str) -> SparkRemote:
+    try:
+        return parse_remote(text)
+    except ValueError as problem:
+        raise EnvironmentUnusable(
+            f"spark.remote: {problem}. Nothing was run.", hint="correct `spark.remote`, or the variable it refers to"
+        ) from None
+
+
+def _session(remote: SparkRemote, ids: Iterable[str]) -> RemoteSession:
     """The first session in line that the server has not closed."""
-    for number in range(_SESSIONS):
-        session = RemoteSession(_Channel(remote, session_id(plan, number)), userId="milepost")
+    for each in ids:
+        session = RemoteSession(_Channel(remote, each), userId="milepost")
         session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
         try:
-            session.conf.get("spark.app.name", None)
-            return session
+            found = session.version
         except PySparkException as error:
             session.client.close()
             if error.getCondition() != "INVALID_HANDLE.SESSION_CLOSED":
                 raise _refused(remote, error) from error
+            continue
+        if found == pyspark.__version__:
+            return session
+        raise EnvironmentUnusable(
+            f"the Spark Connect server at {remote.url} runs Spark {found}, this process has {pyspark.__version__}. "
+            "Nothing was run.",
+            hint="use a server of the same version",
+        )
     raise AssertionError("a server forgets closed sessions long before that many")
 
 

@@ -207,6 +207,11 @@ def test_a_session_that_the_server_has_closed_is_followed_by_another(server: Con
     assert len(job.rows()) == 3
 
 
+def test_doctor_says_what_answers(server: ConnectServer, tmp_path: Path) -> None:
+    checks = milepost("doctor", HeldJob(tmp_path, server).spec).stdout
+    assert f"Spark 4.3.0 at {server.remote}, local[2,3]" in checks
+
+
 @pytest.mark.parametrize(
     ("values", "token", "mentions"),
     [
