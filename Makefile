@@ -42,7 +42,7 @@ test: lint ## build what is needed, check, and run every test
 mutants: env ## break each invariant on purpose in a copy of the tree: the named tests must fail (a few minutes)
 	@$(PY) -m scripts.mutants --jobs $(WORKERS)
 
-demo: env ## S3, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
+demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)
 
 down: ## stop exactly what `make demo` started
