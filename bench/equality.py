@@ -53,7 +53,7 @@ def changed_keys(workload: Workload, epochs: Sequence[Path]) -> list[int]:
     """How many keys of state each epoch changes; of deduplicated rows, how many keys are new."""
     with duckdb.connect(config={"threads": 2}) as connection:
         return [
-            int(connection.sql(workload.changed_sql(_bids([epoch]), _bids(epochs[:at]))).fetchall()[0][0])
+            int(connection.sql(workload.changed_sql(_bids([epoch]), _before(epochs, at))).fetchall()[0][0])
             for at, epoch in enumerate(epochs)
         ]
 
@@ -63,8 +63,10 @@ def _as_compared(column: str) -> str:
     return f"epoch_us({column}) AS {column}" if column in ("window_start", "window_end") else column
 
 
+def _before(epochs: Sequence[Path], at: int) -> str:
+    return _bids(epochs[:at]) if at else f"(SELECT * FROM {_bids(epochs[:1])} WHERE false)"
+
+
 def _bids(epochs: Sequence[Path]) -> str:
-    if not epochs:
-        return "(SELECT 0 AS auction WHERE false)"
     files = ", ".join(f"'{epoch}/*.parquet'" for epoch in epochs)
     return f"read_parquet([{files}])"

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from bench.systems.registry import SYSTEMS
+from bench.systems.registry import entry_of
 from bench.workloads import Workload
 from pipeline.spark.java import find_java_home
 
@@ -78,13 +78,14 @@ class Worker:
                 total += times.user + times.system + times.children_user + times.children_system
         return total
 
-    def memory_bytes(self) -> int:
-        """Resident bytes of the tree, shared pages divided among those that map them."""
-        total = 0
+    def memory(self) -> dict[str, int]:
+        """Resident bytes of the tree, and of the largest process below the first; shared pages are divided fairly."""
+        sizes = []
         for process in self._tree():
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                total += process.memory_full_info().pss
-        return total
+                sizes.append((process.memory_full_info().pss, process.name()))
+        pythons = [size for size, name in sizes[1:] if name.startswith("python")]
+        return {"memory_bytes": sum(size for size, _ in sizes), "largest_task_bytes": max(pythons, default=0)}
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -127,5 +128,5 @@ def python_of(system: str) -> Path:
     """The interpreter of a system's environment; the one that runs this for the main one."""
     import sys
 
-    environment = SYSTEMS[system].environment
+    environment = entry_of(system).environment
     return Path(sys.executable) if environment == ".venv" else ROOT / environment / "bin" / "python"

@@ -42,6 +42,10 @@ class Folders:
         return self.landing / f"epoch-{number:05d}"
 
 
+class NotAsked(ValueError):
+    """A system was asked what it has no answer to."""
+
+
 class System(Protocol):
     """One way to run the epochs of a workload, in a process of its own that is paused while the others run."""
 
@@ -56,6 +60,9 @@ class System(Protocol):
 
     def figures(self, number: int) -> dict[str, Any]:
         """What the system says of the epoch that ended; `state_bytes` is what it wrote for state. Not timed."""
+
+    def probe(self, name: str) -> dict[str, Any]:
+        """Answer a question that only some systems are asked. Raises NotAsked."""
 
     def result_sql(self) -> str:
         """DuckDB SQL for the rows that are published now, with the workload's result columns."""

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, Written, link_files
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, link_files
 from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
 
 _STORES = {
@@ -119,6 +119,9 @@ class Streaming:
             "output_bytes": self._output.new_bytes(),
             "all_bytes": self._all.new_bytes(),
         }
+
+    def probe(self, name: str) -> dict[str, Any]:
+        raise NotAsked(name)
 
     def result_sql(self) -> str:
         columns = ", ".join(self._workload.result_columns)
