@@ -45,7 +45,7 @@ class Answer:
         columns = ", ".join(self._workload.result_columns)
         query = f"SELECT {columns} FROM {left} EXCEPT ALL SELECT {columns} FROM {right}"
         count = self._connection.sql(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
-        example = self._connection.sql(f"SELECT * FROM ({query}) LIMIT 1").fetchone() if count else None
+        example = self._connection.sql(query).limit(1).fetchall()[0] if count else None
         return count, example
 
 

@@ -116,6 +116,9 @@ class Worker:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=_SETTLED_S)
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
 
     def _tree(self) -> list[psutil.Process]:
         try:
