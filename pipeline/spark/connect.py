@@ -29,6 +29,7 @@ from pipeline.config.spark_settings import session_settings
 from pipeline.planning import EpochPlan
 from pipeline.protocol.errors import EnvironmentUnusable
 from pipeline.spark.engine import epoch_tag
+from pipeline.spark.session import quiet_pyspark
 
 ANSWER_S = 10.0
 """How long a server may take to answer at all: within it TLS and the token are settled."""
@@ -117,6 +118,7 @@ def open_remote(plan: EpochPlan) -> RemoteEngine:
         raise EnvironmentUnusable(
             f"spark.remote: {problem}. Nothing was run.", hint="correct `spark.remote`, or the variable it refers to"
         ) from None
+    quiet_pyspark()
     os.environ.pop("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", None)
     _reach(remote)
     session = _session(remote, plan)
