@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, say: Say) -> int:
             record = part.measure(options.folder.resolve(), say)
         except (WrongResult, WorkerFailed) as error:
             print(str(error), file=sys.stderr)
-            record, failed = {"failed": str(error).splitlines()[0]}, True
+            record, failed = {"failed": error.summary}, True
         document["parts"][part.name] = record
         if "failed" not in record and record.get("changed_keys"):
             print(table(record), flush=True)

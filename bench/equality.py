@@ -16,6 +16,11 @@ from bench.workloads import Workload
 class WrongResult(RuntimeError):
     """A system published something else than the answer; its times mean nothing."""
 
+    @property
+    def summary(self) -> str:
+        """One line for the results."""
+        return str(self)
+
 
 class Answer:
     """The right rows of a workload after some epochs, computed once."""

@@ -18,7 +18,7 @@ from bench.workloads import WORKLOADS, Workload
 
 LONG = ("milepost", "spark-hdfs", "spark-rocksdb", "flink-hashmap", "flink-rocksdb")
 LIMITS = ("limit-numpy", "limit-duckdb", "limit-polars")
-FRESH = ("milepost-process", "spark-hdfs-process", "spark-rocksdb-process")
+FRESH = ("milepost-process", "milepost-served", "spark-hdfs-process", "spark-rocksdb-process", "spark-hdfs-served")
 GROWTH = ("milepost", "spark-hdfs")
 RESTORE_ROUNDS = 3
 

@@ -23,7 +23,16 @@ _SETTLED_S = 30.0
 
 
 class WorkerFailed(RuntimeError):
-    """A system could not do what it was told; the message has its log's place."""
+    """A system could not do what it was told.
+
+    Attributes:
+        summary: one line for the results; names no place on this machine.
+    """
+
+    def __init__(self, system: str, do: str, reason: str, log: Path) -> None:
+        lines = reason.strip().splitlines()
+        self.summary = f"{system}: {do} failed: {lines[-1]}".replace(f"{ROOT}/", "")
+        super().__init__(f"{system}: {do} failed; its log is {log}\n{reason.strip()}")
 
 
 class Worker:
@@ -63,10 +72,10 @@ class Worker:
             line, ready = "", [None]
         if not line:
             what = "its process ended" if ready else f"no answer within {within_s:.0f} s"
-            raise WorkerFailed(f"{self.system}: {do}: {what}; its log is {self.log}")
+            raise WorkerFailed(self.system, do, what, self.log)
         answer: dict[str, Any] = json.loads(line)
         if not answer.pop("ok"):
-            raise WorkerFailed(f"{self.system}: {do} failed; its log is {self.log}\n{answer['error']}")
+            raise WorkerFailed(self.system, do, answer["error"], self.log)
         return answer
 
     def cpu_s(self) -> float:

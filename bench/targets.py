@@ -55,20 +55,20 @@ def walls(record: dict[str, Any], system: str) -> list[float]:
     return [epoch["wall_s"] for epoch in counted(record, system)]
 
 
-def fastest(record: dict[str, Any], prefix: str) -> str | None:
-    """The system with the lowest median among those whose name begins so; None when none was measured."""
-    names = [name for name in record["systems"] if name.startswith(prefix)]
+def fastest(record: dict[str, Any], begins: str, ends: str = "") -> str | None:
+    """The system with the lowest median among those whose name begins and ends so; None when none was measured."""
+    names = [name for name in record["systems"] if name.startswith(begins) and name.endswith(ends)]
     return min(names, key=lambda name: Spread.of(walls(record, name)).median, default=None)
 
 
-def _faster(part: str, rivals: str, ours: str = "milepost") -> Callable[[Parts], Spread | None]:
-    """How many times the best of the rivals takes as long as ours."""
+def _faster(part: str, rivals: str, ours: str = "milepost", ends: str = "") -> Callable[[Parts], Spread | None]:
+    """How many times the best of the rivals, whose names begin and end so, takes as long as ours."""
 
     def measure(parts: Parts) -> Spread | None:
         record = parts.get(part, {})
         if "systems" not in record or ours not in record["systems"]:
             return None
-        rival = fastest(record, rivals)
+        rival = fastest(record, rivals, ends)
         return None if rival is None else ratio(walls(record, rival), walls(record, ours))
 
     return measure
@@ -171,14 +171,14 @@ def _all() -> Sequence[Target]:
         found.append(
             Target(f"{says} keys: ours against the bare limit", 1.8, _above_the_limit(f"workload/{name}"), at_most=True)
         )
-    cold = _faster("process/keyed-1m", "spark-", "milepost-process")
-    found.append(Target("new process, 1 M keys: availableNow with a cold JVM", 1.5, cold))
-    cold = _faster("process/keyed-5m", "spark-", "milepost-process")
-    found.append(Target("new process, 5 M keys: availableNow with a cold JVM", 1.5, cold))
-    served = _faster("process/keyed-1m", "spark-", "milepost-served")
-    found.append(Target("new process on a running Spark server, 1 M keys: availableNow", 6, served))
-    served = _faster("process/keyed-5m", "spark-", "milepost-served")
-    found.append(Target("new process on a running Spark server, 5 M keys: availableNow", 10, served))
+    for says, name, bound in (("1 M", "keyed-1m", 6), ("5 M", "keyed-5m", 10)):
+        part = f"process/{name}"
+        cold = _faster(part, "spark-", "milepost-process", "-process")
+        served = _faster(part, "spark-", "milepost-served", "-process")
+        both = _faster(part, "spark-", "milepost-served", "-served")
+        found.append(Target(f"new process, {says} keys: availableNow, both with a cold JVM", 1.5, cold))
+        found.append(Target(f"new process, {says} keys, ours on a running server: availableNow, cold", bound, served))
+        found.append(Target(f"new process, {says} keys, both on a running server: availableNow", bound, both))
     found.append(Target("empty epoch: Spark jobs", 0, _empty(lambda e: e["spark_jobs"]), at_most=True, unit=""))
     found.append(
         Target("empty epoch: store requests", 6, _empty(lambda e: sum(e["requests"].values())), at_most=True, unit="")

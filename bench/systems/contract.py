@@ -37,6 +37,10 @@ class Folders:
     def checkpoints(self) -> Path:
         return self.work / "checkpoints"
 
+    def is_kept(self, path: Path) -> bool:
+        """Whether a file is part of what a system keeps: its checkpoints and its table."""
+        return self.output in path.parents or self.checkpoints in path.parents
+
     def epoch(self, number: int) -> Path:
         """The landed files of one epoch."""
         return self.landing / f"epoch-{number:05d}"

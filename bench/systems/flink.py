@@ -55,7 +55,7 @@ class Flink:
         folders.output.mkdir(parents=True)
         self._state = Written(folders.checkpoints, lambda path: True)
         self._output = Written(folders.output, lambda path: not path.name.startswith((".", "_")))
-        self._all = Written(folders.work, lambda path: folders.landing not in path.parents)
+        self._all = Written(folders.work, folders.is_kept)
         table = importlib.import_module("pyflink.table")
         environment = table.TableEnvironment.create(table.EnvironmentSettings.in_streaming_mode())
         settings = {

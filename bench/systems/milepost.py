@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, link_files
+from bench.systems.servers import Server
 from bench.workloads import AGGREGATES, DELAY_S, WINDOW_S, Query, Workload
 
 _TYPES = {
@@ -24,11 +25,11 @@ _TYPES = {
 }
 
 
-def write_spec(workload: Workload, folders: Folders, *, parallelism: int, retained: int, conf: dict[str, str]) -> Path:
+def write_spec(workload: Workload, folders: Folders, *, spark: dict[str, Any], retained: int) -> Path:
     """Write the job of a workload, and return its file.
 
     Args:
-        parallelism: subtasks. retained: checkpoints. conf: of Spark.
+        spark: of the spec. retained: checkpoints.
     """
     source: dict[str, Any] = {
         "format": "parquet",
@@ -55,7 +56,7 @@ def write_spec(workload: Workload, folders: Folders, *, parallelism: int, retain
         "sinks": [
             {"name": "result", "input": "result", "format": "parquet", "path": folders.output.as_uri(), "mode": mode}
         ],
-        "spark": {"master": f"local[{PARALLELISM}]", "parallelism": parallelism, "conf": conf},
+        "spark": spark,
         "checkpointing": {"retained": {"last": retained}},
     }
     file = folders.work / "bench.yaml"
@@ -64,12 +65,13 @@ def write_spec(workload: Workload, folders: Folders, *, parallelism: int, retain
 
 
 class Milepost:
-    """Epochs through the JobMaster; with `fresh` each is a new process of the command line."""
+    """Epochs through the JobMaster; with `fresh` each is a new process of the command line, on a server if `served`."""
 
     def __init__(
         self,
         *,
         fresh: bool = False,
+        served: bool = False,
         parallelism: str = str(PARALLELISM),
         retained: str = "10",
         worker_memory_mb: str = "",
@@ -79,7 +81,8 @@ class Milepost:
         Args:
             worker_memory_mb: limit of each Python worker's address space; empty = none.
         """
-        self._fresh = fresh
+        self._fresh, self._served = fresh, served
+        self._server: Server | None = None
         self._parallelism, self._retained = int(parallelism), int(retained)
         # Spark divides what it is given among the cores.
         memory = f"{int(worker_memory_mb) * PARALLELISM}m" if worker_memory_mb else ""
@@ -88,13 +91,18 @@ class Milepost:
 
     def prepare(self, workload: Workload, folders: Folders) -> None:
         self._workload, self._folders = workload, folders
-        self._spec = write_spec(
-            workload, folders, parallelism=self._parallelism, retained=self._retained, conf=self._conf
-        )
-        self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
-        self._all = Written(folders.work, lambda path: folders.landing not in path.parents)
         self._cache = folders.work.with_name(f"{folders.work.name}-cache")
         os.environ["MILEPOST_CACHE_DIR"] = str(self._cache)
+        spark: dict[str, Any] = {"parallelism": self._parallelism, "conf": self._conf}
+        spark["master"] = f"local[{PARALLELISM}]"
+        if self._served:
+            self._server = Server(folders.work / "server", None)
+            spark["remote"] = self._server.address
+        self._spec = write_spec(workload, folders, spark=spark, retained=self._retained)
+        self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
+        self._all = Written(
+            folders.work, lambda path: folders.output in path.parents or folders.checkpoints in path.parents
+        )
         if self._fresh:
             return
         from pipeline.config.load import load_job
@@ -193,6 +201,8 @@ class Milepost:
         return {"milepost": pipeline.__version__, "pyspark": pyspark.__version__, "pyarrow": pyarrow.__version__}
 
     def close(self) -> None:
+        if self._server is not None:
+            self._server.stop()
         if not self._fresh:
             from pyspark import SparkContext
 

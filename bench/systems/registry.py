@@ -40,10 +40,10 @@ def _milepost(**options: Any) -> System:
     return Milepost(**options)
 
 
-def _streaming(store: str, *, fresh: bool = False) -> System:
+def _streaming(store: str, **options: bool) -> System:
     from bench.systems.streaming import Streaming
 
-    return Streaming(store, fresh=fresh)
+    return Streaming(store, **options)
 
 
 def _flink(backend: str) -> System:
@@ -70,6 +70,18 @@ SYSTEMS = {
     "limit-duckdb": Entry("bare limit, grouped by DuckDB", MAIN, partial(_limit, "duckdb"), bare=True),
     "limit-polars": Entry("bare limit, grouped by Polars", TOOLS, partial(_limit, "polars"), bare=True),
     "milepost-process": Entry("Milepost, new process per epoch", MAIN, partial(_milepost, fresh=True), fresh=True),
+    "milepost-served": Entry(
+        "Milepost, new process per epoch on a running Spark Connect server",
+        MAIN,
+        partial(_milepost, fresh=True, served=True),
+        fresh=True,
+    ),
+    "spark-hdfs-served": Entry(
+        "availableNow, new process per epoch on a running Spark Connect server, HDFS state store",
+        MAIN,
+        partial(_streaming, "hdfs", fresh=True, served=True),
+        fresh=True,
+    ),
     "spark-hdfs-process": Entry(
         "availableNow, new process per epoch, HDFS state store",
         MAIN,

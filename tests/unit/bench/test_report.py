@@ -101,7 +101,8 @@ def test_every_target_of_a_whole_run_is_judged() -> None:
         "flink-hashmap": epochs([20.0]),
         "limit-numpy": epochs([1.0]),
     }
-    processes = {"milepost-process": ours([1.0]), "milepost-served": ours([1.0]), "spark-hdfs-process": epochs([20.0])}
+    processes = {f"milepost-{kind}": ours([1.0]) for kind in ("process", "served")}
+    processes |= {f"spark-hdfs-{kind}": epochs([20.0]) for kind in ("process", "served")}
     empty = {"status": "empty", "wall_s": 0.01, "requests": {"get": 4, "list": 2}, "spark_jobs": 0}
     parts = {f"workload/{name}": record(name, every, probes={"empty": empty}) for name in WORKLOADS}
     parts |= {f"process/{name}": record(name, processes) for name in ("keyed-1m", "keyed-5m")}
