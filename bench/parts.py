@@ -20,7 +20,7 @@ LONG = ("milepost", "spark-hdfs", "spark-rocksdb", "flink-hashmap", "flink-rocks
 LIMITS = ("limit-numpy", "limit-duckdb", "limit-polars")
 FRESH = ("milepost-process", "milepost-served", "spark-hdfs-process", "spark-rocksdb-process", "spark-hdfs-served")
 GROWTH = ("milepost", "spark-hdfs")
-RESTORE_ROUNDS = 3
+RESTORE_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)

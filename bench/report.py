@@ -23,6 +23,7 @@ def render(document: dict[str, Any]) -> str:
         _failures(document),
         _targets(measured),
         _workloads(measured),
+        _phases(measured),
         _growth(measured),
         _others(measured),
         _versions(document, measured),
@@ -114,6 +115,27 @@ def _side_by_side(name: str, record: dict[str, Any]) -> str:
     return "\n".join([f"### {name.split('/', 1)[1]}: {workload['says']}", "", says, "", *_table(head, rows)])
 
 
+def _phases(parts: Parts) -> str:
+    """Medians of the phases of our own warm epochs, workload by workload."""
+    shown = {
+        name.split("/", 1)[1]: counted(record, "milepost")
+        for name, record in parts.items()
+        if name.startswith("workload/") and "milepost" in record["systems"]
+    }
+    if not shown:
+        return ""
+    rows = []
+    for phase in next(iter(shown.values()))[0]["figures"]["phases"]:
+        cells = []
+        for epochs in shown.values():
+            values = [epoch["figures"]["phases"][phase] for epoch in epochs]
+            measured = [value for value in values if value is not None]
+            cells.append(f"{Spread.of(measured).median:.0f}" if measured else "–")
+        rows.append((phase.removesuffix("_ms"), *cells))
+    text = "Milliseconds of a warm epoch by phase, medians, as `milepost show` tells them."
+    return "\n".join(["## Where our time goes", "", text, "", *_table(("phase", *shown), rows)])
+
+
 def _growth(parts: Parts) -> str:
     shown = [plot for plot in PLOTS if any(plot.holds(name) for name in parts)]
     images = [f"![{plot.title}](plots/{plot.file})" for plot in shown]
@@ -133,7 +155,8 @@ def _others(parts: Parts) -> str:
     for one in parts.get("restore/keyed-5m", {}).get("rounds", []):
         decode = one["decode"]
         lines.append(
-            f"* Restore without the node's cache: an epoch of {one['cold_s']:.2f} s instead of {one['warm_s']:.2f} s; "
+            f"* Restore without the node's cache: an epoch of {one['cold_s']:.2f} s instead of {one['warm_s']:.2f} s "
+            f"(`show` names {one['cold']['figures']['phases']['restore_ms']} ms of restoring); "
             f"pyarrow reads and decodes the same {decode['files']} files ({decode['bytes'] / 1e6:.1f} MB, "
             f"{decode['rows']:,} rows) in {decode['wall_s']:.2f} s."
         )

@@ -131,17 +131,14 @@ def _under_limit(parts: Parts) -> Spread | None:
     return ratio(walls(record, limited), walls(record, "milepost"))
 
 
-def overhead(epoch: dict[str, Any]) -> float:
-    """The share of an epoch that its checkpoint costs.
+CHECKPOINT_PHASES = ("begin", "sync", "async", "commit", "notify", "subsume")
+"""Phases of `milepost show` that there would not be without a checkpoint."""
 
-    Counted are the synchronous and asynchronous snapshot of the slowest subtask, and all of the epoch that is neither
-    plan, Spark job, gate nor preparation of the sinks: transitions of the manifest, publishing, subsuming.
-    """
-    figures, wall_ms = epoch["figures"], epoch["wall_s"] * 1000
-    named = sum(
-        figures["phases"].get(phase, 0) for phase in ("plan_ms", "session_ms", "job_ms", "gate_ms", "prepare_ms")
-    )
-    return float((figures["sync_ms"] + figures["async_ms"] + max(0.0, wall_ms - named)) / wall_ms)
+
+def overhead(epoch: dict[str, Any]) -> float:
+    """The share of an epoch's wall time that its checkpoint costs; each of the phases must have been measured."""
+    phases = epoch["figures"]["phases"]
+    return float(sum(phases[f"{phase}_ms"] for phase in CHECKPOINT_PHASES) / (epoch["wall_s"] * 1000))
 
 
 def _overhead(parts: Parts) -> Spread | None:

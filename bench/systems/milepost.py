@@ -94,10 +94,11 @@ class Milepost:
         self._cache = folders.work.with_name(f"{folders.work.name}-cache")
         os.environ["MILEPOST_CACHE_DIR"] = str(self._cache)
         spark: dict[str, Any] = {"parallelism": self._parallelism, "conf": self._conf}
-        spark["master"] = f"local[{PARALLELISM}]"
         if self._served:
             self._server = Server(folders.work / "server", None)
             spark["remote"] = self._server.address
+        else:
+            spark["master"] = f"local[{PARALLELISM}]"
         self._spec = write_spec(workload, folders, spark=spark, retained=self._retained)
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
         self._all = Written(
