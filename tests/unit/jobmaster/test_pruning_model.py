@@ -233,6 +233,7 @@ class PrunedMachine(SinkMachine):
         completed = lambda: self.complete(mark, committable, ((1, checkpoint_id),))  # noqa: E731
         at_once = data.draw(st.booleans())
         plan = self.look(None if at_once else checkpoint_id, between=completed if at_once else lambda: None)
+        assert plan.fresh is None or not {file.key for file in committable.files} & set(plan.fresh.files)
         carry_out(self.table_at(self.store()), plan)
         if not at_once:
             completed()
