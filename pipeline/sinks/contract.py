@@ -212,8 +212,14 @@ class Sink(Protocol):
 
     name: str
 
-    def stage(self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int) -> StagedFile | None:
-        """Write one file durably under the token's own prefix; None when rows is empty. Called inside tasks."""
+    def stage(
+        self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
+    ) -> StagedFile | None:
+        """Write one file durably under the token's own prefix; None when rows is empty. Called inside tasks.
+
+        Args:
+            distinct: whether the caller knows that no two of the rows have the same key; False = it does not know.
+        """
 
     def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
         """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""

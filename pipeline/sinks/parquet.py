@@ -68,7 +68,9 @@ class ParquetSink:
         self._owner = ChainOwner(job, name, mode.value, key)
         self._chain = SinkChain(store, self._owner)
 
-    def stage(self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int) -> StagedFile | None:
+    def stage(
+        self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
+    ) -> StagedFile | None:
         """Write one file durably, named by its content; None when there are no rows. Called inside tasks.
 
         In an upsert table a key that occurs more than once keeps its last row.
@@ -76,7 +78,7 @@ class ParquetSink:
         if rows.num_rows == 0:
             return None
         check_rows_schema(self.name, rows.schema, self.key)
-        if self.mode is SinkMode.UPSERT:
+        if self.mode is SinkMode.UPSERT and not distinct:
             rows = latest_per_key(rows, self.key)
         return self._files.stage(rows, checkpoint_id, token, str(subtask))
 
