@@ -56,7 +56,8 @@ class TimelineStories(CommandMachine):
         self.world.land(keys)
         slow = self.world.epoch(Answers.ALL, insists=True)
         self.until(slow, lambda: len(self.model.parents) > known)
-        slow.go_on(writes=2 * SINKS.index(sink) + pick % 6 // 5)
+        for _ in range(2 * SINKS.index(sink) + pick % 6 // 5):  # a head, and its confirmation
+            slow.go_on(writes=1)
         if pick % 6 == 4:
             self.done(self.world.backfill(self.fork_point(1), 1))
         else:
@@ -88,8 +89,8 @@ class TimelineStories(CommandMachine):
         slow = self.world.epoch(Answers.ALL, insists=True)
         slow.go_on(writes=0)
         live = self.model.state["live"]
-        back = self.world.rollback(self.retained(1 + pick // 2), insists=True)
-        if pick % 2:
+        back = self.world.rollback(self.retained(1 + pick // 4), insists=True)
+        if pick % 4 == 3:
             self.world.sink_is_down(sink, True)
             self.done(back)
         else:
