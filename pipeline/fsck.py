@@ -15,7 +15,15 @@ from pipeline.job_context import JobContext
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import checkpoint_of_key
 from pipeline.protocol.object_store import ObjectStat
-from pipeline.protocol.reach import Standing, proof, staged_proof, staged_standing, standing
+from pipeline.protocol.reach import (
+    Standing,
+    proof,
+    published_proof,
+    published_standing,
+    staged_proof,
+    staged_standing,
+    standing,
+)
 from pipeline.reachability import JobReach, SinkReach, missing_objects, walk_job
 
 DAMAGED = 7
@@ -29,6 +37,7 @@ class Placed:
     Attributes:
         sink: whose object it is; None for the job's own store.
         staged_by: checkpoint id and token that staged it at the sink.
+        published: a head of the sink's chain names it.
         proof: of an unreachable one: why nothing can need it any more.
     """
 
@@ -36,6 +45,7 @@ class Placed:
     standing: Standing
     sink: str | None = None
     staged_by: tuple[CheckpointId, FencingToken] | None = None
+    published: bool = False
     proof: str = ""
 
 
@@ -97,17 +107,28 @@ def describe(reach: JobReach, item: Placed) -> dict[str, Any]:
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
     needed = sink.references()
+    judged = sink.needs is not None and sink.needs.unknown is None
     for item in sink.table.objects:
-        if item.stat.key in needed:
+        key = item.stat.key
+        published = key in sink.table.published
+        if key in needed:
             yield Placed(item.stat, Standing.REFERENCED, sink.name)
+        elif item.list_of_garbage:
+            yield Placed(item.stat, Standing.LISTED, sink.name)
         elif item.staged_by is None:
             yield Placed(item.stat, Standing.LOG if item.permanent else Standing.FOREIGN, sink.name)
+        elif published:
+            found = published_standing(reach.state, *item.staged_by, judged=judged, listed=key in sink.table.listed)
+            why = published_proof(item.staged_by[0]) if found is Standing.UNREACHABLE else ""
+            yield Placed(item.stat, found, sink.name, item.staged_by, published, why)
         else:
-            checkpoint_id, token = CheckpointId(item.staged_by[0]), FencingToken(item.staged_by[1])
+            checkpoint_id, token = item.staged_by
             fate = reach.fates.get(checkpoint_id)
             found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate)
+            if found is Standing.UNREACHABLE and key in sink.table.listed:
+                found = Standing.LISTED
             why = staged_proof(sink.name, checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
-            yield Placed(item.stat, found, sink.name, (checkpoint_id, token), why)
+            yield Placed(item.stat, found, sink.name, item.staged_by, published, why)
 
 
 def _proof(reach: JobReach, key: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pipeline.checkpoint_documents import (
@@ -15,6 +15,7 @@ from pipeline.epoch_inputs import plan_inputs
 from pipeline.job_context import JobContext
 from pipeline.job_result import ended_step, job_document
 from pipeline.metadata import CheckpointMetadata
+from pipeline.phases import AfterCommit
 from pipeline.protocol.codec import LogEntry, Tombstone, to_json
 from pipeline.protocol.errors import NotFound, SourceChanged
 from pipeline.protocol.events import (
@@ -55,14 +56,18 @@ class History:
                 break
         return found
 
-    def show(self, checkpoint_id: int) -> dict[str, Any]:
-        """One checkpoint with its sources, operators, sinks, acknowledgements, tasks, phases, spec and code."""
+    def show(self, checkpoint_id: int, after: Sequence[AfterCommit] | None = None) -> dict[str, Any]:
+        """One checkpoint with its sources, operators, sinks, acknowledgements, tasks, phases, spec and code.
+
+        Args:
+            after: what was measured from its commit on, when the caller knows it.
+        """
         state = self._context.head().state
         for document in self._documents():
             if document["checkpoint_id"] == checkpoint_id:
                 checkpoint = state.checkpoint(document["checkpoint_id"])
                 document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
-                return document if checkpoint is None else document | details_of(self._context, checkpoint)
+                return document if checkpoint is None else document | details_of(self._context, checkpoint, after)
         raise NotFound(
             f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
             checkpoint_id=checkpoint_id,

@@ -11,6 +11,7 @@ import typer
 
 from pipeline.cli.options import At, Job, Json, Verbose
 from pipeline.cli.output import Output, printable, show_count, show_time
+from pipeline.cli.times import show_phases, show_tasks
 from pipeline.config.durations import parse_duration
 from pipeline.protocol.errors import InvalidRequest
 
@@ -121,16 +122,20 @@ def show(
 ) -> None:
     """Show one checkpoint in full."""
     output: Output = ctx.obj
-    _show_mapping(_master(job).show(checkpoint_id), output)
-
-
-def _show_mapping(document: dict[str, Any], output: Output) -> None:
+    document = _master(job).show(checkpoint_id)
     if output.json:
         return output.document(document)
     for key, value in document.items():
         nested = isinstance(value, (dict, list)) and value
-        shown = json.dumps(value, ensure_ascii=False, indent=2, default=str) if nested else printable(value)
-        output.text(f"{key}: {shown}")
+        if nested and key == "phases":
+            output.text("phases:")
+            show_phases(value, output)
+        elif nested and key == "tasks":
+            output.text("tasks:")
+            show_tasks(value, output)
+        else:
+            shown = json.dumps(value, ensure_ascii=False, indent=2, default=str) if nested else printable(value)
+            output.text(f"{key}: {shown}")
     return None
 
 

@@ -33,7 +33,14 @@ class ParquetFiles:
     def stage(self, rows: pa.Table, checkpoint_id: int, token: int, label: str) -> StagedFile:
         """Write one file durably, named by its content."""
         buffer = pa.BufferOutputStream()
-        pq.write_table(rows.replace_schema_metadata(None), buffer, compression="zstd")
+        packed = [field.name for field in rows.schema if _packs_as_differences(field.type)]
+        pq.write_table(
+            rows.replace_schema_metadata(None),
+            buffer,
+            compression="zstd",
+            use_dictionary=[field.name for field in rows.schema if _repeats(field.type)],
+            column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        )
         body = buffer.getvalue().to_pybytes()
         sha256 = hashlib.sha256(body).hexdigest()
         key = f"{token_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
@@ -103,3 +110,18 @@ class ParquetFiles:
                     "Nothing was published.",
                     key=file.key,
                 )
+
+
+def _packs_as_differences(data_type: pa.DataType) -> bool:
+    """Whether a column of 32 or 64 bit whole numbers: smaller so than plain, and written much faster than with a
+    dictionary, which columns of mostly distinct values outgrow."""
+    return bool(
+        data_type in (pa.int32(), pa.int64())
+        or pa.types.is_date32(data_type)
+        or (pa.types.is_timestamp(data_type) and data_type.unit != "s")
+    )
+
+
+def _repeats(data_type: pa.DataType) -> bool:
+    """Whether a dictionary is tried: everything but numbers that are packed, floats and bools."""
+    return not (_packs_as_differences(data_type) or pa.types.is_floating(data_type) or pa.types.is_boolean(data_type))

@@ -5,6 +5,7 @@ The functions that run in Python workers are small classes, so what a task close
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.contract import Sink
 from pipeline.spark.exchange import EXCHANGE_SCHEMA
-from pipeline.spark.items import Declined, HostEnd, Item
+from pipeline.spark.items import Declined, HostEnd, Item, SnapshotStarted
 from pipeline.spark.levels import EpochLevels, Level, SqlStep
 from pipeline.spark.source_task import SourceSplit, run_source
 from pipeline.spark.sql_projection import decode_items, encode_items, project, wide_type
@@ -92,7 +93,11 @@ class HostTask:
                 except CheckpointError as error:
                     yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
                     return
+            handed = time.monotonic()
             yield item
+            # The tail, and Spark behind it, do their part before this goes on.
+            part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
+            metrics.apart(part, time.monotonic() - handed)
 
     def _host(self, subtask: int, batches: _Batches, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
         if self.stateful is not None:

@@ -24,11 +24,13 @@ class Rows:
 
     Attributes:
         lateness_us: of a stateful operator: the stamp that its consumers judge them by. None for rows of a source.
+        distinct: whether no two of these rows are known to be of one output key; said of updates alone.
     """
 
     node: str
     rows: pa.Table
     lateness_us: int | None = None
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,17 +241,18 @@ class OperatorSubtask:
         schema = self._item.input_schema
         return [buffer.rows().select(schema.names).cast(schema) for buffer in chunk.buffers]
 
-    def _emit(self, work: Work, rows: pa.Table, stamp_us: int | None) -> Iterator[Item]:
+    def _emit(self, work: Work, rows: pa.Table, stamp_us: int | None, *, distinct: bool = False) -> Iterator[Item]:
         if rows.num_rows:
             work.rows_out += rows.num_rows
-            yield Rows(self.uid, rows, stamp_us)
+            yield Rows(self.uid, rows, stamp_us, distinct)
 
     def _finish(self, work: Work) -> Iterator[Item]:
         """Emit what belongs before the barrier. Nothing fires beyond the stamp of a row that stays in flight."""
         in_flight = [buffer.lateness_us for buffer in work.gate.in_flight]
         before_us = work.fired_us
         work.fired_us = latest(before_us, operator_watermark([work.watermark_us, *in_flight]))
-        yield from self._emit(work, work.run.finish(work.fired_us), before_us)
+        updates = bool(self._item.operator.output_key)
+        yield from self._emit(work, work.run.finish(work.fired_us), before_us, distinct=updates)
 
     def _follow(self, commands: tuple[handler_says.Command, ...]) -> Iterator[Item]:
         """Execute what the barrier handler says."""

@@ -35,6 +35,14 @@ _LOOPBACK = "127.0.0.1,localhost,::1"
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark logs every SQL error with its Java stack trace through these, before it raises it."""
 
+_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+"""The driver's JVM passes buffers on and lives for some epochs: optimising its code costs more than it saves.
+
+Measured on two cores: a process that runs one small epoch spends 4 to 5 s of CPU time in the JVM instead of 10, one
+that runs eight of a million rows 7.7 s instead of 15.4. The spec's `spark.conf` may say otherwise, in
+`spark.driver.extraJavaOptions`.
+"""
+
 _MASTER = "spark.master"
 
 _opened: dict[str, str] = {}
@@ -66,7 +74,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
 
 
 def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
-    options = (archive_options(find_java()), _logging_options(), settings.get(JAVA_OPTIONS, ""))
+    options = (archive_options(find_java()), _QUICK_COMPILER, _logging_options(), settings.get(JAVA_OPTIONS, ""))
     given = {**settings, JAVA_OPTIONS: " ".join(option for option in options if option)}
     builder = SparkSession.builder.appName(f"milepost-{job}")
     if SparkContext._gateway is not None:  # the JVM of a session that was stopped: nothing is started, none is shown

@@ -120,23 +120,24 @@ class _Staging:
 
     def __init__(self, plan: TailPlan, subtask: int, sinks: Mapping[str, Sink]) -> None:
         self._plan, self._subtask, self._sinks = plan, subtask, sinks
-        self._rows: dict[str, list[pa.Table]] = {}
+        self._rows: dict[str, list[Rows]] = {}
         self._files: dict[str, StagedFile] = {}
 
     def take(self, item: Rows) -> None:
         if item.rows.num_rows:
             for name in self._plan.sinks.get(item.node, ()):
-                self._rows.setdefault(name, []).append(item.rows)
+                self._rows.setdefault(name, []).append(item)
 
     def write(self) -> Decline | None:
         """Stage every file durably; a store's refusal is this subtask's decline, not a crash."""
-        for name, tables in sorted(self._rows.items()):
+        for name, items in sorted(self._rows.items()):
             try:
                 file = self._sinks[name].stage(
-                    pa.concat_tables(tables),
+                    pa.concat_tables([item.rows for item in items]),
                     checkpoint_id=self._plan.checkpoint_id,
                     token=self._plan.token,
                     subtask=self._subtask,
+                    distinct=len(items) == 1 and items[0].distinct,
                 )
             except CheckpointError as error:
                 return self._plan.identity(self._subtask).decline_for(

@@ -69,7 +69,9 @@ class KeepingSink:
     name: str
     staged: list[pa.Table]
 
-    def stage(self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int) -> StagedFile:
+    def stage(
+        self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
+    ) -> StagedFile:
         self.staged.append(rows)
         return StagedFile(f"{self.name}-{checkpoint_id}-{subtask}", rows.num_rows, 1, "ab")
 

@@ -362,6 +362,25 @@ def test_a_job_that_has_ended_is_not_backfilled(job: BackfillJob) -> None:
         job.master.plan_backfill("2026-03-03")
 
 
+def test_a_job_that_is_canceled_at_the_last_moment_keeps_its_head_and_its_tables(job: BackfillJob) -> None:
+    """The fork stays; once the job is started again, the same backfill goes on with it."""
+
+    def cancel_before(step: str) -> None:
+        if step == "fast-forward":
+            job.master.cancel(savepoint=True)
+
+    with pytest.raises(JobNotRunnable, match="CANCELED") as refused:
+        job.backfill(progress=cancel_before)
+    assert "goes on with fork" in str(refused.value.hint)
+    assert job.state.timeline().head == DAYS
+    job.assert_table(DAYS, fixed=False)
+    job.master.start()
+    ran = SparklessRunner()
+    assert job.backfill(ran)["outcome"] == "fast_forwarded"
+    assert ran.plans == [], "nothing is replayed twice"
+    job.assert_table(DAYS, fixed=True, fixed_from=3)
+
+
 def test_the_last_epoch_of_a_drained_job_is_not_replayed_past(job: BackfillJob) -> None:
     """It ended event time; what is to be done instead is said."""
     job.master.run(Session.cli(), SparklessRunner(), drain=True)

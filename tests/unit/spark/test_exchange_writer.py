@@ -71,7 +71,9 @@ class StagingSink:
     fails: bool = False
     staged: list[pa.Table] = field(default_factory=list)
 
-    def stage(self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int) -> StagedFile | None:
+    def stage(
+        self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
+    ) -> StagedFile | None:
         if self.fails:
             raise StoreUnavailable("the lake did not answer")
         self.staged.append(rows)
