@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pipeline.backfill_forks import unfinished_backfills
 from pipeline.checkpoint_documents import (
     aborted_document,
     completed_document,
@@ -30,6 +31,7 @@ from pipeline.protocol.events import (
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
 from pipeline.protocol.lineage import lineage
+from pipeline.protocol.preconditions import frozen_by
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CheckpointKind,
@@ -104,6 +106,8 @@ class History:
             "last_failure": state.failures.last_reason if state is not None else None,
             "last_failure_detail": state.failures.last_detail if state is not None else None,
             "unconfirmed": sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed}) if state else [],
+            "frozen": _frozen(state, now_ms),
+            "unfinished_backfills": unfinished_backfills(self._context, state) if state is not None else [],
         }
         exit_code, step = _judge(document, max_lag_ms)
         return document | {"exit_code": exit_code, "healthy": exit_code == 0, "next_step": step}
@@ -195,7 +199,7 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
     if document["realigning"]:
         waiting = ", ".join(document["realigning"])
         return 1, f"sinks {waiting} have yet to follow timeline {document['timeline']}: milepost run {job} lets them"
-    if document["last_failure"] is not None:
+    if document["last_failure"] is not None and document["leader"] is not None:  # else of a timeline that was left
         return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
     if document["source_changed"] is not None:
         return 1, document["source_changed"]
@@ -219,6 +223,12 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
 def _one_line(error: SourceChanged) -> str:
     """The error as a next step: what changed, first, and what to do about it."""
     return f"{error.message.splitlines()[0].rstrip('.')}: {error.hint}"
+
+
+def _frozen(state: ManifestState | None, now_ms: int) -> dict[str, str] | None:
+    """Who keeps others from triggering on the live timeline, and until when; None: nobody."""
+    frozen = frozen_by(state.timeline(), now_ms) if state is not None else None
+    return None if frozen is None else {"session_id": frozen.session_id, "until": iso_ms(frozen.until_ms)}
 
 
 def _pending_id(state: ManifestState | None) -> int | None:
