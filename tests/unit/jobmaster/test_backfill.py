@@ -394,6 +394,26 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     )
 
 
+def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None:
+    """What status says to type must work however long the schedule went on meanwhile."""
+    job.edit("last: 50", "last: 1")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with mortal_session() as session, pytest.raises(KeyboardInterrupt):
+        job.backfill(at_epoch(2, interrupt), session=session)
+    job.next_day(6)
+    job.next_day(7)
+    (left,) = job.master.status()["unfinished_backfills"]
+    ran = SparklessRunner()
+    assert job.backfill(ran)["timeline"] == left["fork"]
+    assert len(ran.plans) == 4
+    job.assert_table(7, fixed=True)
+    job.next_day(8)
+    assert 2 not in [int(one.checkpoint_id) for one in job.state.checkpoints], "and no longer"
+
+
 def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
     """Else nobody knows why every trigger is busy."""
     session = Session.cli()
