@@ -129,6 +129,15 @@ def test_a_corrected_rule_is_told_with_what_it_does_not_change(job: BackfillJob)
     assert {row["detail"] for row in job.master.compatibility()} == {"unchanged"}, "the newest epoch was made with it"
 
 
+def test_the_plan_names_a_table_that_does_not_follow(tmp_path: Path) -> None:
+    sink = "  - {name: extra, input: rows, format: parquet, path: ../lake/extra, mode: append}\n"
+    job = BackfillJob.create(tmp_path, 2, {"sinks:\n": f"sinks:\n{sink}"})
+    job.edit(sink, "")
+    plan = job.master.plan_backfill(from_checkpoint=1)
+    assert plan["skipped_sinks"] == ["extra"]
+    assert any(line.startswith("sink extra is not in the spec any more") for line in plan["text"])
+
+
 def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(job: BackfillJob) -> None:
     """As the refusal says: other aggregates, and even another number of key groups."""
     job.edit("total: sum(v)}", "total: sum(v), most: max(v)}")
