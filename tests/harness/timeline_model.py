@@ -207,6 +207,7 @@ class TimelineModel:
         for one in state["timelines"]:
             kept |= {one["head"]} if one["role"] != "abandoned" else set()
             kept |= {one["pending"]["base"]} if one["pending"] else set()
+            kept |= {one["parent"][1]} if one["role"] == "fork" else set()
         for group in (retained, retained & set(self.lineage(self.head))):
             kept |= kept_by_a_plain_reading({one: self.trigger_times_ms[one] for one in group}, *policy)
         return kept
