@@ -120,7 +120,8 @@ def _newest(order: Ints, hashes: Hashes, rows: pa.Table, deleted: Bools, keys: K
         hashes: in that order.
     """
     pairs = np.flatnonzero(hashes[1:] == hashes[:-1])
-    if pairs.size and bool(same_keys(rows, order[pairs], rows, order[pairs + 1], keys.key).all()):
+    named = rows.select(list(keys.key)).combine_chunks()
+    if pairs.size and bool(same_keys(named, order[pairs], named, order[pairs + 1], keys.key).all()):
         newest = np.ones(len(order), dtype=np.bool_)
         newest[pairs] = False
         hashes, order = hashes[newest], order[newest]
