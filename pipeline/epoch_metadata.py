@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.pace import Pace, Work, measure
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import Verified
+from pipeline.protocol.codec import decode
 from pipeline.protocol.records import PendingCheckpoint
 from pipeline.protocol.watermarks import source_watermark
 from pipeline.quality.verdict import GateVerdict
@@ -30,6 +30,7 @@ from pipeline.sources.consumed import append
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.storage.layout import consumed_prefix, metrics_prefix
+from pipeline.task_times import TaskTimes
 
 _MICROSECONDS = 1_000_000
 
@@ -49,13 +50,12 @@ def build_metadata(
     verified: Verified,
     committables: Mapping[str, Committable],
     verdict: GateVerdict,
-    timings: Mapping[str, int],
 ) -> CheckpointMetadata:
-    """Return all of the checkpoint, and write the runs of consumed objects that it refers to.
+    """Return the checkpoint, all but what the driver measured, and write the runs of consumed objects it refers to.
 
     Args:
         base: what the epoch continued. operators: stateful operators that ran, by uid.
-        verified: one acknowledgement per expected subtask. timings: milliseconds of the driver, by phase.
+        verified: one acknowledgement per expected subtask.
     """
     marks = dict(base.marks) if base is not None else {}
     snapshots = _operators(plan, operators, verified)
@@ -95,7 +95,6 @@ def build_metadata(
         unaligned=_is_unaligned(verified),
         held_back=plan.held_back,
         pace=_pace(plan, base, snapshots, tasks),
-        timings=timings,
         tasks=tasks,
     )
 
@@ -193,10 +192,10 @@ def _pace(
     plan: EpochPlan,
     base: CheckpointMetadata | None,
     snapshots: Mapping[str, OperatorSnapshot],
-    tasks: Sequence[Mapping[str, Any]],
+    tasks: Sequence[TaskTimes],
 ) -> Pace:
     """The pace of this epoch's subtasks; of the base's where this one shows none."""
-    spent_ms = {(task["level"], task["subtask"]): int(task.get("process_ms", 0)) for task in tasks}
+    spent_ms = {(task.level, task.subtask): task.spent_ms("process_ms", "emit_ms") for task in tasks}
     work = []
     for level in range(1, plan.graph.levels + 1):
         hosted = [node.uid for node in plan.graph.at_level(level)]
@@ -223,6 +222,6 @@ def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int)
     return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
 
 
-def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[Mapping[str, Any], ...]:
+def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
-    return tuple(json.loads(context.store.get(stat.key)) for stat in context.store.list(directory))
+    return tuple(decode(TaskTimes, context.store.get(stat.key), stat.key) for stat in context.store.list(directory))

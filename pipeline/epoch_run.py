@@ -5,11 +5,10 @@ All of it lies below the token's own prefix, so a fenced try that still runs wri
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -21,6 +20,7 @@ from pipeline.job_code import JobCode, LoadedCode, check_locations, check_record
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.operators.contract import StatefulOperator
+from pipeline.phases import PlanTimes, StepClock
 from pipeline.planning import EpochAlignment, EpochPlan, InputRecord, decode_input_record
 from pipeline.protocol.abort_reasons import NOT_WRITTEN, stating
 from pipeline.protocol.acknowledgements import SubtaskAnswer, Verified, verify
@@ -29,7 +29,7 @@ from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.preconditions import find_pending
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ManifestState, PendingCheckpoint, Timeline, TimelineRole
-from pipeline.quality.gate import evaluate_all
+from pipeline.quality.gate import begin_loading, evaluate_all
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, SinkMark, StagedFile
 from pipeline.sinks.parquet import ParquetSink
@@ -66,17 +66,29 @@ class EpochRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """The end of a try: acknowledged by every subtask, judged by the gate, durable; not yet committed."""
+    """The end of a try: acknowledged by every subtask, judged by the gate, durable; not yet committed.
+
+    Attributes:
+        write_ms: of making `_metadata` durable; 0 for a try that found the checkpoint completed.
+    """
 
     checkpoint_id: CheckpointId
     token: FencingToken
     verdict: GateVerdict
     rows_in: int
     rows_out: int
+    write_ms: int = 0
 
 
 def run_planned_epoch(
-    context: JobContext, state: ManifestState, pending: PendingCheckpoint, runner: EpochRunner, *, judged: bool = True
+    context: JobContext,
+    state: ManifestState,
+    pending: PendingCheckpoint,
+    runner: EpochRunner,
+    clock: StepClock,
+    planned: PlanTimes | None,
+    *,
+    judged: bool = True,
 ) -> EpochReport:
     """Run the pending checkpoint's epoch under its token and write its `_metadata`.
 
@@ -84,6 +96,7 @@ def run_planned_epoch(
     committed to them before the fork is the live timeline and they follow it as a whole.
 
     Args:
+        clock: of this try, which is at step ``begin``; left at ``write``. planned: what the trigger measured, if known.
         judged: False: the quality gate is not asked (an epoch that a backfill replays beyond its range).
     Raises:
         SubtaskDeclined: the code is not what the trigger recorded (I13), a subtask declined, or the acknowledgements do
@@ -91,40 +104,48 @@ def run_planned_epoch(
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
-    started, started_ms = time.monotonic(), time.time_ns() // 1_000_000
     base = context.base_metadata(state, pending.base)
     record = decode_input_record(read_handle(context.store, pending.plan))
     check_recorded_spec(context, pending)
     check_locations(context, base)
     code = read_recorded_code(context, pending)
     timeline = pending_timeline(state, pending)
-    plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), started_ms)
+    plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), clock.started_ms)
+    begin_loading(context.spec.quality if judged else ())
     with Heartbeat(context, pending, runner.stop):
+        clock("data plane")
         answers = runner.run(plan)
         verified = verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
-        ran = time.monotonic()
+        clock("gate")
         committables = _committables(context, answers, verified)
         verdict = _judge(context, committables) if judged else GateVerdict.of(())
-        gated = time.monotonic()
+        clock("prepare")
         if not verdict.vetoes:
             with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
                 committables = _prepare(context, state, timeline, pending, base, committables)
-        prepared = time.monotonic()
-        timings = {
-            "plan_ms": round((ran - started) * 1000) - answers.session_ms - answers.job_ms,
-            "session_ms": answers.session_ms,
-            "job_ms": answers.job_ms,
-            "gate_ms": round((gated - ran) * 1000),
-            "prepare_ms": round((prepared - gated) * 1000),
-        }
-        metadata = build_metadata(
-            context, plan, pending, base, answers.operators, verified, committables, verdict, timings
-        )
+        metadata = build_metadata(context, plan, pending, base, answers.operators, verified, committables, verdict)
+        clock("write")
+        metadata = replace(metadata, **_times(clock, answers, planned))
         with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             context.store.put(metadata_key(pending.checkpoint_id, pending.token), metadata.encode())
     rows_in = sum(source.rows for source in metadata.sources.values())
     rows_out = sum(sink.committable.rows for sink in metadata.sinks.values())
-    return EpochReport(pending.checkpoint_id, pending.token, verdict, rows_in, rows_out)
+    clock.end()
+    return EpochReport(pending.checkpoint_id, pending.token, verdict, rows_in, rows_out, clock.ms("write"))
+
+
+def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
+    """The metadata's `started_ms` and `timings`. What the data plane did before and after its job is the job's."""
+    timings = {
+        "begin_ms": clock.ms("begin"),
+        "session_ms": answers.session_ms,
+        "job_ms": max(answers.job_ms, clock.ms("data plane") - answers.session_ms),
+        "gate_ms": clock.ms("gate"),
+        "prepare_ms": clock.ms("prepare"),
+    }
+    if planned is None:
+        return {"started_ms": None, "timings": timings}
+    return {"started_ms": planned.started_ms, "timings": {"plan_ms": planned.plan_ms, **timings}}
 
 
 def pending_timeline(state: ManifestState, pending: PendingCheckpoint) -> Timeline:

@@ -1,7 +1,8 @@
 """The audit of a job: what is missing, with the chain of references that needs it, and what nothing needs, with proof.
 
-Reads only. Missing, or a root that cannot be read, is damage (exit 7); what is merely unreachable costs space and is no
-damage (exit 0): a crashed or fenced session may leave such objects at any time, and `gc` takes them.
+Reads only. Missing, or a root that cannot be read, is damage (exit 7), also of a savepoint that the job lists and that
+lies elsewhere; what is merely unreachable costs space and is no damage (exit 0): a crashed or fenced session may leave
+such objects at any time, and `gc` takes them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.job_context import JobContext
+from pipeline.protocol.errors import EnvironmentUnusable, StoreUnavailable
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import checkpoint_of_key
 from pipeline.protocol.object_store import ObjectStat
-from pipeline.protocol.reach import Standing, proof, staged_proof, staged_standing, standing
+from pipeline.protocol.reach import (
+    Standing,
+    proof,
+    published_proof,
+    published_standing,
+    staged_proof,
+    staged_standing,
+    standing,
+)
 from pipeline.reachability import JobReach, SinkReach, missing_objects, walk_job
+from pipeline.savepoint_audit import audit_savepoint
 
 DAMAGED = 7
 """Exit code when something that is needed is missing or cannot be read."""
@@ -29,6 +40,7 @@ class Placed:
     Attributes:
         sink: whose object it is; None for the job's own store.
         staged_by: checkpoint id and token that staged it at the sink.
+        published: a head of the sink's chain names it.
         proof: of an unreachable one: why nothing can need it any more.
     """
 
@@ -36,6 +48,7 @@ class Placed:
     standing: Standing
     sink: str | None = None
     staged_by: tuple[CheckpointId, FencingToken] | None = None
+    published: bool = False
     proof: str = ""
 
 
@@ -46,6 +59,8 @@ def check_job(context: JobContext) -> dict[str, Any]:
         {"where": where, "key": reference.key, "problem": problem, "chain": list(reference.chain)}
         for where, reference, problem in missing_objects(context, reach)
     ]
+    elsewhere, unasked = _savepoints_elsewhere(context, reach)
+    missing += elsewhere
     faults = [*reach.faults, *reach.conflicts]
     faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
@@ -64,6 +79,7 @@ def check_job(context: JobContext) -> dict[str, Any]:
         "objects": dict(sorted(counts.items())),
         "damaged": faults,
         "missing": missing,
+        "unasked": unasked,
         "unreachable": [describe(reach, item) for item in unreachable],
         "foreign": [describe(reach, item) for item in foreign],
         "garbage": {
@@ -73,6 +89,24 @@ def check_job(context: JobContext) -> dict[str, Any]:
         },
         "exit_code": DAMAGED if missing or faults else 0,
     }
+
+
+def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[dict[str, Any]], list[str]]:
+    """What is missing of the savepoints outside of the job's storage; and, one line each, who did not answer."""
+    missing: list[dict[str, Any]] = []
+    unasked = []
+    for savepoint in reach.state.savepoints:
+        if savepoint.location is None:
+            continue
+        where = f"savepoint {savepoint.name} at {savepoint.location}"
+        chain = [f"manifest version {reach.state.version}", f"savepoint {savepoint.name}"]
+        try:
+            found = list(audit_savepoint(context, savepoint))
+        except (StoreUnavailable, EnvironmentUnusable) as error:
+            unasked.append(f"{where}: {error.message}")
+            continue
+        missing += [{"where": where, "key": key, "problem": problem, "chain": chain} for key, problem in found]
+    return missing, unasked
 
 
 def place_objects(reach: JobReach) -> Iterator[Placed]:
@@ -97,17 +131,28 @@ def describe(reach: JobReach, item: Placed) -> dict[str, Any]:
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
     needed = sink.references()
+    judged = sink.needs is not None and sink.needs.unknown is None
     for item in sink.table.objects:
-        if item.stat.key in needed:
+        key = item.stat.key
+        published = key in sink.table.published
+        if key in needed:
             yield Placed(item.stat, Standing.REFERENCED, sink.name)
+        elif item.list_of_garbage:
+            yield Placed(item.stat, Standing.LISTED, sink.name)
         elif item.staged_by is None:
             yield Placed(item.stat, Standing.LOG if item.permanent else Standing.FOREIGN, sink.name)
+        elif published:
+            found = published_standing(reach.state, *item.staged_by, judged=judged, listed=key in sink.table.listed)
+            why = published_proof(item.staged_by[0]) if found is Standing.UNREACHABLE else ""
+            yield Placed(item.stat, found, sink.name, item.staged_by, published, why)
         else:
-            checkpoint_id, token = CheckpointId(item.staged_by[0]), FencingToken(item.staged_by[1])
+            checkpoint_id, token = item.staged_by
             fate = reach.fates.get(checkpoint_id)
             found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate)
+            if found is Standing.UNREACHABLE and key in sink.table.listed:
+                found = Standing.LISTED
             why = staged_proof(sink.name, checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
-            yield Placed(item.stat, found, sink.name, (checkpoint_id, token), why)
+            yield Placed(item.stat, found, sink.name, item.staged_by, published, why)
 
 
 def _proof(reach: JobReach, key: str) -> str:

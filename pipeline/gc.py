@@ -3,7 +3,8 @@
 Two phases, both safe beside a running epoch and at any crash. One: what a complete walk of every root did not reach is
 listed as garbage, by a transition that lands only on the very version that was walked. Two: entries that have been
 listed for the whole grace period are deleted, each after a fresh look at the head. It takes no leadership and fences
-nobody. At a sink only what the sink's own `abort` may take is taken: what an aborted or a losing token staged.
+nobody. At a sink go, through the sink's own `abort`, what an aborted or a losing token staged; and, in two phases with
+a list beside the table, published files that no retained checkpoint needs any more (`pruning.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
 from pipeline.protocol.reach import Standing
 from pipeline.protocol.records import Garbage
 from pipeline.protocol.retention import collectable, minimum_grace_ms, unreferenced
-from pipeline.reachability import JobReach, walk_job
+from pipeline.pruning import PrunePlan, carry_out, plan_pruning
+from pipeline.reachability import JobReach, SinkReach, walk_job
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ class _Plan:
     Attributes:
         unreachable: objects of the job's own store that nothing reaches; `entries` stands for them in the list.
         staged: (checkpoint, token) whose leftovers at the sinks may go now: proven dead for the whole grace period.
+        tables: per sink, which published files may be listed or deleted.
         probes: what killed start-up probes left before the grace; nothing ever refers to them, so one phase is enough.
         due: entries of the garbage list that may be deleted now.
     """
@@ -49,6 +52,7 @@ class _Plan:
     unreachable: tuple[Placed, ...]
     entries: tuple[str, ...]
     staged: tuple[tuple[CheckpointId, FencingToken], ...]
+    tables: tuple[PrunePlan, ...]
     probes: tuple[str, ...]
     due: tuple[Garbage, ...]
 
@@ -62,8 +66,8 @@ def collect_garbage(
         session_id: for the history; it need not, and does not, lead.
         timeout_ms: `checkpointing.timeout` of the job: the grace period is longer than any of its timeouts.
         dry_run: change nothing, only return the plan.
-    Returns: {job, manifest_version, grace_ms, dry_run, unreachable, listed, due, waiting, probes, staged,
-        deleted_objects}.
+    Returns: {job, manifest_version, grace_ms, dry_run, unreachable, listed, due, waiting, probes, staged, tables,
+        deleted_objects, pruned_files}.
     Raises:
         StateCorrupt: not every root can be walked: nothing is provably unreachable, nothing was changed.
         CommitConflict: the head moved during each of a few walks; nothing was deleted.
@@ -71,7 +75,7 @@ def collect_garbage(
     grace_ms = minimum_grace_ms(timeout_ms)
     for _ in range(_WALKS):
         reach = _walk(context)
-        plan = _plan(reach, grace_ms)
+        plan = _plan(context, reach, timeout_ms)
         report = _report(reach, plan, grace_ms, dry_run)
         if dry_run:
             return report
@@ -79,7 +83,9 @@ def collect_garbage(
             _list(context, session_id, reach.state.version, plan.entries)
         except CommitConflict:
             continue
-        return report | {"deleted_objects": _delete(context, session_id, plan, grace_ms)}
+        deleted = _delete(context, session_id, plan, grace_ms)
+        pruned = sum(carry_out(context.sink(table.sink), table) for table in plan.tables)
+        return report | {"deleted_objects": deleted, "pruned_files": pruned}
     raise CommitConflict(
         f"job {context.spec.name}: the head moved during each of {_WALKS} walks. Nothing was listed or deleted.",
         hint="run it again when fewer sessions are busy with the job",
@@ -98,7 +104,8 @@ def _walk(context: JobContext) -> JobReach:
     return reach
 
 
-def _plan(reach: JobReach, grace_ms: int) -> _Plan:
+def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
+    grace_ms = minimum_grace_ms(timeout_ms)
     placed = list(place_objects(reach))
     own = [item for item in placed if item.sink is None]
     unreachable = tuple(item for item in own if item.standing is Standing.UNREACHABLE)
@@ -108,6 +115,7 @@ def _plan(reach: JobReach, grace_ms: int) -> _Plan:
         unreachable,
         entries[:MAX_LISTED],
         _dead_staging(placed, reach.now_ms, grace_ms),
+        tuple(_prune_plan(context, reach, sink, placed, timeout_ms) for sink in reach.sinks),
         tuple(
             item.stat.key
             for item in own
@@ -123,9 +131,26 @@ def _dead_staging(
     """Tokens that left files at a sink which nothing can publish any more, all of them written before the grace."""
     newest: dict[tuple[CheckpointId, FencingToken], int] = {}
     for item in placed:
-        if item.staged_by is not None and item.standing is Standing.UNREACHABLE:
+        if item.staged_by is not None and not item.published and item.standing is Standing.UNREACHABLE:
             newest[item.staged_by] = max(newest.get(item.staged_by, 0), item.stat.last_modified_ms)
     return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
+
+
+def _prune_plan(
+    context: JobContext, reach: JobReach, sink: SinkReach, placed: Iterable[Placed], timeout_ms: int
+) -> PrunePlan:
+    """What may go of one table: a complete walk knows its needs, and every file that it ever published."""
+    assert sink.needs is not None
+    return plan_pruning(
+        reach.state,
+        sink.name,
+        sink.needs,
+        context.sink(sink.name).garbage().lists(),
+        [item.stat.key for item in placed if item.sink == sink.name and item.published],
+        session_id=None,
+        now_ms=sink.now_ms,
+        timeout_ms=timeout_ms,
+    )
 
 
 def _list(context: JobContext, session_id: SessionId, version: int, entries: tuple[str, ...]) -> None:
@@ -172,6 +197,8 @@ def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[
         "due": sorted(due),
         "waiting": len(waiting),
         "probes": list(plan.probes),
+        "tables": [table.describe() for table in plan.tables],
         "staged": [f"checkpoint {checkpoint_id}, token {token}" for checkpoint_id, token in plan.staged],
         "deleted_objects": 0,
+        "pruned_files": 0,
     }

@@ -24,10 +24,12 @@ from pipeline.epoch_inputs import plan_epoch
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from pipeline.fork_sweep import sweep_forks
 from pipeline.gc import collect_garbage
+from pipeline.history import History
 from pipeline.in_flight import check_continuable, is_drained
 from pipeline.job_code import read_code
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
+from pipeline.phases import PlanTimes, StepClock, after_commit, keep
 from pipeline.planning import InputRecord
 from pipeline.preflight import Tell, check_compatible
 from pipeline.protocol import coordinator
@@ -35,10 +37,13 @@ from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import CheckpointError, CommitConflict, Fenced
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.preconditions import check_runnable, ended
+from pipeline.protocol.pruning import look_is_due
 from pipeline.protocol.reasons import reason_of
 from pipeline.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
 from pipeline.protocol.requests import AbortRequest, RebindRequest
+from pipeline.protocol.retention import minimum_grace_ms
 from pipeline.protocol.runs import covered
+from pipeline.pruning import prune_tables
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sessions import Session
@@ -58,6 +63,7 @@ class Triggered:
 
     Attributes:
         sinks: names of the job's sinks. summary: per source, objects and bytes planned and left for later.
+        times: what the trigger measured, for `run_epoch`.
     """
 
     checkpoint_id: CheckpointId
@@ -66,6 +72,7 @@ class Triggered:
     token: FencingToken
     sinks: tuple[str, ...]
     summary: dict[str, Any]
+    times: PlanTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,8 @@ class JobMaster(Bootstrap, Backfills):
             JobNotRunnable: FAILED, ended, or sinks lag too far behind.
             InvalidRequest: the spec, or a process function, does not fit itself or the state of the head.
         """
-        context = self._context
+        context, clock = self._context, StepClock()
+        clock("plan")
         require_stores(context)
         state = self._leadership.head_or_create()
         done = covered(state, session.session_id, session.run)
@@ -121,14 +129,17 @@ class JobMaster(Bootstrap, Backfills):
             return NothingToDo("covered", done.message)
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._finish_clean_up(session))
-        followed = self._realigner.finish(session)
-        self._leadership.sweep(session, take_over=take_over)
-        published = self._leadership.finish_commits(session)
-        for _ in range(_PLAN_ATTEMPTS):
+        followed, published = tuple[str, ...](), list[str]()
+        if state.realignment is not None or state.unconfirmed() or state.timeline().pending is not None:
+            followed = self._realigner.finish(session)
+            self._leadership.sweep(session, take_over=take_over)
+            published = self._leadership.finish_commits(session)
             state = context.head().state
+        for attempt in range(_PLAN_ATTEMPTS):
+            state = context.head().state if attempt else state
             own = self._leadership.own_pending(state, session)
             if own is not None:
-                return self._triggered(state, own, {})
+                return self._triggered(state, own, {}, clock)
             check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
             base = context.base_metadata(state, state.timeline().head)
             if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
@@ -151,7 +162,7 @@ class JobMaster(Bootstrap, Backfills):
                 )
                 finished += f"; published {', '.join(published)}, which had waited" if published else ""
                 return NothingToDo("empty", f"job {context.spec.name}: no new input; no epoch was triggered{finished}")
-            answer = self._trigger(session, state, record, code.hash)
+            answer = self._trigger(session, state, record, code.hash, clock)
             if answer is not None:
                 return answer
         raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
@@ -164,16 +175,18 @@ class JobMaster(Bootstrap, Backfills):
         runner: EpochRunner,
         progress: Progress | None = None,
         *,
+        planned: PlanTimes | None = None,
         judged: bool = True,
     ) -> EpochReport:
         """Run the session's pending epoch under a new token (I3), up to a durable `_metadata`.
 
         Args:
-            judged: as `run_planned_epoch` has it.
+            planned: what its trigger measured, to be recorded with the rest. judged: as `run_planned_epoch` has it.
         Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
         """
-        context = self._context
+        context, clock = self._context, StepClock()
         _say(progress, "run")
+        clock("begin")
         request = RebindRequest(
             session.session_id, session.holder, CheckpointId(checkpoint_id), self._context.timeout_ms
         )
@@ -188,7 +201,7 @@ class JobMaster(Bootstrap, Backfills):
                 f"checkpoint {checkpoint_id}: token {result.outcome.token} was superseded by {pending.token} at once. "
                 "Nothing was run. Another try of the same epoch is running."
             )
-        return run_planned_epoch(context, result.state, pending, runner, judged=judged)
+        return run_planned_epoch(context, result.state, pending, runner, clock, planned, judged=judged)
 
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
         """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
@@ -230,12 +243,16 @@ class JobMaster(Bootstrap, Backfills):
     def subsume(self, session: Session) -> dict[str, Any]:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
-        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer.
+        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
+        per grace period the tables are looked at too.
         """
-        sweep_forks(self._context, session)
-        subsumed = subsume_old(self._context, session.session_id)
-        deleted = delete_garbage(self._context, session.session_id, self._context.timeout_ms)
-        return {"subsumed": list(subsumed), "deleted_objects": deleted}
+        context, timeout_ms = self._context, self._context.timeout_ms
+        sweep_forks(context, session)
+        look = look_is_due(context.head().state, minimum_grace_ms(timeout_ms))
+        subsumed = subsume_old(context, session.session_id)
+        deleted = delete_garbage(context, session.session_id, timeout_ms)
+        pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0
+        return {"subsumed": list(subsumed), "deleted_objects": deleted, "pruned_files": pruned}
 
     def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
         """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
@@ -283,7 +300,8 @@ class JobMaster(Bootstrap, Backfills):
         Args:
             restarts: whether the caller runs the epoch again after this error, which then leaves the job RUNNING.
         """
-        _say(progress, "trigger")
+        clock = StepClock(progress)
+        clock("trigger")
         triggered = self.trigger(
             session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
         )
@@ -291,25 +309,37 @@ class JobMaster(Bootstrap, Backfills):
             return {"status": triggered.reason, "message": triggered.message}
         checkpoint_id = triggered.checkpoint_id
         try:
-            self.run_epoch(session, checkpoint_id, runner, progress)
-            _say(progress, "validate")
+            report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
+            clock("validate")
             self.validate(session, checkpoint_id)
-            _say(progress, "complete")
+            clock("complete")
             completed = self.complete(session, checkpoint_id)
         except BaseException as error:
             again = restarts is not None and restarts(error)
             self._abort_for(session, checkpoint_id, error, again=again)
             raise
-        self._leadership.publish(session, completed, lambda sink: _say(progress, f"notify {sink}"))
-        _say(progress, "subsume")
+        self._leadership.publish(session, completed, lambda sink: clock(f"notify {sink}"))
+        clock("subsume")
         try:
             self.subsume(session)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
+        times = after_commit(clock, report.write_ms)
+        keep(self._context, completed.checkpoint_id, completed.token, "run", times)
         if self._context.metadata(completed).final:
-            _say(progress, "finish")
+            clock("finish")
             self.finish(session, completed.checkpoint_id)
-        return self.show(checkpoint_id)
+        return History(self._context).show(checkpoint_id, (times,))
+
+    def keep_times(self, checkpoint_id: int, token: int, clock: StepClock) -> None:
+        """Store what a task measured of an epoch's steps from its commit on, for `show`. Never fails.
+
+        Args:
+            token: of the checkpoint. clock: was told its steps, as `run` names them.
+        """
+        times = after_commit(clock)
+        by = "-".join(clock.steps).replace(" ", "-")
+        keep(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
 
     def collect_garbage(self, *, dry_run: bool = False) -> dict[str, Any]:
         """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
@@ -321,7 +351,7 @@ class JobMaster(Bootstrap, Backfills):
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def _trigger(
-        self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str
+        self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str, clock: StepClock
     ) -> Triggered | NothingToDo | None:
         """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
         try:
@@ -338,11 +368,15 @@ class JobMaster(Bootstrap, Backfills):
             }
             for item in plan.sources
         }
-        return self._triggered(claim.state, self._leadership.require_own_pending(claim.state, session), summary)
+        return self._triggered(claim.state, self._leadership.require_own_pending(claim.state, session), summary, clock)
 
-    def _triggered(self, state: ManifestState, pending: PendingCheckpoint, summary: dict[str, Any]) -> Triggered:
+    def _triggered(
+        self, state: ManifestState, pending: PendingCheckpoint, summary: dict[str, Any], clock: StepClock
+    ) -> Triggered:
         sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
-        return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary)
+        clock.end()
+        times = PlanTimes(clock.started_ms, clock.ms("plan"))
+        return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary, times)
 
     def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
         """Abort after a failed step, and say so in the error when that made the job FAILED."""

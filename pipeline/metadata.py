@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.metadata_formats import from_format_1, from_format_2
+from pipeline.metadata_formats import from_format_1, from_format_2, from_format_3
 from pipeline.pace import Pace
 from pipeline.protocol.codec import from_json, to_json
 from pipeline.protocol.errors import StateCorrupt
@@ -24,8 +24,9 @@ from pipeline.sinks.contract import Committable, decode_schema, encode_schema
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.storage.layout import require_own_key
+from pipeline.task_times import TaskTimes
 
-METADATA_FORMAT = 3
+METADATA_FORMAT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class CheckpointMetadata:
         unaligned: a subtask stopped before the end of its input.
         held_back: why the epoch read less than its sources' limits allow; None when it did not.
         pace: how much input its subtasks can take.
-        timings: milliseconds the driver spent, by phase. tasks: what each Spark attempt measured.
+        started_ms: when its trigger began, by the wall clock of that machine; None when nobody measured it.
+        timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
     """
 
     job: str
@@ -149,8 +151,9 @@ class CheckpointMetadata:
     unaligned: bool = False
     held_back: str | None = None
     pace: Pace = field(default_factory=Pace)
+    started_ms: int | None = None
     timings: Mapping[str, int] = field(default_factory=dict)
-    tasks: tuple[Mapping[str, Any], ...] = ()
+    tasks: tuple[TaskTimes, ...] = ()
 
     def encode(self) -> bytes:
         document = {
@@ -186,8 +189,9 @@ class CheckpointMetadata:
             "unaligned": self.unaligned,
             "held_back": self.held_back,
             "pace": self.pace.to_json(),
+            "started_ms": self.started_ms,
             "timings": dict(self.timings),
-            "tasks": [dict(task) for task in self.tasks],
+            "tasks": [task.to_json() for task in self.tasks],
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
@@ -220,6 +224,8 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
             document = from_format_1(document)
         if document["format"] == 2:
             document = from_format_2(document)
+        if document["format"] == 3:
+            document = from_format_3(document)
         if document["format"] != METADATA_FORMAT:
             raise StateCorrupt(
                 f"{key}: format {document['format']}, expected 1 to {METADATA_FORMAT}",
@@ -260,9 +266,20 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         unaligned=document["unaligned"],
         held_back=document["held_back"],
         pace=Pace.from_json(document["pace"]),
-        timings=document["timings"],
-        tasks=tuple(document["tasks"]),
+        started_ms=_optional_ms(document["started_ms"], "started_ms"),
+        timings={name: _ms(value, name) for name, value in document["timings"].items()},
+        tasks=tuple(TaskTimes.from_json(task, "task") for task in document["tasks"]),
     )
+
+
+def _ms(value: object, name: str) -> int:
+    if type(value) is not int or value < 0:
+        raise StateCorrupt(f"checkpoint metadata: {name} is {value!r}, expected milliseconds")
+    return value
+
+
+def _optional_ms(value: object, name: str) -> int | None:
+    return None if value is None else _ms(value, name)
 
 
 def _operator_json(item: OperatorSnapshot) -> dict[str, Any]:

@@ -5,6 +5,9 @@ job that ends.
 
 Format 2: the code was recorded by one hash only, and an operator's signature had types and aggregates, which are
 compared with the state schema since.
+
+Format 3: `plan_ms` was the time between the rebind and Spark, which is `begin_ms` since; the trigger was not measured.
+A task's time for handing rows on was part of its reading or processing, and its uploads' part of what they waited for.
 """
 
 from __future__ import annotations
@@ -32,6 +35,26 @@ def from_format_2(document: Mapping[str, Any]) -> dict[str, Any]:
     operators = {uid: _signature(item) for uid, item in signatures.get("operators", {}).items()}
     named = {"operators": operators} if operators else {}
     return {**document, "format": 3, "code": {}, "signatures": {**signatures, **named}}
+
+
+def from_format_3(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document as format 4. Raises KeyError, TypeError: it is not one of format 3."""
+    timings = {_TIMING_OF_3.get(name, name): spent for name, spent in document["timings"].items()}
+    tasks = [_task(task) for task in document["tasks"]]
+    return {**document, "format": 4, "started_ms": None, "timings": timings, "tasks": tasks}
+
+
+_TIMING_OF_3 = {"plan_ms": "begin_ms"}
+_NOT_IN_3 = ("started_ms", "total_ms", "emit_ms", "stage_ms", "async_wait_ms", "bytes", "buffers")
+
+
+def _task(task: Mapping[str, Any]) -> dict[str, Any]:
+    """A task whose attempt measured nothing of a kind did not write it."""
+    same = {name: task.get(name) for name in ("read_ms", "restore_ms", "process_ms", "sync_ms", "async_ms", "left_ms")}
+    counted = {name: task.get(name, 0) for name in ("alignment_ms", "in_flight_bytes")}
+    named = {name: task[name] for name in ("level", "subtask", "attempt")}
+    received = {"exchange_wait_ms": task.get("receive_ms"), "rows": task.get("rows_in", 0)}
+    return dict.fromkeys(_NOT_IN_3) | named | same | counted | received
 
 
 def _signature(item: Mapping[str, Any]) -> dict[str, Any]:

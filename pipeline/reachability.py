@@ -22,8 +22,9 @@ from pipeline.protocol.reach import Fate
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, Savepoint
 from pipeline.protocol.retention import handle_conflicts, root_in_job
 from pipeline.savepoint_document import decode_document
-from pipeline.sinks.contract import Committable, StagedFile, TableWalk
+from pipeline.sinks.contract import StagedFile, TableWalk
 from pipeline.storage.checked import read_handle
+from pipeline.table_needs import Share, TableNeeds, staged_files, table_needs
 
 _WALKS = 3
 
@@ -47,17 +48,23 @@ class SinkReach:
     """One sink's table, and what completed checkpoints have yet to publish to it.
 
     Attributes:
+        now_ms: the clock of the sink's store when the objects were listed.
+        needs: what the newest head and the retained checkpoints need; None when a fault keeps that from being known.
         waiting: staged files of retained checkpoints that it has yet to publish, or would if the job came back to them.
     """
 
     name: str
+    now_ms: int
     table: TableWalk
+    needs: TableNeeds | None
     waiting: Mapping[str, Reference]
 
     def references(self) -> dict[str, Reference]:
         """Everything that must lie below the sink's path, by key."""
-        needed = {item.key: Reference(item.key, item.size, item.chain) for item in self.table.references}
-        return {**self.waiting, **needed}
+        needs = self.needs.files if self.needs is not None else {}
+        found = {key: Reference(item.key, item.size, item.chain) for key, item in needs.items()}
+        head = {item.key: Reference(item.key, item.size, item.chain) for item in self.table.references}
+        return {**found, **self.waiting, **head}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +121,12 @@ def metadata_handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
     return list(dict.fromkeys(handles))  # operators of one task share a file of rows in flight
 
 
-def staged_files(committable: Committable) -> tuple[StagedFile, ...]:
-    """Every file that a commit of it may name."""
-    compaction = committable.compaction
-    return (*committable.files, *((compaction.file,) if compaction else ()))
-
-
 def _walk(context: JobContext) -> JobReach:
     now_ms = context.store.clock_ms()
-    tables = {spec.name: context.sink(spec.name).walk() for spec in context.spec.sinks}
+    tables = {}
+    for spec in context.spec.sinks:
+        sink = context.sink(spec.name)
+        tables[spec.name] = (sink.garbage().clock_ms(), sink.walk())
     objects = {stat.key: stat for stat in context.store.list("")}
     state = context.head().state
     found = _Roots(context, state)
@@ -135,9 +139,12 @@ def _walk(context: JobContext) -> JobReach:
             found.add(timeline.pending.plan, chain)
     for savepoint in state.savepoints:
         found.walk_savepoint(savepoint)
-    sinks = tuple(SinkReach(name, table, found.waiting.get(name, {})) for name, table in tables.items())
-    for sink in sinks:
-        found.roots.append(f"sink {sink.name} ({sink.table.heads} heads)")
+    sinks = tuple(
+        SinkReach(name, since_ms, table, found.walk_table(name, table), found.waiting.get(name, {}))
+        for name, (since_ms, table) in tables.items()
+    )
+    for reached in sinks:
+        found.roots.append(f"sink {reached.name} ({reached.table.heads} heads)")
     return JobReach(
         state=state,
         now_ms=now_ms,
@@ -161,6 +168,7 @@ class _Roots:
         self.described: list[tuple[str, ObjectHandle]] = []
         self.fates: dict[CheckpointId, Fate] = {}
         self.waiting: dict[str, dict[str, Reference]] = {}
+        self.shares: dict[CheckpointId, Share] = {}
         self.roots: list[str] = []
         self.faults: list[str] = []
 
@@ -201,6 +209,7 @@ class _Roots:
         except StateCorrupt as error:
             self.faults.append(f"{name}: {error.message}")
             return
+        self.shares[checkpoint.checkpoint_id] = Share.of(metadata)
         chain = (*top, checkpoint.metadata.key)
         handles = metadata_handles(metadata)
         for handle in handles:
@@ -214,6 +223,19 @@ class _Roots:
                 why = f"commit to sink {sink}, not confirmed yet" if due else f"way back of sink {sink} to it"
                 self._wait(sink, staged_files(snapshot.committable), (*chain, why))
         self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
+
+    def walk_table(self, sink: str, table: TableWalk) -> TableNeeds | None:
+        """Find what the retained checkpoints, all walked before, need of a table; None when that cannot be known."""
+        if table.problems or len(self.shares) < len(self._state.checkpoints):  # the fault is told
+            return None
+        context = self._context
+        try:
+            return table_needs(
+                self._state, self.shares, sink, context.sink_location(sink), context.sink(sink).history()
+            )
+        except StateCorrupt as error:
+            self.faults.append(f"sink {sink}: {error.message}")
+            return None
 
     def walk_savepoint(self, savepoint: Savepoint) -> None:
         """Read the document of a savepoint below the job and follow each key in it; one elsewhere is its owner's."""

@@ -82,6 +82,7 @@ class SavepointCopier:
             sinks=sinks,
             marks={name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in self.tables},
             acknowledged=acknowledged_by_writer(hashlib.sha256(self._saved.document.encode()).hexdigest()),
+            started_ms=None,
             timings={"copy_ms": round((time.monotonic() - started) * 1000)},
             tasks=(),
         )

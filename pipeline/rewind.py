@@ -36,7 +36,7 @@ class Rewind(JobControl):
         Raises: NotFound, InvalidRequest, StateCorrupt (the target cannot be read).
         """
         state = self._context.head().state
-        return build_plan(self._context, state, resolve_target(state, to))
+        return build_plan(self._context, state, resolve_target(state, to, self._context.store.clock_ms()))
 
     def rollback(
         self,
@@ -65,7 +65,7 @@ class Rewind(JobControl):
         """
         context = self._context
         state = self._finish_clean_up(session)
-        target = resolve_target(state, to)
+        target = resolve_target(state, to, context.store.clock_ms())
         self._check(state, target)
         pending = state.timeline().pending
         self._leadership.sweep(session, take_over=take_over, adopt=False)

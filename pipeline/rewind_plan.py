@@ -33,14 +33,21 @@ DOWN = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 _PARALLEL_STATS = 8
 
 
-def resolve_target(state: ManifestState, to: str | int) -> CheckpointId:
+_CLOCK_SKEW_MS = 60_000
+"""How far a person's clock may be ahead of the store's; a wrong offset from UTC is further."""
+
+
+def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> CheckpointId:
     """Return the checkpoint that a person means: by its id, 0 for the empty state, or by a time.
 
     A time (ISO 8601, UTC when it has no offset) means the newest retained checkpoint of the live lineage that was
     triggered at or before it.
 
+    Args:
+        now_ms: the store's clock.
     Raises:
-        InvalidRequest: neither an id nor a time. NotFound: there is no such retained checkpoint.
+        InvalidRequest: neither an id nor a time, or one that is yet to come. NotFound: there is no such retained
+            checkpoint.
     """
     text = str(to).strip()
     if text.isdecimal():
@@ -53,6 +60,12 @@ def resolve_target(state: ManifestState, to: str | int) -> CheckpointId:
             "Nothing was changed."
         ) from None
     at_ms = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000
+    if at_ms > now_ms + _CLOCK_SKEW_MS:
+        zone = "" if moment.tzinfo is not None else ", read as UTC,"
+        raise InvalidRequest(
+            f"{text}{zone} is yet to come: it is {iso_ms(now_ms)} now. Nothing was changed.",
+            hint="give a time with its offset, as in 2026-07-14T08:00+02:00",
+        )
     live = lineage(state, state.timeline())
     fitting = [checkpoint for checkpoint in live if checkpoint.trigger_time_ms <= at_ms]
     if not fitting:
@@ -109,7 +122,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         "pending": _pending(state),
         "runs_again": None if unreadable else runs_again,
         "counts_as_read": None if unreadable else consumed_since(context, now, then),
-        "operators": _operators(now, then),
+        "operators": _operators(now, then, unknown=unreadable),
         "sinks": sinks,
         "skipped_sinks": skipped,
         "not_undone": [*not_undone, *lost],
@@ -174,13 +187,20 @@ def _misfits(context: JobContext, then: CheckpointMetadata | None) -> list[str]:
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
-def _operators(now: CheckpointMetadata | None, then: CheckpointMetadata | None) -> dict[str, dict[str, int | None]]:
-    def rows(metadata: CheckpointMetadata | None, uid: str) -> int | None:
+def _operators(
+    now: CheckpointMetadata | None, then: CheckpointMetadata | None, *, unknown: bool
+) -> dict[str, dict[str, int | None]]:
+    """Rows of state per operator; `state_rows_now` is None when the head cannot be read."""
+
+    def rows(metadata: CheckpointMetadata | None, uid: str) -> int:
         snapshot = metadata.operators.get(uid) if metadata is not None else None
-        return None if snapshot is None else sum(handle.live_rows for handle in snapshot.handles)
+        return 0 if snapshot is None else sum(handle.live_rows for handle in snapshot.handles)
 
     uids = {uid for metadata in (now, then) if metadata is not None for uid in metadata.operators}
-    return {uid: {"state_rows_now": rows(now, uid), "state_rows_then": rows(then, uid)} for uid in sorted(uids)}
+    return {
+        uid: {"state_rows_now": None if unknown else rows(now, uid), "state_rows_then": rows(then, uid)}
+        for uid in sorted(uids)
+    }
 
 
 def _sinks(
@@ -217,6 +237,21 @@ def _sinks(
 
 
 def _text(plan: dict[str, Any]) -> Iterator[str]:
+    if plan["target"]["checkpoint_id"] == (plan["head"] or {"checkpoint_id": 0})["checkpoint_id"]:
+        yield f"job {plan['job']}: nothing to roll back: it is at {_named(plan['target'])}"
+    else:
+        yield from _changes(plan)
+    if plan["pending"] is not None:
+        running = plan["pending"]
+        yield (
+            f"checkpoint {running['checkpoint_id']} of session {running['session_id']} is pending: while its lease "
+            "lives nothing is rolled back, unless --take-over aborts it"
+        )
+    if plan["job_status"] in {status.value for status in ENDED}:
+        yield f"the job is {plan['job_status'].upper()} and stays so: milepost start {plan['job']} opens it again"
+
+
+def _changes(plan: dict[str, Any]) -> Iterator[str]:
     yield f"job {plan['job']}: from {_named(plan['head'])} back to {_named(plan['target'])}"
     left = ", ".join(str(one["checkpoint_id"]) for one in plan["discarded"])
     kept = f" (checkpoints {left}); they stay until retention takes them, so this can be rolled back too"
@@ -240,14 +275,6 @@ def _text(plan: dict[str, Any]) -> Iterator[str]:
         yield f"the spec does not fit the target: {line}"
     for line in plan["not_undone"] or ["nothing: state, positions, rows in flight and every table go back"]:
         yield f"cannot be undone: {line}"
-    if plan["pending"] is not None:
-        running = plan["pending"]
-        yield (
-            f"checkpoint {running['checkpoint_id']} of session {running['session_id']} is pending: while its lease "
-            "lives nothing is rolled back, unless --take-over aborts it"
-        )
-    if plan["job_status"] in {status.value for status in ENDED}:
-        yield f"the job is {plan['job_status'].upper()} and stays so: milepost start {plan['job']} opens it again"
 
 
 def _named(brief: dict[str, Any] | None) -> str:

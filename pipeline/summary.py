@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.job_code import code_differences
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
+from pipeline.phases import AfterCommit, kept, notified_of, phases_of
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.records import CompletedCheckpoint, SubtaskKey
 from pipeline.protocol.rollback import recreated
@@ -30,9 +32,9 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "acks": len(metadata.acknowledged),
         "checkpointed_bytes": sum(run.size for run in runs if own in run.key),
         "full_bytes": sum({run.key: run.size for run in runs}.values()),
-        "sync_ms": max((int(task.get("sync_ms", 0)) for task in tasks), default=0),
-        "async_ms": max((int(task.get("async_ms", 0)) for task in tasks), default=0),
-        "alignment_ms": max((int(task.get("alignment_ms", 0)) for task in tasks), default=0),
+        "sync_ms": max((task.spent_ms("sync_ms") for task in tasks), default=0),
+        "async_ms": max((task.spent_ms("async_ms") for task in tasks), default=0),
+        "alignment_ms": max((task.alignment_ms for task in tasks), default=0),
         "in_flight_bytes": metadata.in_flight_bytes,
         "unaligned": metadata.unaligned,
         "watermark": "end" if metadata.final else watermark_text(watermark_of(metadata)),
@@ -45,12 +47,18 @@ def watermark_of(metadata: CheckpointMetadata) -> int | None:
     return min(known, default=None)
 
 
-def details_of(context: JobContext, checkpoint: CompletedCheckpoint) -> dict[str, Any]:
-    """What `show` adds from the checkpoint's metadata.
+def details_of(
+    context: JobContext, checkpoint: CompletedCheckpoint, after: Sequence[AfterCommit] | None = None
+) -> dict[str, Any]:
+    """What `show` adds from the checkpoint's metadata, and from what was measured after its commit.
+
+    Args:
+        after: when it is known; None: it is read.
 
     `code_differs` names what of the code that ran is not what would run now; None when that was not recorded.
     """
     metadata = context.metadata(checkpoint)
+    measured = kept(context, checkpoint.checkpoint_id, checkpoint.token) if after is None else after
     return {
         "base": metadata.base,
         "final": metadata.final,
@@ -85,9 +93,10 @@ def details_of(context: JobContext, checkpoint: CompletedCheckpoint) -> dict[str
             {"level": item.level, "subtask": item.subtask, "attempt_digest": item.attempt_digest}
             for item in metadata.acknowledged
         ],
-        "tasks": [dict(task) for task in metadata.tasks],
+        "tasks": [task.to_json() for task in metadata.tasks],
         "recreated": _recreated(metadata),
-        "phases": dict(metadata.timings),
+        "phases": phases_of(metadata, measured),
+        "notified_ms": notified_of(measured),
         "code": dict(metadata.code),
         "code_differs": code_differences(context, metadata),
         "spec": metadata.spec_text,
@@ -95,7 +104,7 @@ def details_of(context: JobContext, checkpoint: CompletedCheckpoint) -> dict[str
 
 
 def _recreated(metadata: CheckpointMetadata) -> list[dict[str, int]]:
-    measured = [(SubtaskKey(task["level"], task["subtask"]), task["attempt"]) for task in metadata.tasks]
+    measured = [(SubtaskKey(task.level, task.subtask), task.attempt) for task in metadata.tasks]
     return [
         {"level": one.subtask.level, "subtask": one.subtask.subtask, "attempts": one.attempts, "base": int(one.base)}
         for one in recreated(measured, CheckpointId(metadata.base))

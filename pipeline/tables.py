@@ -13,10 +13,11 @@ from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
 from pipeline.protocol.retention import handle_conflicts
-from pipeline.reachability import metadata_handles, staged_files
+from pipeline.reachability import metadata_handles
 from pipeline.sinks.parquet import ParquetSink
 from pipeline.state.keyed_state import read_state
 from pipeline.storage.checked import read_handle, stat_handle
+from pipeline.table_needs import staged_files
 from pipeline.way_back import newest_whole_ancestor
 
 

@@ -11,6 +11,7 @@ import typer
 
 from pipeline.cli.options import At, Job, Json, Verbose
 from pipeline.cli.output import Output, printable, show_count, show_time
+from pipeline.cli.times import show_phases, show_tasks
 from pipeline.config.durations import parse_duration
 from pipeline.protocol.errors import InvalidRequest
 
@@ -121,16 +122,20 @@ def show(
 ) -> None:
     """Show one checkpoint in full."""
     output: Output = ctx.obj
-    _show_mapping(_master(job).show(checkpoint_id), output)
-
-
-def _show_mapping(document: dict[str, Any], output: Output) -> None:
+    document = _master(job).show(checkpoint_id)
     if output.json:
         return output.document(document)
     for key, value in document.items():
         nested = isinstance(value, (dict, list)) and value
-        shown = json.dumps(value, ensure_ascii=False, indent=2, default=str) if nested else printable(value)
-        output.text(f"{key}: {shown}")
+        if nested and key == "phases":
+            output.text("phases:")
+            show_phases(value, output)
+        elif nested and key == "tasks":
+            output.text("tasks:")
+            show_tasks(value, output)
+        else:
+            shown = json.dumps(value, ensure_ascii=False, indent=2, default=str) if nested else printable(value)
+            output.text(f"{key}: {shown}")
     return None
 
 
@@ -163,14 +168,17 @@ def status(
     if output.json:
         output.document(health, ok=code == 0)
     facts = [
-        f"job {health['job_status']}",
+        f"job {health['job_status']}" + (f" (waits for {health['waits_for']})" if health["waits_for"] else ""),
         f"head {printable(health['head'])}{_on_timeline(health['timeline'])}",
         f"last success {printable(health['last_success'])}",
         "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
         f"{show_count(health['unread_objects'])} unread objects",
     ]
     health_word = "ended" if health["result"] is not None else _HEALTH.get(code, "failed")
-    output.text(f"{health_word}: {', '.join(facts)}; next: {health['next_step']}")
+    if health["frozen"] is not None:
+        facts.append(f"frozen until {health['frozen']['until']} by session {health['frozen']['session_id']}")
+    steps = [health["next_step"], *(one["next_step"] for one in health["unfinished_backfills"])]
+    output.text(f"{health_word}: {', '.join(facts)}; next: {'; '.join(steps)}")
     raise typer.Exit(code)
 
 

@@ -58,10 +58,19 @@ def gc(
     _show_list(f"{would}listed as garbage", report["listed"], output)
     _show_list("due, would be deleted" if dry_run else "due", report["due"], output)
     _show_list(f"{would}discarded at the sinks", report["staged"], output)
+    for table in report["tables"]:
+        name = f"sink {table['sink']}: published files"
+        _show_list(f"{name} {would}listed as garbage", table["listed"], output)
+        _show_list(f"{name} due, would be deleted" if dry_run else f"{name} due", table["due"], output)
+        if table["kept_because"] is not None:
+            output.text(f"{name}: all kept: {table['kept_because']}")
     _show_list("left by probes, would be deleted" if dry_run else "left by probes", report["probes"], output)
     hours = report["grace_ms"] / _HOUR_MS
-    output.text(f"waiting: {report['waiting']} older entries; an entry is deleted {hours:.1f} h after it was listed")
-    done = "nothing was changed" if dry_run else f"deleted: {show_count(report['deleted_objects'])} objects"
+    waiting = report["waiting"] + sum(table["waiting"] for table in report["tables"])
+    output.text(f"waiting: {waiting} older entries; an entry is deleted {hours:.1f} h after it was listed")
+    done = "nothing was changed" if dry_run else f"deleted: {show_count(report['deleted_objects'])} objects, "
+    if not dry_run:
+        done += f"{show_count(report['pruned_files'])} published files"
     return output.text(done)
 
 
@@ -76,6 +85,13 @@ def _show_report(report: dict[str, Any], output: Output) -> None:
         for item in report["missing"]
     ]
     _show_list("missing", chains, output)
+    for line in report["unasked"]:
+        output.text(f"not asked: {line}")
+    if any(item["where"].startswith("savepoint ") for item in report["missing"]):
+        output.text(
+            f"a savepoint that was moved, or is lost, is taken off the list by: milepost savepoint dispose "
+            f"{report['job']} --name NAME"
+        )
     if not report["complete"]:
         output.text("unreachable: not judged, because not every root could be read")
     else:

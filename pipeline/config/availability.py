@@ -7,7 +7,6 @@ from pipeline.config import spec
 UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
     spec.SourceSpec: frozenset({"idle_timeout", "forget_after", "max_bad_ratio"}),
     spec.TumblingWindow: frozenset({"sliding", "session"}),
-    spec.SparkSpec: frozenset({"remote"}),
 }
 """Model -> keys. One that is null says "off", which is what this version does: it passes."""
 

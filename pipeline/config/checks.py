@@ -9,6 +9,7 @@ from pipeline.config.environment import reference_problems
 from pipeline.config.formats import option_problem
 from pipeline.config.names import did_you_mean
 from pipeline.config.problems import Path, Problem
+from pipeline.config.spark_remote import remote_problem
 from pipeline.config.spark_settings import conf_problems
 from pipeline.config.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
 from pipeline.protocol.locations import endpoint_problem, location_problem
@@ -212,5 +213,12 @@ def _sizes(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _spark(spec: JobSpec) -> Iterator[Problem]:
+    remote = spec.spark.remote
+    if remote is not None and "${env:" not in remote:
+        problem = remote_problem(remote)
+        if problem:
+            yield Problem(("spark", "remote"), problem)
+        if "master" in spec.spark.model_fields_set:
+            yield Problem(("spark", "master"), "the server of `remote` has a master of its own; remove it")
     for key, message in conf_problems(spec.spark.master, spec.spark.conf):
         yield Problem(("spark", "conf", key), message, at_key=True)

@@ -15,7 +15,7 @@ from pipeline.protocol.errors import InvalidRequest
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _BEGINNING = "${env:"
-_ALLOWED = "store, a sink's path, spark.conf"
+_ALLOWED = "store, a sink's path, spark.remote, spark.conf"
 
 
 def resolve_text(text: str, environment: Mapping[str, str], where: str) -> str:
@@ -42,11 +42,12 @@ def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
         for index, sink in enumerate(spec.sinks)
     )
     conf = {name: resolve_text(text, environment, f"spark.conf.{name}") for name, text in spec.spark.conf.items()}
+    remote = None if spec.spark.remote is None else resolve_text(spec.spark.remote, environment, "spark.remote")
     return spec.model_copy(
         update={
             "store": spec.store.model_copy(update=store),
             "sinks": sinks,
-            "spark": spec.spark.model_copy(update={"conf": conf}),
+            "spark": spec.spark.model_copy(update={"remote": remote or None, "conf": conf}),
         }
     )
 
@@ -66,7 +67,8 @@ def reference_problems(spec: JobSpec) -> list[Problem]:
 
 def _is_connection(path: Path) -> bool:
     shown = show_path(path)
-    return path[0] == "store" or shown.startswith("spark.conf.") or (path[0] == "sinks" and path[-1] == "path")
+    spark = shown == "spark.remote" or shown.startswith("spark.conf.")
+    return path[0] == "store" or spark or (path[0] == "sinks" and path[-1] == "path")
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

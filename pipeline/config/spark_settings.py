@@ -31,6 +31,7 @@ FIXED: Mapping[str, tuple[str, str]] = {
     "spark.sql.execution.arrow.pyspark.enabled": ("true", "rows travel between Spark and Python as Arrow"),
     "spark.sql.execution.arrow.compression.codec": ("none", "compressed Arrow streams were seen to hang a large job"),
     "spark.sql.execution.arrow.useLargeVarTypes": ("false", "the recorded state has the small types"),
+    "spark.python.daemon.module": ("pipeline.spark.worker_daemon", "workers are forked with their imports done"),
     "spark.python.worker.reuse": ("true", "a Python worker per task would cost seconds"),
     "spark.task.maxFailures": (str(TASK_ATTEMPTS), "a lost worker is repaired by trying its task again"),
     "spark.ui.enabled": ("false", "an epoch opens no port for other machines"),
@@ -49,8 +50,9 @@ ELSEWHERE: Mapping[str, str] = {
     "spark.master": "it is `spark.master` of the spec, beside `conf`",
     "spark.app.name": "it is the job's name",
     "spark.submit.deployMode": "an epoch's driver is the process that runs it",
-    "spark.remote": "an epoch runs on classic Spark, not on Spark Connect",
-    "spark.api.mode": "an epoch runs on classic Spark, not on Spark Connect",
+    "spark.remote": "it is `spark.remote` of the spec, beside `conf`",
+    "spark.api.mode": "`spark.remote` of the spec decides it",
+    "spark.connect.authenticate.token": "it comes from the environment variable SPARK_CONNECT_AUTHENTICATE_TOKEN",
 }
 """Settings that the session gets from elsewhere."""
 
@@ -67,6 +69,11 @@ def fixed_settings(master: str) -> dict[str, str]:
     """Return the settings that every session with this master has."""
     fixed = {**FIXED, **(LOOPBACK if local_cores(master) is not None else {})}
     return {key: value for key, (value, _) in fixed.items()}
+
+
+def session_settings() -> dict[str, str]:
+    """Return the settings that a session on a running Spark Connect server is given."""
+    return {key: value for key, (value, _) in FIXED.items() if key.startswith("spark.sql.")}
 
 
 def conf_problems(master: str, conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:

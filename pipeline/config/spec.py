@@ -332,13 +332,15 @@ def _conf_text(value: object) -> object:
 
 class SparkSpec(SpecModel):
     """Attributes:
-    master: Spark master URL.
+    master: Spark master URL; unused where `remote` says a server.
+    remote: address of a Spark Connect server, `sc://host:port`; None, or empty once resolved: a session with `master`.
     parallelism: subtasks per level, at most checkpointing.max_parallelism.
     conf: Spark settings by name; numbers and booleans become text.
     buffer_size: bytes of rows that one exchange buffer holds before it is sent.
     """
 
     master: Text = "local[2]"
+    remote: Text | None = None
     parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 2
     conf: dict[Text, Annotated[str, BeforeValidator(_conf_text)]] = Field(default_factory=dict)
     buffer_size: Annotated[Size, Field(ge=1)] = 1_000_000

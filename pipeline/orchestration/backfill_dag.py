@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, AssetAlias, Param, TriggerRule
+from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated
 
 from pipeline.config.load import LoadedJob
 from pipeline.orchestration import forms
-from pipeline.orchestration.approval import PlanApprovalOperator
-from pipeline.orchestration.dag_settings import form_dag, sink_assets
+from pipeline.orchestration.dag_settings import form_dag
 from pipeline.orchestration.planned import PlannedOperator, PlanOperator
 from pipeline.orchestration.specs import backfill_dag_id
-from pipeline.orchestration.switched import SWITCHED, RealignOperator, switched_before
+from pipeline.orchestration.switched import SWITCHED, add_switch, switched_before
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PLAN = "plan_backfill"
-APPROVAL = "approve"
 BACKFILL = "replay_and_fast_forward"
-REALIGN = "realign"
 
 FROM, UNTIL, FROM_CHECKPOINT = "from", "to", "from_checkpoint"
 
@@ -40,7 +37,7 @@ _FIXED = ("timeline", "fork_point", "code_hash", "spec_hash")
 
 def backfill_dag(job: LoadedJob) -> DAG:
     """Return the DAG `<job>__backfill`."""
-    name, path = job.spec.name, str(job.path)
+    name = job.spec.name
     dag = form_dag(
         job,
         backfill_dag_id(name),
@@ -49,18 +46,7 @@ def backfill_dag(job: LoadedJob) -> DAG:
         _form(),
     )
     with dag:
-        plan = PlanBackfillOperator(task_id=PLAN, spec_path=path, approval=APPROVAL, following=[BACKFILL, REALIGN])
-        approval = PlanApprovalOperator(task_id=APPROVAL, plan_task=PLAN)
-        carried_out = {"spec_path": path, "plan_task": PLAN, "approval": APPROVAL}
-        backfill = BackfillOperator(task_id=BACKFILL, trigger_rule=TriggerRule.NONE_FAILED, **carried_out)
-        realign = RealignOperator(
-            task_id=REALIGN,
-            switch_task=BACKFILL,
-            sink_assets=sink_assets(job),
-            outlets=[AssetAlias(f"milepost.{name}")],
-            **carried_out,
-        )
-        plan >> approval >> backfill >> realign
+        add_switch(job, (PLAN, PlanBackfillOperator), (BACKFILL, BackfillOperator))
     return dag
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, AssetAlias, Param, TriggerRule
+from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from pipeline.config.load import LoadedJob
 from pipeline.orchestration import forms
-from pipeline.orchestration.approval import PlanApprovalOperator
-from pipeline.orchestration.dag_settings import form_dag, sink_assets
+from pipeline.orchestration.dag_settings import form_dag
 from pipeline.orchestration.planned import PlannedOperator, PlanOperator
 from pipeline.orchestration.specs import rollback_dag_id
-from pipeline.orchestration.switched import SWITCHED, RealignOperator, switched_before
+from pipeline.orchestration.switched import SWITCHED, add_switch, switched_before
 from pipeline.protocol.errors import CommitConflict
 
 if TYPE_CHECKING:
@@ -29,16 +28,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PLAN = "plan_rollback"
-APPROVAL = "approve"
 ROLLBACK = "rollback"
-REALIGN = "realign"
 
 TO = "to"
 
 
 def rollback_dag(job: LoadedJob) -> DAG:
     """Return the DAG `<job>__rollback`."""
-    name, path = job.spec.name, str(job.path)
+    name = job.spec.name
     dag = form_dag(
         job,
         rollback_dag_id(name),
@@ -47,18 +44,7 @@ def rollback_dag(job: LoadedJob) -> DAG:
         _form(),
     )
     with dag:
-        plan = PlanRollbackOperator(task_id=PLAN, spec_path=path, approval=APPROVAL, following=[ROLLBACK, REALIGN])
-        approval = PlanApprovalOperator(task_id=APPROVAL, plan_task=PLAN)
-        carried_out = {"spec_path": path, "plan_task": PLAN, "approval": APPROVAL}
-        rollback = RollbackOperator(task_id=ROLLBACK, trigger_rule=TriggerRule.NONE_FAILED, **carried_out)
-        realign = RealignOperator(
-            task_id=REALIGN,
-            switch_task=ROLLBACK,
-            sink_assets=sink_assets(job),
-            outlets=[AssetAlias(f"milepost.{name}")],
-            **carried_out,
-        )
-        plan >> approval >> rollback >> realign
+        add_switch(job, (PLAN, PlanRollbackOperator), (ROLLBACK, RollbackOperator))
     return dag
 
 

@@ -1,13 +1,16 @@
-"""After a switch of the live timeline: was it an earlier try's, and have the tables followed."""
+"""The chain of tasks by which a person switches the live timeline: plan, approve, act, see every table follow."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import Asset, AssetAlias, TriggerRule
 
-from pipeline.orchestration.planned import PlannedOperator
+from pipeline.config.load import LoadedJob
+from pipeline.orchestration.approval import PlanApprovalOperator
+from pipeline.orchestration.dag_settings import sink_assets
+from pipeline.orchestration.planned import PlannedOperator, PlanOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+APPROVAL = "approve"
+REALIGN = "realign"
+
 SWITCHED = ("outcome", "checkpoint_id", "timeline")
 """What the task that switches leaves for `realign`."""
 
@@ -23,6 +29,30 @@ UNCHANGED = "nothing_to_roll_back"
 
 _RECENT = 200
 """Manifest entries among which a retried task looks for what its first try did."""
+
+
+def add_switch(job: LoadedJob, plan: tuple[str, type[PlanOperator]], act: tuple[str, type[PlannedOperator]]) -> None:
+    """Add the four tasks to the DAG that is being made.
+
+    Args:
+        plan, act: id and Airflow operator of the task that makes the plan, and of the one that carries it out and
+            leaves `SWITCHED`.
+    """
+    path = str(job.path)
+    plan_task, plan_operator = plan
+    act_task, act_operator = act
+    planned = plan_operator(task_id=plan_task, spec_path=path, approval=APPROVAL, following=[act_task, REALIGN])
+    approved = PlanApprovalOperator(task_id=APPROVAL, plan_task=plan_task)
+    carried_out = {"spec_path": path, "plan_task": plan_task, "approval": APPROVAL}
+    acted = act_operator(task_id=act_task, trigger_rule=TriggerRule.NONE_FAILED, **carried_out)
+    realigned = RealignOperator(
+        task_id=REALIGN,
+        switch_task=act_task,
+        sink_assets=sink_assets(job),
+        outlets=[AssetAlias(f"milepost.{job.spec.name}")],
+        **carried_out,
+    )
+    planned >> approved >> acted >> realigned
 
 
 def switched_before(

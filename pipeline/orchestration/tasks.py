@@ -2,13 +2,17 @@
 
 Order: trigger_checkpoint, run_epoch, validate, complete_checkpoint (the commit point), notify_complete per sink,
 subsume; abort_checkpoint when one of the first four failed. Stopped before any of them, the store is in exactly the
-state which that position means. XComs carry ids only, never data; everything heavy is imported while a task runs.
+state which that position means. XComs carry ids and measured times, never data; everything heavy is imported while a
+task runs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -28,6 +32,9 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from pipeline.jobmaster import JobMaster
+    from pipeline.phases import StepClock
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +63,16 @@ class EpochOperator(JobOperator):
         ran: dict[str, Any] = ti.xcom_pull(task_ids=RUN) or {}
         return triggered | {"token": ran.get("token", triggered["token"])}
 
+    @contextmanager
+    def timed(self, step: str) -> Iterator[tuple[JobMaster, StepClock]]:
+        """Give a job master, and a clock that measures the block as this step of the epoch."""
+        from pipeline.phases import StepClock
+
+        master, clock = self.jobmaster(), StepClock()
+        clock(step)
+        yield master, clock
+        clock.end()
+
 
 class TriggerCheckpointOperator(EpochOperator):
     """Claims the timeline, sweeps, plans, and records the pending checkpoint; or finds that there is nothing to do."""
@@ -83,6 +100,7 @@ class TriggerCheckpointOperator(EpochOperator):
             "epoch": int(triggered.epoch),
             "timeline": str(triggered.timeline),
             "token": int(triggered.token),
+            "times": asdict(triggered.times),
         }
         self.say_for_whom(acting)
         log.info("epoch %d is planned: %s", acting["epoch"], triggered.summary)
@@ -93,12 +111,13 @@ class RunEpochOperator(EpochOperator):
     """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
 
     def act(self, context: Context) -> dict[str, Any]:
+        from pipeline.phases import PlanTimes
         from pipeline.spark.runner import SparkEpochRunner
 
         acting = self.pending(context)
         checkpoint_id = self.say_for_whom(acting)
-        master = self.jobmaster()
-        report = master.run_epoch(self.session(context), checkpoint_id, SparkEpochRunner())
+        planned = PlanTimes(**acting["times"]) if "times" in acting else None
+        report = self.jobmaster().run_epoch(self.session(context), checkpoint_id, SparkEpochRunner(), planned=planned)
         return {"checkpoint_id": checkpoint_id, "timeline": acting["timeline"], "token": int(report.token)}
 
     def on_kill(self) -> None:
@@ -127,7 +146,9 @@ class CompleteCheckpointOperator(EpochOperator):
     def act(self, context: Context) -> list[dict[str, Any]]:
         acting = self.pending(context)
         checkpoint_id = self.say_for_whom(acting)
-        completed = self.jobmaster().complete(self.session(context), checkpoint_id)
+        with self.timed("complete") as (master, clock):
+            completed = master.complete(self.session(context), checkpoint_id)
+        master.keep_times(checkpoint_id, completed.token, clock)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
         return [acting | {"sink": sink} for sink in sinks]
@@ -149,7 +170,9 @@ class NotifyCompleteOperator(EpochOperator):
     def act(self, context: Context) -> dict[str, Any]:
         checkpoint_id = self.say_for_whom(self.committed)
         sink = str(self.committed["sink"])
-        published = self.jobmaster().notify_complete(self.session(context), checkpoint_id, sink)
+        with self.timed(f"notify {sink}") as (master, clock):
+            published = master.notify_complete(self.session(context), checkpoint_id, sink)
+        master.keep_times(checkpoint_id, self.committed["token"], clock)
         log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, published)
         about = {name: published[name] for name in ("checkpoint_id", "timeline", "watermark", "rows")}
         for alias in self.outlets:
@@ -168,11 +191,15 @@ class SubsumeOperator(EpochOperator):
         nothing_to_do = triggered.get("nothing_to_do")
         if nothing_to_do == "covered":
             raise AirflowSkipException("this run is already covered: nothing to do")
-        if nothing_to_do is None:
-            self.say_for_whom(self.pending(context))
+        acting = self.pending(context) if nothing_to_do is None else None
+        if acting is not None:
+            self.say_for_whom(acting)
         else:
             log.info("no checkpoint in this run (%s): subsuming what older ones left", nothing_to_do)
-        log.info("subsumed: %s", self.jobmaster().subsume(self.session(context)))
+        with self.timed("subsume") as (master, clock):
+            log.info("subsumed: %s", master.subsume(self.session(context)))
+        if acting is not None:
+            master.keep_times(acting["checkpoint_id"], acting["token"], clock)
         if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
             raise self.successor(context)
 

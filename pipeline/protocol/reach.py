@@ -27,6 +27,7 @@ from pipeline.protocol.layout import (
     token_of_prefix,
     token_prefix_of_key,
 )
+from pipeline.protocol.pruning import may_be_listed
 from pipeline.protocol.records import ManifestState
 from pipeline.protocol.retention import lowest_pending
 
@@ -43,6 +44,7 @@ class Standing(Enum):
     LISTED = "listed as garbage: deleted once it is due"
     UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
     UNREACHABLE = "nothing refers to it, and nothing can any more"
+    KEPT = "published once; what retained checkpoints need of its table is not known now, so it stays"
     PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
     FOREIGN = "not part of the job's layout: not ours to delete"
 
@@ -116,6 +118,19 @@ def staged_standing(
     return Standing.UNREACHABLE
 
 
+def published_standing(
+    state: ManifestState, checkpoint_id: CheckpointId, token: FencingToken, *, judged: bool, listed: bool
+) -> Standing:
+    """Return where a file stands that some head of its sink's chain names, and that no root needs.
+
+    Args:
+        judged: what the table's roots need is known as a whole. listed: a list of the table's garbage names it.
+    """
+    if not judged or not may_be_listed(state, checkpoint_id, token):
+        return Standing.KEPT
+    return Standing.LISTED if listed else Standing.UNREACHABLE
+
+
 def _of_a_copy(state: ManifestState, key: str) -> Standing:
     """Where an object below a savepoint's root stands that no listed savepoint names."""
     root = savepoint_root_of_key(key)
@@ -143,6 +158,14 @@ def staged_proof(sink: str, checkpoint_id: CheckpointId, token: FencingToken, fa
     if fate is not None and fate.winner == token and sink not in fate.confirmed:
         return f"checkpoint {checkpoint_id} was left before the sink had it, and is not retained any more"
     return _proof(checkpoint_id, token, fate)
+
+
+def published_proof(checkpoint_id: CheckpointId) -> str:
+    """Say in one clause why nothing can need a file any more that this checkpoint published."""
+    return (
+        f"published by checkpoint {checkpoint_id}; neither the table's head nor its state as of any retained checkpoint"
+        " has it"
+    )
 
 
 def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:

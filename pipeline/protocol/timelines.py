@@ -33,7 +33,7 @@ from pipeline.protocol.failures import printable_detail
 from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, TimelineId
 from pipeline.protocol.incarnation import dirty_results
 from pipeline.protocol.lineage import lineage, open_forks, owner_of, still_listed
-from pipeline.protocol.preconditions import frozen_by, open_timeline
+from pipeline.protocol.preconditions import check_not_ended, frozen_by, open_timeline
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CompletedCheckpoint,
@@ -101,7 +101,8 @@ def fast_forward(state: ManifestState, request: FastForwardRequest, now_ms: int)
     Raises:
         Fenced: the fork is not open any more. Busy: a checkpoint is pending on either.
         CommitConflict: either head is another one by now: compare again what both have consumed.
-        JobNotRunnable: the clean-up of the last incarnation is not over. InvalidRequest: a sink is named twice.
+        JobNotRunnable: the incarnation has ended: it stays at the checkpoint it ended at. InvalidRequest: a sink is
+            named twice.
     """
     live = state.timeline()
     _check_sinks(request.sinks)
@@ -109,6 +110,7 @@ def fast_forward(state: ManifestState, request: FastForwardRequest, now_ms: int)
         return AlreadyDone(Outcome.ALREADY_LIVE, f"job {state.job}: timeline {request.fork} is the live one", live.head)
     fork_ = open_timeline(state, request.fork, "fast-forward")
     _check_clean(state, "fast-forward")
+    check_not_ended(state)
     for timeline in (live, fork_):
         _check_idle(state, timeline, "fast-forward")
     _check_head(state, live, request.expected_main_head, "fast-forward")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.object_store import ObjectStat
 
 
@@ -137,16 +137,18 @@ class TableObject:
     Attributes:
         staged_by: checkpoint id and token that staged it; None for anything else.
         permanent: part of what says what the table is; never deleted.
+        list_of_garbage: says which files may go; deleted with the last of them.
     """
 
     stat: ObjectStat
-    staged_by: tuple[int, int] | None
+    staged_by: tuple[CheckpointId, FencingToken] | None
     permanent: bool
+    list_of_garbage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TableReference:
-    """One object that the table needs, at its head or as of any checkpoint.
+    """One object that the table needs, at its head or as of some checkpoint.
 
     Attributes:
         chain: how it is reached, for people.
@@ -163,13 +165,17 @@ class TableWalk:
 
     Attributes:
         objects: all that lie below the sink's path, listed before anything else was read.
-        references: what the table needs, each key once.
+        references: what the chain itself and the newest head need, each key once; older checkpoints may need more.
+        published: every file that some head names, whether anything still needs it or not.
+        listed: files that a list of garbage names.
         problems: what cannot be read, one line each; then `references` is not complete.
         heads: how many commits were read.
     """
 
     objects: tuple[TableObject, ...]
     references: tuple[TableReference, ...]
+    published: frozenset[str]
+    listed: frozenset[str]
     problems: tuple[str, ...]
     heads: int
 
@@ -300,7 +306,7 @@ class Sink(Protocol):
         """Problems of the published table, one line each; [] when everything it refers to is there and whole."""
 
     def walk(self) -> TableWalk:
-        """Everything that lies below the path, and everything that the table needs. Raises InvalidRequest."""
+        """Everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
         """The sizes of those of these objects that exist now, by key."""

@@ -3,13 +3,12 @@
 Layout below the sink's root: `data/chk-<20 digits>/t<token>/<subtask>-<sha256>.parquet`, and the chain
 (`sink_chain.py`). A reader follows the newest head, so it sees an epoch whole or not at all.
 
-Order of writes: staged files -> [commit point in the manifest] -> head. Published files are never deleted here: an
-older checkpoint stays readable as long as nobody prunes the table.
+Order of writes: staged files -> [commit point in the manifest] -> head. What no retained checkpoint needs any more is
+listed (`table_garbage.py`), and deleted later; whose turn that is, and when, is the job master's.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -20,7 +19,7 @@ from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.sinks.chain_reader import TablePoint
-from pipeline.sinks.chain_walk import walk_chain
+from pipeline.sinks.chain_walk import list_table, walk_chain
 from pipeline.sinks.contract import (
     Committable,
     Compaction,
@@ -28,13 +27,16 @@ from pipeline.sinks.contract import (
     SinkMark,
     StagedFile,
     TableContents,
+    TableObject,
     TableWalk,
     decode_schema,
     encode_schema,
 )
 from pipeline.sinks.parquet_files import ParquetFiles, token_prefix
 from pipeline.sinks.sink_chain import Addition, SinkChain
-from pipeline.sinks.sink_head import ChainOwner, SinkHead, check_data_key, dump
+from pipeline.sinks.sink_head import ChainOwner, SinkHead, check_data_key, committable_digest, data_key_owner
+from pipeline.sinks.table_garbage import TableGarbage
+from pipeline.sinks.table_history import TableHistory
 from pipeline.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema
 
 COMPACT_FILES = 64
@@ -63,7 +65,8 @@ class ParquetSink:
         self.key = key
         self._store = store
         self._files = ParquetFiles(name, store)
-        self._chain = SinkChain(store, ChainOwner(job, name, mode.value, key))
+        self._owner = ChainOwner(job, name, mode.value, key)
+        self._chain = SinkChain(store, self._owner)
 
     def stage(
         self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
@@ -101,7 +104,7 @@ class ParquetSink:
         self._check_committable(committable)
         head = self._chain.newest()
         self._admit(committable, head)
-        if mark is None or head is None or self._chain.already(head, mark, _digest(committable)):
+        if mark is None or head is None or self._chain.already(head, mark, committable_digest(committable)):
             return
         if head.mark.checkpoint_id >= mark.checkpoint_id or head.mark.timeline != mark.timeline:
             raise Superseded(
@@ -154,7 +157,7 @@ class ParquetSink:
             added=committable.files,
             replaced_by=compaction.file if compaction else None,
             admit=lambda head: self._admit(committable, head),
-            committable_sha256=_digest(committable),
+            committable_sha256=committable_digest(committable),
         )
 
     def follow(
@@ -177,7 +180,7 @@ class ParquetSink:
         additions = []
         for checkpoint_id, committable in committables:
             self._check_committable(committable)
-            additions.append(Addition(checkpoint_id, committable.files, _digest(committable)))
+            additions.append(Addition(checkpoint_id, committable.files, committable_digest(committable)))
         return self._chain.follow(
             base,
             additions,
@@ -250,7 +253,7 @@ class ParquetSink:
         return self._chain.mark_of(entry) if entry is not None else None
 
     def abort(self, *, checkpoint_id: int, token: int) -> None:
-        """Delete what this epoch staged, except what a head of any lineage refers to.
+        """Delete the files that this epoch staged, except what a head of any lineage refers to.
 
         Only for a checkpoint that the manifest says is aborted, or a token that lost: nothing else keeps its commit
         from coming later.
@@ -259,8 +262,8 @@ class ParquetSink:
         for version in self._chain.versions_of(self._chain.newest(), checkpoint_id):
             head = self._chain.at(version)
             published |= {file.key for file in (*head.added, *((head.replaced_by,) if head.replaced_by else ()))}
-        staged = [stat.key for stat in self._store.list(token_prefix(checkpoint_id, token))]
-        self._store.delete([key for key in staged if key not in published])
+        found = (stat.key for stat in self._store.list(token_prefix(checkpoint_id, token)))
+        self._store.delete([key for key in found if data_key_owner(key) is not None and key not in published])
 
     def read(self, checkpoint_id: int | None = None, *, verify: bool = False) -> pa.Table:
         """The published table at the head, or as of a checkpoint, also one of a lineage that was left.
@@ -305,8 +308,20 @@ class ParquetSink:
         return problems
 
     def walk(self) -> TableWalk:
-        """Everything that lies below the path, and everything that a head needs. Raises InvalidRequest."""
-        return walk_chain(self._store, self._chain)
+        """Everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
+        return walk_chain(self._store, self.history())
+
+    def objects(self) -> tuple[TableObject, ...]:
+        """All objects below the path."""
+        return list_table(self._store)
+
+    def history(self) -> TableHistory:
+        """The table's history as it stands now, for one look at all that its checkpoints need."""
+        return TableHistory(self._store, self._owner)
+
+    def garbage(self) -> TableGarbage:
+        """The lists of files that nothing needs any more."""
+        return TableGarbage(self._store)
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
         """The sizes of those of these objects that exist now, by key."""
@@ -378,7 +393,3 @@ class ParquetSink:
 def _all_files(committable: Committable) -> tuple[StagedFile, ...]:
     compaction = committable.compaction
     return (*committable.files, compaction.file) if compaction else committable.files
-
-
-def _digest(committable: Committable) -> str:
-    return hashlib.sha256(dump(committable.to_json())).hexdigest()

@@ -6,6 +6,7 @@ it, or a count that cannot be, is `StateCorrupt`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from typing import Any
 
 from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.sinks.contract import (
+    Committable,
     SinkMark,
     StagedFile,
     decode_schema,
@@ -32,7 +35,7 @@ SNAPSHOTS = "_snapshots/"
 _TOP = 10**19
 _HEAD_KEY = re.compile(r"_heads/(\d{20})\.json")
 _SNAPSHOT_KEY = re.compile(r"_snapshots/\d{20}-[0-9a-f]{64}\.json")
-_DATA_KEY = re.compile(r"data/chk-\d{20}/t\d+/(?:\d+|all)-[0-9a-f]{64}\.parquet")
+_DATA_KEY = re.compile(r"data/chk-(\d{20})/t(\d+)/(?:\d+|all)-[0-9a-f]{64}\.parquet")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FORMAT_2_FIELDS = {"decision", "followed_at", "followed"}
 _OPTIONAL_DICT = (dict, type(None))
@@ -196,9 +199,20 @@ def check_data_key(file: StagedFile) -> StagedFile:
     return file
 
 
+def data_key_owner(key: str) -> tuple[CheckpointId, FencingToken] | None:
+    """The checkpoint and token that staged a file; None for a key that staging cannot have given."""
+    match = _DATA_KEY.fullmatch(key)
+    return None if match is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
+
+
 def dump(document: dict[str, Any]) -> bytes:
     """Canonical JSON."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def committable_digest(committable: Committable) -> str:
+    """Hex SHA-256 of what a commit publishes."""
+    return hashlib.sha256(dump(committable.to_json())).hexdigest()
 
 
 def head_to_bytes(head: SinkHead) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from pyspark.sql import SparkSession
+from pipeline.spark.engine import Engine
 
 REPEAT_S = 1.0
 """A cancellation reaches only jobs that exist: one that starts a moment later is cancelled by the next."""
@@ -17,8 +17,8 @@ class Deadline:
         passed: whether the time was over, and so a cancelled job is an expired checkpoint.
     """
 
-    def __init__(self, session: SparkSession, tag: str, timeout_ms: int) -> None:
-        self._context, self._tag = session.sparkContext, tag
+    def __init__(self, engine: Engine, tag: str, timeout_ms: int) -> None:
+        self._engine, self._tag = engine, tag
         self._timeout_s = timeout_ms / 1000
         self._done = threading.Event()
         self.passed = False
@@ -29,7 +29,7 @@ class Deadline:
         wait_s = self._timeout_s
         while not self._done.wait(wait_s):
             self.passed = True
-            self._context.cancelJobsWithTag(self._tag)
+            self._engine.interrupt(self._tag)
             wait_s = REPEAT_S
 
     def cancel(self) -> None:

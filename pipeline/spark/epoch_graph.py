@@ -5,8 +5,7 @@ The functions that run in Python workers are small classes, so what a task close
 
 from __future__ import annotations
 
-import functools
-import gc
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -28,7 +27,7 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.contract import Sink
 from pipeline.spark.exchange import EXCHANGE_SCHEMA
-from pipeline.spark.items import Declined, HostEnd, Item
+from pipeline.spark.items import Declined, HostEnd, Item, SnapshotStarted
 from pipeline.spark.levels import EpochLevels, Level, SqlStep
 from pipeline.spark.source_task import SourceSplit, run_source
 from pipeline.spark.sql_projection import decode_items, encode_items, project, wide_type
@@ -94,7 +93,11 @@ class HostTask:
                 except CheckpointError as error:
                     yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
                     return
+            handed = time.monotonic()
             yield item
+            # The tail, and Spark behind it, do their part before this goes on.
+            part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
+            metrics.apart(part, time.monotonic() - handed)
 
     def _host(self, subtask: int, batches: _Batches, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
         if self.stateful is not None:
@@ -127,7 +130,6 @@ class FusedTask:
 
     def __call__(self, batches: _Batches) -> _Batches:
         yield from self.tail.run(self.host.items(batches))
-        keep_imports_out_of_collections()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,6 @@ class WideHost:
 
     def __call__(self, batches: _Batches) -> _Batches:
         yield from encode_items(self.host.items(batches), self.sql.hosted)
-        keep_imports_out_of_collections()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,17 +191,6 @@ def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
 
 def _exchange_type() -> StructType:
     return from_arrow_schema(EXCHANGE_SCHEMA)
-
-
-@functools.cache
-def keep_imports_out_of_collections() -> None:
-    """Call at the end of a task; does its work once per process.
-
-    A reused worker collects garbage after each task, and the next task waits for it: without this it would look at all
-    that was ever imported each time, 0.08 s. A cycle among what is alive after the first task is never collected.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _drain(batches: _Batches) -> None:

@@ -81,12 +81,14 @@ class EpochLevels:
         return {uid: text for expressions in steps for uid, text in expressions.items()}
 
 
-def plan_levels(session: SparkSession, plan: EpochPlan) -> EpochLevels:
-    """Build every level. Raises InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL."""
+def plan_levels(session: SparkSession, slots: int, plan: EpochPlan) -> EpochLevels:
+    """Build every level, for `slots` tasks at once.
+
+    Raises: InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL.
+    """
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
     schemas, operators = _schemas(session, plan, readers)
     splits = _splits(plan, readers)
-    slots = session.sparkContext.defaultParallelism
     levels = tuple(
         Level(
             tail=_tail(plan, number, schemas, operators),

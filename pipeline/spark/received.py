@@ -30,10 +30,13 @@ class Received:
     Attributes:
         outcome: the senders' acknowledgements in channel order, or the decline: then no buffer counts.
         cancelled: the first cancel marker, if there was one.
+        buffers, size: how many buffers there were, and their bytes.
     """
 
     outcome: tuple[AckEvent, ...] | Decline = ()
     cancelled: Cancelled | None = None
+    buffers: int = 0
+    size: int = 0
     _buffers: dict[tuple[str, str], dict[int, list[Buffer]]] = field(default_factory=dict)
 
     def take(self, operator: str, producer: str, senders: int) -> list[Sequence[Buffer]]:
@@ -48,6 +51,8 @@ class Received:
                 yield from buffers
 
     def add(self, channel: int, buffer: Buffer) -> None:
+        self.buffers += 1
+        self.size += buffer.size
         self._buffers.setdefault((buffer.operator, buffer.producer), {}).setdefault(channel, []).append(buffer)
 
 

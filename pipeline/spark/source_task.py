@@ -69,7 +69,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
             who = f"source {split.source}: {obj.key}"
             yield Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))
             return
-    metrics.rows_in = rows
+    metrics.rows_in, metrics.bytes_in = rows, sum(obj.size for obj in split.objects if obj.key not in missing)
     metrics.mark("read_ms")
     yield RowsDone()
     yield SnapshotStarted()

@@ -53,6 +53,7 @@ def run_subtask(
     started_ms = clock()
     received = receive(plan.identity(subtask), plan.senders, batches)
     metrics.mark("receive_ms")
+    metrics.received(received.buffers, received.size)
     with ThreadPoolExecutor(max_workers=len(plan.operators) + 1, thread_name_prefix="snapshot") as pool:
         task = _Task(plan, subtask, store, metrics, pool, clock)
         yield from task.run(received, started_ms)
@@ -192,6 +193,7 @@ class _Task:
             notice = read_notice(self._store, self._plan.checkpoint_id, self._plan.token)
         except CheckpointError as error:
             return self._identity.decline_for(error, "notice of an abort", CheckpointFailureReason.IO_EXCEPTION)
+        self._metrics.mark("notice_ms")
         for _, one in self._hosted:
             if notice is not None:
                 one.aborted(notice)
@@ -207,14 +209,16 @@ class _Task:
             if one.decline is not None:
                 return one.decline
             acks[one.uid] = one.ack
-        self._metrics.mark("async_ms")
+        self._metrics.mark("async_wait_ms")
         digests = {channel: event.own.digest for channel, event in enumerate(consumed)}
         yield HostEnd({"operators": acks}, digests, carried)
         return None
 
     def _upload(self, frozen: FrozenState, directory: str) -> StateHandle:
+        began = time.monotonic()
         snapshot = frozen.encode(directory)
         for upload in snapshot.uploads:
             self._store.put(upload.key, upload.body)
         frozen.stage_cache(snapshot)
+        self._metrics.uploaded(time.monotonic() - began)
         return snapshot.handle

@@ -6,6 +6,7 @@
     chk-<id>/t<token>/channel/<sha256>.arrow            buffers that an unaligned checkpoint overtook
     chk-<id>/t<token>/consumed/<source>-<sha256>.parquet    object versions that a source consumed
     chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json    what each Spark attempt measured
+    chk-<id>/t<token>/metrics/after-<step>.json         what the driver measured from the commit on
     chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
     chk-<id>/t<token>/_aborted                          to subtasks that still run: the checkpoint was aborted
     savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
@@ -43,6 +44,8 @@ __all__ = [
     "PROBE_PREFIX",
     "SAVEPOINTS_PREFIX",
     "abort_notice_key",
+    "after_commit_key",
+    "after_commit_prefix",
     "channel_prefix",
     "checkpoint_of_key",
     "checkpoint_prefix",
@@ -100,6 +103,16 @@ def consumed_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
 def metrics_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
     """Where the Spark attempts of one try leave their measurements."""
     return f"{token_prefix(checkpoint_id, token)}{METRICS_NAME}"
+
+
+def after_commit_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Where the driver leaves what it measured from the commit on."""
+    return f"{metrics_prefix(checkpoint_id, token)}after-"
+
+
+def after_commit_key(checkpoint_id: CheckpointId, token: FencingToken, step: str) -> str:
+    """Key of what one process measured of these steps."""
+    return f"{after_commit_prefix(checkpoint_id, token)}{step}.json"
 
 
 def require_own_key(key: str, *, within: str = "") -> str:

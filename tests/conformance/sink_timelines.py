@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -380,8 +381,10 @@ class SinkTimelineTests(SinkSwitchTests):
             sink.abort(checkpoint_id=checkpoint_id, token=1)
         assert all(sink.verify(checkpoint_id, deep=True) == [] for checkpoint_id in (39, 41, 42, 43))
 
-    def test_a_walk_still_needs_everything_of_the_lineages_that_were_left(self, tmp_path: Path) -> None:
-        """I8."""
+    def test_what_the_lineages_that_were_left_published_is_known_and_so_is_what_each_checkpoint_needs(
+        self, tmp_path: Path
+    ) -> None:
+        """I8: a root is a checkpoint, of whatever lineage; what it needs of the table is asked of the history."""
         sink = self.main_up_to(tmp_path, 42)
         never = staged(sink, 43, "t41")
         switch(sink, self.found(sink, 39), "t50", 50, (43, never))
@@ -389,7 +392,15 @@ class SinkTimelineTests(SinkSwitchTests):
         found = sink.walk()
         assert found.problems == ()
         data = {item.stat.key for item in found.objects if item.staged_by is not None}
-        assert data <= {item.key for item in found.references} and len(data) == 7
-        assert {item.key: item.size for item in found.references}.items() <= {
-            item.stat.key: item.stat.size for item in found.objects
-        }.items()
+        assert data == found.published and len(data) == 7
+        sizes = {item.stat.key: item.stat.size for item in found.objects}
+        assert {item.key: item.size for item in found.references}.items() <= sizes.items()
+        history = sink.history()
+        needed = {checkpoint_id: history.as_of(checkpoint_id) for checkpoint_id in (38, 39, 40, 41, 42, 43, 44)}
+        for checkpoint_id, files in needed.items():
+            assert files is not None
+            assert {item.key: item.size for item in files}.items() <= sizes.items()
+            base = sink.find(checkpoint_id)
+            assert {item.key for item in files} == {file.key for file in sink.contents(base, []).files}
+        assert history.as_of(17) is None
+        assert history.live() == tuple(replace(item, chain=("head 7 of checkpoint 44",)) for item in needed[44] or ())

@@ -163,7 +163,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a replay that died keeps all that is newer from being subsumed and deleted, for ever",
         "I8",
         "pipeline/jobmaster.py",
-        "        sweep_forks(self._context, session)\n",
+        "        sweep_forks(context, session)\n",
         "",
         (_TEST_DELETION + "test_a_replay_that_died_does_not_keep_what_is_newer_for_ever",),
     ),

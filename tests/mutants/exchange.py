@@ -192,11 +192,11 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "files that came with a follow are needed by nothing",
+        "files that came with a follow count as never published",
         "I8",
         _CHAIN,
         "added=tuple(file for addition in additions for file in addition.files),",
         "added=(),",
-        (_TEST_SINK + "test_a_walk_still_needs_everything_of_the_lineages_that_were_left",),
+        (_TEST_SINK + "test_what_the_lineages_that_were_left_published_is_known_and_so_is_what_each_checkpoint_needs",),
     ),
 )

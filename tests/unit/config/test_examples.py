@@ -78,7 +78,6 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
         "forget_after",
         "dead_letter",
         "delta",
-        "remote",
     ):
         assert f'"{word}"' not in text
 

@@ -233,7 +233,13 @@ def test_a_problem_is_reported_with_its_place_reason_and_nearest_name(old: str, 
         ("checkpointing: {timeout: 0s}", "above 0s"),
         ("checkpointing: {tolerable_failures: -1}", "expected at least 0, got -1"),
         ("checkpointing: {max_parallelism: 1}", "expected at most checkpointing.max_parallelism, 1, got 2"),
-        ("spark: {remote: 'sc://localhost'}", "`remote` is not available in this version"),
+        ("spark: {remote: 'local[2]'}", "expected the address of a Spark Connect server, sc://host:port"),
+        ("spark: {remote: 'sc://host/;token=abc'}", "comes from the environment variable SPARK_CONNECT_AUTHENTICATE"),
+        ("spark: {remote: 'sc://me:abc@host'}", "expected no user name and password"),
+        ("spark: {remote: 'sc://host/;session_id=abc'}", "expected no parameter but use_ssl=true, got `session_id`"),
+        ("spark: {remote: 'sc://host:0'}", "expected sc://host:port"),
+        ("spark: {remote: 'sc://host/path'}", "nothing behind it but /;use_ssl=true"),
+        ("spark: {remote: 'sc://host', master: 'local[2]'}", "the server of `remote` has a master of its own"),
         ("spark: {parallelism: '2'}", "expected a whole number, got '2'"),
         ("schedule: {cron: 'every day'}", "is not a cron expression"),
         ("schedule: {cron: '@daily', timezone: Mars/Base}", "is not a time zone"),
@@ -286,6 +292,12 @@ def test_the_spec_hash_depends_on_meaning_and_not_on_writing() -> None:
     same = "# a comment\n" + SPEC.replace("2h", "120m") + "spark: {parallelism: 2}\n"
     assert load(same).spec_hash == load(SPEC).spec_hash
     assert load(SPEC.replace("2h", "3h")).spec_hash != load(SPEC).spec_hash
+
+
+def test_where_the_environment_names_no_server_the_master_is_used() -> None:
+    job = load(SPEC + "spark: {master: 'local[3]', remote: '${env:REMOTE:-}'}\n")
+    assert job.resolved({"REMOTE": "sc://far:1"}).spark.remote == "sc://far:1"
+    assert (job.resolved({}).spark.remote, job.resolved({}).spark.master) == (None, "local[3]")
 
 
 @pytest.mark.parametrize("key", [*FIXED, *LOOPBACK, *ELSEWHERE])

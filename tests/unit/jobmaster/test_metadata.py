@@ -14,6 +14,7 @@ from pipeline.metadata import CheckpointMetadata, decode_metadata
 from pipeline.pace import Pace
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.state.channel_state import ChannelStateHandle
+from pipeline.task_times import TaskTimes
 from tests.harness.sparkless_job import SparklessJob
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,6 +28,28 @@ CHANNEL = ChannelStateHandle(
     bytes=3_000,
     oldest_us=1_500_000_000,
     signature="5" * 64,
+)
+TASK = TaskTimes(
+    level=1,
+    subtask=0,
+    attempt=0,
+    started_ms=1_700_000_000_950,
+    total_ms=90,
+    read_ms=None,
+    exchange_wait_ms=10,
+    restore_ms=7,
+    process_ms=8,
+    emit_ms=2,
+    sync_ms=3,
+    stage_ms=40,
+    async_ms=45,
+    async_wait_ms=6,
+    rows=10,
+    bytes=9_120,
+    buffers=4,
+    alignment_ms=1,
+    in_flight_bytes=3_000,
+    left_ms=None,
 )
 
 
@@ -78,16 +101,29 @@ def test_format_2_reads_without_the_names_of_what_ran() -> None:
     assert signatures["operators"] == {"hourly": {"kind": "aggregate", "key": ["origin", "day"]}}
 
 
-def test_format_3_is_what_is_written_now() -> None:
+def test_format_3_reads_with_what_it_measured_and_no_more() -> None:
+    """It measured no trigger, no start and no rows handed on; `plan_ms` was what is `begin_ms` since."""
+    metadata = read(3)
+    assert metadata == replace(unaligned(read(1)), code={"milepost": "c" * 64, "gaps: slow": "d" * 64})
+    assert (metadata.started_ms, metadata.timings) == (None, {"begin_ms": 5})
+    (task,) = metadata.tasks
+    assert (task.level, task.subtask, task.attempt, task.process_ms, task.rows) == (1, 0, 0, 8, 0)
+    unmeasured = (task.started_ms, task.total_ms, task.exchange_wait_ms, task.emit_ms, task.stage_ms, task.bytes)
+    assert unmeasured == (None,) * 6
+
+
+def test_format_4_is_what_is_written_now() -> None:
     """A change of the format fails here: it adds a file and keeps the old decoder."""
-    body = (GOLDEN / "metadata_format_3.json").read_bytes()
-    assert read(3) == replace(unaligned(read(1)), code={"milepost": "c" * 64, "gaps: slow": "d" * 64})
-    assert read(3).encode() == body.rstrip(b"\n")
+    body = (GOLDEN / "metadata_format_4.json").read_bytes()
+    metadata = read(4)
+    assert metadata.tasks == (TASK,)
+    assert replace(metadata, started_ms=None, timings=read(3).timings, tasks=read(3).tasks) == read(3)
+    assert metadata.encode() == body.rstrip(b"\n")
 
 
 def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     """I8: what a checkpoint needs is never garbage; the operator's firing watermark is its slowest subtask's."""
-    metadata = read(3)
+    metadata = read(4)
     assert metadata.in_flight_bytes == 3_000
     assert CHANNEL.key in set(metadata.references())
     assert metadata.operators["hourly"].firing_us is None
@@ -96,19 +132,23 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("format",), 4, "format 4, expected 1 to 3"),
+        (("format",), 5, "format 5, expected 1 to 4"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),
         (("operators", "hourly", "channels"), [None] * 3, "channels has 3 entries for 2 subtasks"),
         (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
         (("operators", "hourly", "channels", 1, "key"), "../other/file", "key"),
         (("unaligned",), None, "unaligned"),
         (("pace", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
+        (("started_ms",), -1, "started_ms is -1, expected milliseconds"),
+        (("timings", "plan_ms"), "12", "plan_ms is '12', expected milliseconds"),
+        (("tasks", 0, "sync_ms"), 1.5, "sync_ms: expected an integer"),
+        (("tasks", 0, "buffers"), None, "lacks"),
         (("pace", "in_flight_ms"), -1, "-1 is not a number of at least 0"),
     ],
 )
 def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:
     """Nothing read from the store is trusted (DESIGN 9)."""
-    document = json.loads((GOLDEN / "metadata_format_3.json").read_bytes())
+    document = json.loads((GOLDEN / "metadata_format_4.json").read_bytes())
     place = document
     for part in path[:-1]:
         place = place[part]

@@ -22,6 +22,7 @@ from pipeline.protocol.errors import (
 )
 from pipeline.protocol.records import JobStatus
 from pipeline.sinks.contract import SinkMark
+from pipeline.times import iso_ms
 from tests.harness.counted_job import SEEN_SINK, CountedJob
 from tests.harness.job_stores import hook_stores, later
 from tests.harness.sparkless_runner import SparklessRunner
@@ -134,7 +135,8 @@ def test_a_time_means_the_newest_live_checkpoint_triggered_by_then(job: CountedJ
     times = {one["checkpoint_id"]: one["trigger_time"] for one in job.master.list_checkpoints()}
     assert job.master.plan_rollback(times[3])["target"]["checkpoint_id"] == 3
     assert job.master.plan_rollback(times[3].replace("+00:00", ""))["target"]["checkpoint_id"] == 3, "UTC"
-    assert job.master.plan_rollback("2999-01-01")["target"]["checkpoint_id"] == 5
+    soon = job.small.context.store.clock_ms() + 30_000
+    assert job.master.plan_rollback(iso_ms(soon))["target"]["checkpoint_id"] == 5, "clocks differ a little"
     job.rollback(2)
     job.run()
     assert job.master.plan_rollback(times[4])["target"]["checkpoint_id"] == 2, "4 is not live any more"
@@ -205,6 +207,7 @@ def test_the_plan_says_when_the_spec_does_not_fit_the_target(job: CountedJob) ->
         ("yesterday", InvalidRequest, "neither a checkpoint id nor a time"),
         ("-1", InvalidRequest, "neither a checkpoint id nor a time"),
         ("", InvalidRequest, "neither a checkpoint id nor a time"),
+        ("2999-01-01", InvalidRequest, "2999-01-01, read as UTC, is yet to come: it is 20"),
     ],
 )
 def test_what_is_no_retained_checkpoint_is_refused_and_changes_nothing(
@@ -220,6 +223,9 @@ def test_what_is_no_retained_checkpoint_is_refused_and_changes_nothing(
 
 
 def test_a_rollback_to_where_the_job_is_changes_nothing(job: CountedJob) -> None:
+    plan = job.master.plan_rollback(5)
+    where = f"checkpoint 5 (epoch 5 of timeline main, triggered {plan['head']['trigger_time']})"
+    assert plan["text"] == [f"job small: nothing to roll back: it is at {where}"]
     told = job.rollback(5)
     assert (told["outcome"], told["timeline"], told["discarded"]) == ("nothing_to_roll_back", "main", [])
     assert job.live_ids == [1, 2, 3, 4, 5]
@@ -360,6 +366,16 @@ def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollbac
     job.rollback(7)
     job.assert_tables_equal_the_oracle()
     assert job.master.fsck()["exit_code"] == 0
+
+
+def test_an_epoch_that_the_rollback_gave_up_is_no_failure_of_the_timeline_that_follows(job: CountedJob) -> None:
+    """What failed was left on purpose: the job is not unhealthy until an epoch fails again."""
+    job.land([6])
+    job.master.trigger(Session.cli())
+    job.rollback(3, take_over=True)
+    status = job.master.status()
+    assert (status["healthy"], status["next_step"]) == (True, "3 unread objects: milepost run small")
+    assert status["waits_for"] == f"an epoch to claim timeline {status['timeline']}"
 
 
 def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:

@@ -310,7 +310,8 @@ class Timelines(RuleBasedStateMachine):
             lambda: self.log.fast_forward(REPLAY, fork, main + 1, tip), Busy, JobNotRunnable, CommitConflict
         )
         assert isinstance(stale, CheckpointError)
-        idle = not (self.busy(fork) or self.busy(self.job.live)) and self.clean
+        runs = self.log.state.status in (JobStatus.RUNNING, JobStatus.FAILED)
+        idle = not (self.busy(fork) or self.busy(self.job.live)) and runs
         answer = self.ask(lambda: self.log.fast_forward(REPLAY, fork, main, tip, sinks=SINKS), Busy, JobNotRunnable)
         if not idle:
             assert isinstance(answer, CheckpointError)

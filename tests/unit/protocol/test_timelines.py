@@ -433,6 +433,18 @@ def test_a_fork_that_is_not_open_cannot_be_put_forward() -> None:
     refused(log, JobNotRunnable, lambda: log.fast_forward(B, log.state.timelines[-1].timeline_id), "clean-up")
 
 
+def test_an_ended_job_stays_at_the_checkpoint_it_ended_at_whatever_a_fork_has_replayed() -> None:
+    """Its tables, and a savepoint of its end, would be of another timeline than the job that `start` opens."""
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    tip = log.epoch_on(B, fork)
+    log.cancel(A)
+    log.clean(A)
+    refused(log, JobNotRunnable, lambda: log.fast_forward(B, fork, 2, tip), "CANCELED")
+    log.start(A)
+    assert isinstance(log.fast_forward(B, fork, 2, tip), Transition)
+
+
 def test_a_disposed_fork_gives_up_what_is_pending_and_fences_its_session() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)

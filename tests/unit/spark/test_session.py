@@ -37,7 +37,13 @@ def command_lines():
             lines.append(process.cmdline())
     return lines
 
+def worker(batches):
+    import gc, pyarrow, sys
+    known = "pipeline.spark.subtask_task" in sys.modules and gc.get_freeze_count() > 100_000
+    yield pyarrow.record_batch({"known": [known for batch in batches for row in range(batch.num_rows)]})
+
 report = {
+    "ready workers": [row.known for row in session.range(1).mapInArrow(worker, "known boolean").collect()],
     "secret": conf.get("spark.hadoop.fs.s3a.secret.key") == SECRET,
     "master": conf.get("spark.master"),
     "loopback": conf.get("spark.driver.host"),
@@ -87,6 +93,10 @@ def test_settings_reach_spark_and_no_command_line(report: dict[str, Any]) -> Non
 def test_what_the_protocol_relies_on_is_set(report: dict[str, Any]) -> None:
     settings = {name: report[name] for name in ("master", "loopback", "ansi", "adaptive")}
     assert settings == {"master": "local[1,3]", "loopback": "127.0.0.1", "ansi": "true", "adaptive": "false"}
+
+
+def test_workers_are_forked_with_their_imports_done_and_never_walk_them_again(report: dict[str, Any]) -> None:
+    assert report["ready workers"] == [True]
 
 
 def test_another_job_of_the_process_has_its_own_settings_or_is_refused(report: dict[str, Any]) -> None:

@@ -1,0 +1,64 @@
+"""Builds the benchmark's two further environments: `python -m bench.environments`.
+
+`.venv-bench` must be built. PyFlink may be impossible on a machine (no wheel for its Python or processor): then pip's
+own words are kept, and the results give them as the reason why it was not measured.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from bench.systems.registry import FLINK, TOOLS
+from scripts.bootstrap import ROOT, Environment, build, check_disk, say
+
+FOLDER = ROOT / ".milepost" / "bench"
+_REASON = FOLDER / "flink-unavailable.txt"
+_KEPT_LINES = 4
+
+ENVIRONMENTS = {
+    TOOLS: Environment(TOOLS, "bench/requirements.txt", False, 900_000_000, "Polars and Matplotlib, 620 MB on disk"),
+    FLINK: Environment(FLINK, "bench/requirements-flink.txt", False, 1_500_000_000, "PyFlink, 850 MB on disk"),
+}
+
+
+def unavailable() -> dict[str, str]:
+    """Environments that could not be built here, and why."""
+    return {FLINK: _REASON.read_text(encoding="utf-8").strip()} if _REASON.exists() else {}
+
+
+def main(arguments: list[str]) -> int:
+    """Build what is missing; with the name of an environment, that one alone."""
+    if arguments:
+        build(ENVIRONMENTS[arguments[0]])
+        return 0
+    missing = [environment for environment in ENVIRONMENTS.values() if not environment.is_built()]
+    if not missing:
+        return 0
+    check_disk(missing)
+    if not ENVIRONMENTS[TOOLS].is_built():
+        build(ENVIRONMENTS[TOOLS])
+    if not ENVIRONMENTS[FLINK].is_built():
+        _try_flink()
+    return 0
+
+
+def _try_flink() -> None:
+    """Build PyFlink's environment; what pip says when it cannot is kept."""
+    command = [sys.executable, "-m", "bench.environments", FLINK]
+    lines: list[str] = []
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            lines.append(line.strip())
+    if process.returncode == 0:
+        _REASON.unlink(missing_ok=True)
+        return
+    errors = [line for line in lines if line.startswith("ERROR")] or lines
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    _REASON.write_text("\n".join(errors[-_KEPT_LINES:]) + "\n", encoding="utf-8")
+    say(f"{FLINK} could not be built; the benchmark runs without it and says why")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""Whether a system's published table is the right one: DuckDB computes the answer from the same input files.
+
+No time is printed of a system whose answer was not compared and found equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from bench.workloads import Workload
+
+
+class WrongResult(RuntimeError):
+    """A system published something else than the answer; its times mean nothing."""
+
+    @property
+    def summary(self) -> str:
+        """One line for the results."""
+        return str(self)
+
+
+class Answer:
+    """The right rows of a workload after some epochs, computed once."""
+
+    def __init__(self, workload: Workload, epochs: Sequence[Path]) -> None:
+        """Args: epochs: folders of Parquet files, all that has landed."""
+        self._workload = workload
+        self._connection = duckdb.connect(config={"threads": 2})
+        self._connection.execute(f"CREATE TABLE answer AS {workload.answer_sql(_bids(epochs))}")
+        self.rows: int = self._connection.sql("SELECT count(*) FROM answer").fetchall()[0][0]
+
+    def check(self, system: str, result_sql: str) -> None:
+        """Compare row by row, duplicates included. Raises WrongResult with counts and one differing row."""
+        columns = ", ".join(_as_compared(name) for name in self._workload.result_columns)
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE published AS SELECT {columns} FROM ({result_sql})")
+        published = self._connection.sql("SELECT count(*) FROM published").fetchall()[0][0]
+        missing = self._difference("answer", "published")
+        extra = self._difference("published", "answer")
+        if missing[0] or extra[0]:
+            raise WrongResult(
+                f"{system}, workload {self._workload.name}: expected {self.rows:,} rows, got {published:,}; "
+                f"{missing[0]:,} are missing (for example {missing[1]}), {extra[0]:,} should not be there (for example "
+                f"{extra[1]}). No time of this workload is reported."
+            )
+
+    def _difference(self, left: str, right: str) -> tuple[int, object]:
+        columns = ", ".join(self._workload.result_columns)
+        query = f"SELECT {columns} FROM {left} EXCEPT ALL SELECT {columns} FROM {right}"
+        count = self._connection.sql(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
+        example = self._connection.sql(query).limit(1).fetchall()[0] if count else None
+        return count, example
+
+
+def changed_keys(workload: Workload, epochs: Sequence[Path]) -> list[int]:
+    """How many keys of state each epoch changes; of deduplicated rows, how many keys are new."""
+    with duckdb.connect(config={"threads": 2}) as connection:
+        return [
+            int(connection.sql(workload.changed_sql(_bids([epoch]), _before(epochs, at))).fetchall()[0][0])
+            for at, epoch in enumerate(epochs)
+        ]
+
+
+def _as_compared(column: str) -> str:
+    """A window's borders as microseconds, whatever type of time a system writes; other columns as they are."""
+    return f"epoch_us({column}) AS {column}" if column in ("window_start", "window_end") else column
+
+
+def _before(epochs: Sequence[Path], at: int) -> str:
+    return _bids(epochs[:at]) if at else f"(SELECT * FROM {_bids(epochs[:1])} WHERE false)"
+
+
+def _bids(epochs: Sequence[Path]) -> str:
+    files = ", ".join(f"'{epoch}/*.parquet'" for epoch in epochs)
+    return f"read_parquet([{files}])"

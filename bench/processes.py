@@ -1,0 +1,144 @@
+"""The other end of a worker: it starts one, gives it commands, pauses it, and reads the CPU time of its whole tree."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.systems.registry import entry_of
+from bench.workloads import Workload
+from pipeline.spark.java import find_java_home
+
+ROOT = Path(__file__).resolve().parent.parent
+_KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
+_SETTLED_S = 30.0
+
+
+class WorkerFailed(RuntimeError):
+    """A system could not do what it was told.
+
+    Attributes:
+        summary: one line for the results; names no place on this machine.
+    """
+
+    def __init__(self, system: str, do: str, reason: str, log: Path) -> None:
+        lines = reason.strip().splitlines()
+        self.summary = f"{system}: {do} failed: {lines[-1]}".replace(f"{ROOT}/", "")
+        super().__init__(f"{system}: {do} failed; its log is {log}\n{reason.strip()}")
+
+
+class Worker:
+    """One system's process, paused unless it is its turn.
+
+    Pausing keeps what idles (a query that polls every 10 ms, a garbage collector) from taking the others' CPU.
+    """
+
+    def __init__(self, system: str, workload: Workload, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.system = system
+        self.log = folder / "log.txt"
+        task = {"system": system, "workload": workload.to_json(), "folder": str(folder / "work")}
+        environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environ["JAVA_HOME"] = str(find_java_home())
+        loopback = "127.0.0.1,localhost,::1"
+        with self.log.open("wb") as log:
+            self._process = psutil.Popen(
+                [str(python_of(system)), "-m", "bench.worker", json.dumps(task)],
+                cwd=ROOT,
+                env={**environ, "TZ": "UTC", "NO_PROXY": loopback, "no_proxy": loopback, "PYTHONHASHSEED": "0"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                text=True,
+                bufsize=1,
+            )
+
+    def tell(self, do: str, *, within_s: float = 600.0, **arguments: Any) -> dict[str, Any]:
+        """Have the worker do one thing. Raises WorkerFailed when it says so, ends, or takes longer than `within_s`."""
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            ready, _, _ = select.select([self._process.stdout], [], [], within_s)
+            line = self._process.stdout.readline() if ready else ""
+        except BrokenPipeError:
+            line, ready = "", [None]
+        if not line:
+            what = "its process ended" if ready else f"no answer within {within_s:.0f} s"
+            raise WorkerFailed(self.system, do, what, self.log)
+        answer: dict[str, Any] = json.loads(line)
+        if not answer.pop("ok"):
+            raise WorkerFailed(self.system, do, answer["error"], self.log)
+        return answer
+
+    def cpu_s(self) -> float:
+        """User and system seconds of the process, what lives below it, and what they waited for."""
+        total = 0.0
+        for process in self._tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+    def memory(self) -> dict[str, int]:
+        """Resident bytes of the tree, and of the largest process below the first; shared pages are divided fairly."""
+        sizes = []
+        for process in self._tree():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                sizes.append((process.memory_full_info().pss, process.name()))
+        pythons = [size for size, name in sizes[1:] if name.startswith("python")]
+        return {"memory_bytes": sum(size for size, _ in sizes), "largest_task_bytes": max(pythons, default=0)}
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let the worker run, and pause it again."""
+        for process in reversed(self._tree()):
+            process.resume()
+        try:
+            yield
+        finally:
+            self.pause()
+
+    def pause(self) -> None:
+        """Stop the whole tree where it is."""
+        for process in self._tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+    def end(self) -> None:
+        """End the tree: by its own close when it still answers, else at once."""
+        tree = self._tree()
+        for process in tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+        with contextlib.suppress(WorkerFailed, OSError):
+            self.tell("close", within_s=_SETTLED_S)
+        _, left = psutil.wait_procs(tree, timeout=2)
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=_SETTLED_S)
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+
+    def _tree(self) -> list[psutil.Process]:
+        try:
+            return [self._process, *self._process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+
+def python_of(system: str) -> Path:
+    """The interpreter of a system's environment; the one that runs this for the main one."""
+    import sys
+
+    environment = entry_of(system).environment
+    return Path(sys.executable) if environment == ".venv" else ROOT / environment / "bin" / "python"

@@ -1,0 +1,155 @@
+"""Interleaved rounds: in each, every system runs the same epoch, one after another; the order turns with the round."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from bench.equality import Answer, changed_keys
+from bench.generate import write_epoch
+from bench.machine import OthersMeter
+from bench.processes import Worker
+from bench.workloads import Workload
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How often.
+
+    Attributes:
+        warmups: epochs at the start that are not counted; the first fills the state.
+        rounds: counted epochs.
+    """
+
+    warmups: int
+    rounds: int
+
+    @property
+    def epochs(self) -> range:
+        return range(self.warmups + self.rounds)
+
+
+def input_of(workload: Workload, epochs: range, folder: Path, say: Say) -> list[Path]:
+    """Write the epochs' files, each once for all systems; one that is there is kept."""
+    paths = []
+    for number in epochs:
+        path = folder / workload.shape.name / f"epoch-{number:05d}"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            say(f"{workload.name}: writing epoch {number}")
+            write_epoch(workload.shape, number, path)
+        paths.append(path)
+    return paths
+
+
+class Field:
+    """The systems of one workload, started and paused; ended with the context."""
+
+    def __init__(self, workload: Workload, systems: Sequence[str], folder: Path, say: Say) -> None:
+        """Args: folder: for the systems' own folders; what an earlier field left there is deleted."""
+        shutil.rmtree(folder, ignore_errors=True)
+        self.workers: dict[str, Worker] = {}
+        self.versions: dict[str, dict[str, str]] = {}
+        self._workload, self._systems, self._folder, self._say = workload, systems, folder, say
+
+    def __enter__(self) -> Self:
+        try:
+            for name in self._systems:
+                self._say(f"{self._workload.name}: starting {name}")
+                worker = self.workers[name] = Worker(name, self._workload, self._folder / name.replace(":", "-"))
+                self.versions[name] = worker.tell("prepare")["versions"]
+                worker.pause()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers.values():
+            worker.end()
+
+    def epoch(self, name: str, number: int, source: Path) -> dict[str, Any]:
+        """Have one system run one epoch in its turn. Returns wall_s, cpu_s, memory_bytes and its own figures."""
+        worker = self.workers[name]
+        with worker.turn():
+            before = worker.cpu_s()
+            wall_s = worker.tell("epoch", number=number, input=str(source))["wall_s"]
+            cpu_s = worker.cpu_s() - before
+            figures = worker.tell("figures", number=number)["figures"]
+            memory = worker.memory()
+        return {"number": number, "wall_s": wall_s, "cpu_s": cpu_s, **memory, "figures": figures}
+
+    def probe(self, name: str, question: str) -> dict[str, Any]:
+        """Ask one system what only it can answer."""
+        with self.workers[name].turn():
+            answer: dict[str, Any] = self.workers[name].tell("probe", name=question)["probe"]
+        return answer
+
+    def check(self, inputs: Sequence[Path]) -> int:
+        """Compare every published table with the answer; return its number of rows. Raises WrongResult."""
+        right = Answer(self._workload, inputs)
+        for name, worker in self.workers.items():
+            with worker.turn():
+                sql = worker.tell("result")["sql"]
+            right.check(name, sql)
+            self._say(f"{self._workload.name}: {name} published the right {right.rows:,} rows")
+        return right.rows
+
+    def cpu_s(self) -> float:
+        """CPU time of the systems and of this process."""
+        return _own_cpu_s() + sum(worker.cpu_s() for worker in self.workers.values())
+
+
+def run_workload(
+    workload: Workload, systems: Sequence[str], plan: Plan, folder: Path, say: Say, *, probes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Measure a workload on several systems, and compare every answer before anything is returned.
+
+    Args:
+        folder: for inputs and the systems' own folders; the latter are deleted at the end.
+        probes: questions to `milepost` after the rounds.
+    Returns: a JSON-compatible record: per system the epochs with wall_s, cpu_s and its own figures.
+    Raises:
+        WrongResult: a published table is not the answer. WorkerFailed: a system did not do what it was told.
+    """
+    inputs = input_of(workload, plan.epochs, folder / "input", say)
+    scratch = folder / "systems"
+    epochs: dict[str, list[dict[str, Any]]] = {name: [] for name in systems}
+    others = OthersMeter(_own_cpu_s())
+    with Field(workload, systems, scratch, say) as field:
+        for number in plan.epochs:
+            counted = number >= plan.warmups
+            for name in _turned(list(systems), number):
+                epochs[name].append({**field.epoch(name, number, inputs[number]), "counted": counted})
+                say(f"{workload.name}: epoch {number}{'' if counted else ' (warm-up)'}: {name} ended")
+        busy = others.cores(field.cpu_s())
+        rows = field.check(inputs)
+        answers = {question: field.probe("milepost", question) for question in probes}
+    shutil.rmtree(scratch, ignore_errors=True)
+    return {
+        "workload": workload.to_json(),
+        "rows": rows,
+        "changed_keys": changed_keys(workload, inputs),
+        "input_bytes": [sum(file.stat().st_size for file in path.iterdir()) for path in inputs],
+        "other_busy_cores": busy,
+        "probes": answers,
+        "systems": {name: {"versions": field.versions[name], "epochs": epochs[name]} for name in systems},
+    }
+
+
+def _turned(names: list[str], number: int) -> list[str]:
+    """Another one begins in each round, so that none is always the one after the slowest."""
+    at = number % len(names)
+    return names[at:] + names[:at]
+
+
+def _own_cpu_s() -> float:
+    times = psutil.Process().cpu_times()
+    return times.user + times.system

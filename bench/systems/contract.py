@@ -1,0 +1,103 @@
+"""What every system that is compared can do, and the folders it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.workloads import Workload
+
+PARALLELISM = 2
+"""Cores and tasks of every system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where a system works.
+
+    Attributes:
+        work: its own folder, empty at the start.
+        landing: watched for input: one sub-folder per epoch appears there at once, complete.
+    """
+
+    work: Path
+
+    @property
+    def landing(self) -> Path:
+        return self.work / "landing"
+
+    @property
+    def output(self) -> Path:
+        """Where the published table lies."""
+        return self.work / "output"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.work / "checkpoints"
+
+    def is_kept(self, path: Path) -> bool:
+        """Whether a file is part of what a system keeps: its checkpoints and its table."""
+        return self.output in path.parents or self.checkpoints in path.parents
+
+    def epoch(self, number: int) -> Path:
+        """The landed files of one epoch."""
+        return self.landing / f"epoch-{number:05d}"
+
+
+class NotAsked(ValueError):
+    """A system was asked what it has no answer to."""
+
+
+class System(Protocol):
+    """One way to run the epochs of a workload, in a process of its own that is paused while the others run."""
+
+    def prepare(self, workload: Workload, folders: Folders) -> None:
+        """Start what stays up between epochs. Not timed."""
+
+    def stage(self, source: Path, target: Path) -> None:
+        """Make the folder `target` with an epoch's rows, in the form that this system reads. Not timed."""
+
+    def epoch(self, number: int) -> None:
+        """Process what has just landed, until its result is published and durable. Timed."""
+
+    def figures(self, number: int) -> dict[str, Any]:
+        """What the system says of the epoch that ended; `state_bytes` is what it wrote for state. Not timed."""
+
+    def probe(self, name: str) -> dict[str, Any]:
+        """Answer a question that only some systems are asked. Raises NotAsked."""
+
+    def result_sql(self) -> str:
+        """DuckDB SQL for the rows that are published now, with the workload's result columns."""
+
+    def versions(self) -> dict[str, str]:
+        """Of everything that does the work."""
+
+    def close(self) -> None:
+        """Stop what was started."""
+
+
+class Written:
+    """Sizes of files that appeared since the last look; what is gone again by then was not kept and does not count."""
+
+    def __init__(self, folder: Path, counts: Callable[[Path], bool]) -> None:
+        self._folder = folder
+        self._counts = counts
+        self._seen: set[Path] = set()
+
+    def new_bytes(self) -> int:
+        """Bytes of the files that were not there at the last look; Hadoop's local checksum files are left out."""
+        found = {
+            path for path in self._folder.rglob("*") if path.suffix != ".crc" and self._counts(path) and path.is_file()
+        }
+        size = sum(path.stat().st_size for path in found - self._seen)
+        self._seen = found
+        return size
+
+
+def link_files(source: Path, target: Path) -> None:
+    """Make a folder with the files of another one, without copying them."""
+    target.mkdir()
+    for file in source.iterdir():
+        (target / file.name).hardlink_to(file)

@@ -1,0 +1,168 @@
+"""Spark Structured Streaming: one long query, or `availableNow` in a new process per epoch.
+
+Aggregates run in update mode and append the changed keys of each epoch as Parquet through `foreachBatch`, which is what
+Spark's Parquet sink leaves its users to do; windows and deduplicated rows go to that sink itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, link_files
+from bench.systems.servers import Server
+from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
+
+_STORES = {
+    "hdfs": {
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+        )
+    },
+    "rocksdb": {
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    },
+}
+
+
+def open_spark(workload: Workload, store: str, folder: Path, remote: str | None) -> Any:
+    """Start Spark with as many partitions of state as cores, which is the fastest on one machine.
+
+    Args:
+        remote: address of a Spark Connect server that is to be used instead.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    if remote is not None:
+        return builder.remote(remote).config(map=_of_session(store)).getOrCreate()
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "TZ": "UTC"}
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = _of_driver(workload, folder) | _of_session(store)
+    return builder.appName(f"bench-{workload.name}").config(map=settings).getOrCreate()
+
+
+def _of_driver(workload: Workload, folder: Path) -> dict[str, str]:
+    return {
+        "spark.master": f"local[{PARALLELISM}]",
+        "spark.driver.memory": workload.memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(folder / "spark"),
+        # Paused while others have their turn: a pause is no lost executor.
+        "spark.network.timeout": "3600s",
+        "spark.executor.heartbeatInterval": "600s",
+    }
+
+
+def _of_session(store: str) -> dict[str, str]:
+    return {
+        "spark.sql.shuffle.partitions": str(PARALLELISM),
+        "spark.sql.session.timeZone": "UTC",
+        **_STORES[store],
+    }
+
+
+def start_query(spark: Any, workload: Workload, folders: Folders, *, available_now: bool) -> Any:
+    """Start the workload's query over what lands."""
+    from pyspark.sql import functions as f
+
+    types = {"auction": "bigint", "bidder": "bigint", "price": "bigint", "event_time": "timestamp"}
+    schema = ", ".join(f"{name} {types.get(name, 'string')}" for name in workload.columns)
+    bids = spark.readStream.schema(schema).option("recursiveFileLookup", "true").parquet(str(folders.landing))
+    figures = [f.count("*").alias("bids"), f.sum("price").alias("total"), f.max("price").alias("highest")]
+    if workload.query is Query.DEDUPLICATE:
+        result = bids.dropDuplicates(list(workload.key))
+    elif workload.query is Query.WINDOW:
+        window = f.window("event_time", f"{WINDOW_S} seconds").alias("window")
+        timed = bids.withWatermark("event_time", f"{DELAY_S} seconds").groupBy(*workload.key, window).agg(*figures)
+        result = timed.select(
+            *workload.key, f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"),
+            "bids", "total", "highest",
+        )  # fmt: skip
+    else:
+        result = bids.groupBy(*workload.key).agg(*figures)
+    writer = result.writeStream.option("checkpointLocation", str(folders.checkpoints))
+    if workload.query is Query.AGGREGATE:
+        output = str(folders.output)
+
+        def publish(changed: Any, number: int) -> None:
+            changed.write.mode("overwrite").parquet(f"{output}/batch={number}")
+
+        writer = writer.outputMode("update").foreachBatch(publish)
+    else:
+        writer = writer.outputMode("append").format("parquet").option("path", str(folders.output))
+    return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+
+class Streaming:
+    """A streaming query with one of Spark's two state stores; `fresh` and `served` as Milepost has them."""
+
+    def __init__(self, store: str, *, fresh: bool = False, served: bool = False) -> None:
+        self._store = store
+        self._fresh, self._served = fresh, served
+        self._server: Server | None = None
+
+    def prepare(self, workload: Workload, folders: Folders) -> None:
+        self._workload, self._folders = workload, folders
+        self._state = Written(folders.checkpoints / "state", lambda path: True)
+        self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
+        self._all = Written(folders.work, folders.is_kept)
+        if self._served:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+            self._server = Server(folders.work / "server", _of_driver(workload, folders.work))
+        if not self._fresh:
+            self._spark = open_spark(workload, self._store, folders.work, None)
+            self._query = start_query(self._spark, workload, folders, available_now=False)
+
+    def stage(self, source: Path, target: Path) -> None:
+        link_files(source, target)
+
+    def epoch(self, number: int) -> None:
+        if not self._fresh:
+            self._query.processAllAvailable()
+            return
+        remote = self._server.address if self._server is not None else None
+        words = json.dumps([self._workload.to_json(), self._store, str(self._folders.work), remote])
+        subprocess.run([sys.executable, "-m", "bench.systems.available_now", words], check=True)
+
+    def figures(self, number: int) -> dict[str, Any]:
+        return {
+            "state_bytes": self._state.new_bytes(),
+            "output_bytes": self._output.new_bytes(),
+            "all_bytes": self._all.new_bytes(),
+        }
+
+    def probe(self, name: str) -> dict[str, Any]:
+        raise NotAsked(name)
+
+    def result_sql(self) -> str:
+        columns = ", ".join(self._workload.result_columns)
+        if self._workload.query is not Query.AGGREGATE:
+            return f"SELECT {columns} FROM read_parquet('{self._folders.output}/*.parquet')"
+        key = ", ".join(self._workload.key)
+        return (
+            f"SELECT {columns} FROM read_parquet('{self._folders.output}/*/*.parquet', hive_partitioning = true) "
+            f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY CAST(batch AS BIGINT) DESC) = 1"
+        )
+
+    def versions(self) -> dict[str, str]:
+        import pyspark
+
+        return {"pyspark": pyspark.__version__}
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+        if not self._fresh:
+            self._query.stop()
+            self._spark.stop()

@@ -1,0 +1,157 @@
+"""What is measured: one query over the bids, as each system states it, and the answer that DuckDB gives.
+
+A query is stated once here, in SQL's words; the systems translate it. All of them read the same columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from bench.generate import Shape, Skew
+
+WINDOW_S = 10
+DELAY_S = 5
+"""Above the bids' disorder of 2 s, so that no row is late in any system."""
+
+_WINDOW_US = WINDOW_S * 1_000_000
+_WINDOW_START = f"epoch_us(event_time) // {_WINDOW_US} * {_WINDOW_US}"
+
+AGGREGATES = {"bids": "count(*)", "total": "sum(price)", "highest": "max(price)"}
+
+
+class Query(Enum):
+    """What is done with the bids, per key."""
+
+    AGGREGATE = "aggregate"
+    WINDOW = "window"
+    DEDUPLICATE = "deduplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One query over bids of one shape.
+
+    Attributes:
+        key: columns that rows are grouped by. says: for people, in the tables.
+        memory: of a JVM that keeps the state on its heap, as `spark.driver.memory` takes it.
+    """
+
+    name: str
+    says: str
+    query: Query
+    key: tuple[str, ...]
+    shape: Shape
+    memory: str = "4g"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the query reads, in the order of the files."""
+        wanted = {*self.key, "price", *(("event_time",) if self.query is not Query.AGGREGATE else ())}
+        return tuple(name for name in ("auction", "bidder", "price", "channel", "url", "event_time") if name in wanted)
+
+    @property
+    def result_columns(self) -> tuple[str, ...]:
+        """The columns of the published table that are compared."""
+        if self.query is Query.DEDUPLICATE:
+            return self.key
+        window = ("window_start", "window_end") if self.query is Query.WINDOW else ()
+        return (*self.key, *window, *AGGREGATES)
+
+    def answer_sql(self, bids: str) -> str:
+        """DuckDB SQL for the rows that must be published after all of `bids`, a table expression.
+
+        Borders of windows are microseconds since 1970.
+        """
+        key = ", ".join(self.key)
+        figures = ", ".join(f"CAST({text} AS BIGINT) AS {name}" for name, text in AGGREGATES.items())
+        if self.query is Query.AGGREGATE:
+            return f"SELECT {key}, {figures} FROM {bids} GROUP BY {key}"
+        if self.query is Query.DEDUPLICATE:
+            return f"SELECT DISTINCT {key} FROM {bids}"
+        start = _WINDOW_START
+        return (
+            f"SELECT {key}, {start} AS window_start, {start} + {_WINDOW_US} AS window_end, {figures} FROM {bids} "
+            f"GROUP BY {key}, {start} "
+            f"HAVING {start} + {_WINDOW_US} <= (SELECT max(epoch_us(event_time)) FROM {bids}) - {DELAY_S * 1_000_000}"
+        )
+
+    def changed_sql(self, bids: str, before: str) -> str:
+        """DuckDB SQL that counts the keys of state that one epoch's `bids` change after those of `before`."""
+        key = ", ".join(self.key)
+        if self.query is Query.DEDUPLICATE:
+            return f"SELECT count(*) FROM (SELECT {key} FROM {bids} EXCEPT SELECT {key} FROM {before})"
+        window = f", {_WINDOW_START}" if self.query is Query.WINDOW else ""
+        return f"SELECT count(*) FROM (SELECT DISTINCT {key}{window} FROM {bids})"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, as a raw result records it and as a worker is told."""
+        shape = self.shape
+        return {
+            "name": self.name,
+            "says": self.says,
+            "query": self.query.value,
+            "key": list(self.key),
+            "keys": shape.keys,
+            "rows": shape.rows,
+            "files": shape.files,
+            "skew": shape.skew.value,
+            "seed": shape.seed,
+            "prefill": shape.prefill,
+            "string_bytes": shape.string_bytes,
+            "memory": self.memory,
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Workload:
+        """The workload of a record that `to_json` made."""
+        shape = Shape(
+            document["keys"],
+            document["rows"],
+            document["files"],
+            Skew(document["skew"]),
+            document["seed"],
+            document["prefill"],
+            document["string_bytes"],
+        )
+        query, key = Query(document["query"]), tuple(document["key"])
+        return cls(document["name"], document["says"], query, key, shape, document["memory"])
+
+
+def _keyed(name: str, says: str, key: tuple[str, ...], shape: Shape) -> Workload:
+    return Workload(name, says, Query.AGGREGATE, key, shape)
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        _keyed("keyed-10k", "count, sum, max by int64 key, 10 k keys", ("auction",), Shape(10_000)),
+        _keyed("keyed-1m", "count, sum, max by int64 key, 1 M keys", ("auction",), Shape(1_000_000)),
+        _keyed("keyed-5m", "count, sum, max by int64 key, 5 M keys", ("auction",), Shape(5_000_000)),
+        Workload(
+            "window",
+            "tumbling window of 10 s with watermark, 100 k keys",
+            Query.WINDOW,
+            ("auction",),
+            Shape(100_000, prefill=False),
+        ),
+        Workload(
+            "deduplicate",
+            "first row of each of 10 M int64 keys",
+            Query.DEDUPLICATE,
+            ("auction",),
+            Shape(10_000_000, prefill=False),
+        ),
+        _keyed("string-1m", "count, sum, max by string key, 1 M keys", ("url",), Shape(1_000_000, string_bytes=True)),
+        _keyed(
+            "composite-1m", "count, sum, max by (int64, string) key, 1 M keys", ("bidder", "channel"), Shape(1_000_000)
+        ),
+        _keyed(
+            "zipf-1m",
+            "count, sum, max by Zipf-skewed int64 key, 1 M keys",
+            ("auction",),
+            Shape(1_000_000, skew=Skew.ZIPF),
+        ),
+    )
+}

@@ -1,0 +1,85 @@
+"""The Spark that epochs run on, whatever kind of session it is: in this process, or on a Spark Connect server.
+
+DataFrames are the same on both. What is not, is here and in `connect.py`, and nowhere else: how jobs are tagged and
+interrupted, how many tasks run at once, and which errors mean that there is no Spark any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline.planning import EpochPlan
+from pipeline.protocol.errors import CheckpointError
+from pipeline.protocol.ids import FencingToken
+from pipeline.spark.session import open_session
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""What a Spark job raises: the first from both kinds of session, the second from one in this process only."""
+
+
+class Engine(Protocol):
+    """One session, and what the runner needs of it beside DataFrames."""
+
+    session: SparkSession
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+
+    def tagged(self, tag: str) -> AbstractContextManager[None]:
+        """Give the jobs that this thread starts in the block a tag."""
+
+    def interrupt(self, tag: str) -> None:
+        """Cancel the running jobs with a tag, from any thread; nothing when there are none."""
+
+    def lost(self, error: Exception) -> CheckpointError | None:
+        """What it means when Spark itself is gone, or was taken away; None for an error of the job."""
+
+
+class ClassicEngine:
+    """A session whose driver is this process, on a local master or a cluster."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+
+    @property
+    def slots(self) -> int:
+        return int(self.session.sparkContext.defaultParallelism)
+
+    @contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        context = self.session.sparkContext
+        context.addJobTag(tag)
+        try:
+            yield
+        finally:
+            context.removeJobTag(tag)
+
+    def interrupt(self, tag: str) -> None:
+        self.session.sparkContext.cancelJobsWithTag(tag)
+
+    def lost(self, error: Exception) -> CheckpointError | None:
+        return None
+
+
+def epoch_tag(plan: EpochPlan, token: FencingToken) -> str:
+    """The tag of the jobs that an epoch runs under a token."""
+    return f"{plan.spec.name}/{plan.timeline}/{token}"
+
+
+def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
+    """Return the engine of a plan's spec, ready to run: the one that this process kept, if it still serves.
+
+    Raises: EnvironmentUnusable.
+    """
+    if plan.spec.spark.remote is None:
+        return ClassicEngine(open_session(plan.spec.name, plan.spec.spark))
+    from pipeline.spark.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
+
+    return open_remote(plan, kept if isinstance(kept, RemoteEngine) else None)

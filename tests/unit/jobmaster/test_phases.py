@@ -1,0 +1,174 @@
+"""Where an epoch's time goes: phases add up to it, each is measured once, and none of them can hurt the epoch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.jobmaster import Session, Triggered
+from pipeline.metadata import CheckpointMetadata, decode_metadata
+from pipeline.phases import AfterCommit, StepClock, decode_after_commit, kept, phases_of
+from pipeline.protocol.codec import encode
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.storage.layout import after_commit_key, after_commit_prefix
+from pipeline.task_times import JOB_PHASES, TaskTimes, divided
+from tests.harness.faulty_store import Effect, Fault
+from tests.harness.job_stores import break_store
+from tests.harness.milepost_cli import milepost
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+GOLDEN = Path(__file__).parent / "golden"
+NOTHING = TaskTimes(
+    0, 0, 0, *[None] * 11, rows=0, bytes=0, buffers=None, alignment_ms=0, in_flight_bytes=0, left_ms=None
+)
+ROUNDING = len(JOB_PHASES)
+MS = st.integers(0, 10**5)
+
+
+@st.composite
+def attempts(draw: st.DrawFn) -> TaskTimes:
+    """Parts that follow one another, some time between them, and an upload beside them."""
+    parts = {name: draw(MS) for name in ("restore_ms", "process_ms", "emit_ms", "sync_ms", "stage_ms", "async_wait_ms")}
+    total_ms = sum(parts.values()) + draw(MS)
+    where = {"level": draw(st.integers(0, 2)), "subtask": draw(st.integers(0, 3)), "started_ms": draw(MS)}
+    return replace(NOTHING, **where, **parts, total_ms=total_ms, async_ms=draw(MS))
+
+
+def golden(number: int) -> CheckpointMetadata:
+    return decode_metadata((GOLDEN / f"metadata_format_{number}.json").read_bytes(), "golden")
+
+
+def measured(phases: dict[str, int | None]) -> int:
+    return sum(spent for name, spent in phases.items() if spent is not None and name != "total_ms")
+
+
+def source(started_ms: int, read_ms: int, emit_ms: int) -> TaskTimes:
+    return replace(NOTHING, started_ms=started_ms, total_ms=read_ms + emit_ms, read_ms=read_ms, emit_ms=emit_ms)
+
+
+def test_a_job_is_divided_as_its_tasks_are() -> None:
+    """Level 0: two tasks side by side, 100 ms in all; level 1: two after each other, 60 ms. 40 ms nobody measured."""
+    level_1 = replace(NOTHING, level=1, total_ms=30, process_ms=20, async_wait_ms=10, async_ms=500)
+    tasks = [source(0, 60, 40), source(0, 40, 60), replace(level_1, started_ms=100), replace(level_1, started_ms=130)]
+    none = dict.fromkeys(("restore", "sync", "stage"), 0)
+    assert divided(tasks, 200) == none | {"read": 50, "exchange": 50, "process": 40, "async": 20, "spark": 40}
+
+
+def test_machines_whose_clocks_differ_do_not_make_the_job_longer() -> None:
+    """By their own clocks the two tasks lie an hour apart; the job took 100 ms."""
+    phases = divided([source(0, 60, 40), source(3_600_000, 60, 40)], 100)
+    assert (phases["read"], phases["exchange"], phases["spark"]) == (60, 40, 0)
+
+
+@given(st.lists(attempts(), max_size=6), st.integers(0, 10**6))
+def test_the_phases_of_a_job_add_up_to_it(tasks: list[TaskTimes], job_ms: int) -> None:
+    """Whatever ran how often, in how many waves, on which machines."""
+    phases = divided(tasks, job_ms)
+    spent = [part for part in phases.values() if part is not None]
+    assert list(phases) == list(JOB_PHASES) and min(spent) >= 0
+    assert abs(sum(spent) - job_ms) <= ROUNDING
+
+
+def test_what_an_older_version_did_not_measure_is_not_guessed() -> None:
+    """Its tasks do not say when they ran: the job's time is Spark's, as a whole."""
+    metadata = replace(
+        golden(3), timings={"begin_ms": 5, "session_ms": 7, "job_ms": 400, "gate_ms": 30, "prepare_ms": 8}
+    )
+    known = {"begin_ms": 5, "session_ms": 7, "spark_ms": 400, "gate_ms": 30, "prepare_ms": 8}
+    assert {name: spent for name, spent in phases_of(metadata, ()).items() if spent is not None} == known
+
+
+def test_a_total_that_is_shorter_than_its_parts_has_no_rest() -> None:
+    """The commit was made by a machine whose clock is behind: nothing is cut to make the sum fit."""
+    metadata = golden(4)
+    assert metadata.started_ms is not None
+    phases = phases_of(metadata, (AfterCommit(metadata.started_ms + 1000, commit_ms=20),))
+    assert (phases["total_ms"], phases["other_ms"], phases["commit_ms"]) == (1000, None, 20)
+    phases = phases_of(metadata, (AfterCommit(metadata.started_ms + 1400, commit_ms=20),))
+    assert (phases["other_ms"], measured(phases)) == (25, 1400)
+
+
+def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
+    """What its run says of them is what is read of them afterwards, by anybody; the command prints them."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    clock = StepClock()
+    clock("all")
+    document = job.master.run(Session.cli(), SparklessRunner())
+    clock.end()
+    phases = document["phases"]
+    assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
+    assert phases["total_ms"] <= clock.ms("all")
+    named = ("plan", "begin", "session", "spark", "gate", "prepare", "commit", "notify", "subsume", "other")
+    assert [name for name in phases if phases[name] is not None] == [*(f"{name}_ms" for name in named), "total_ms"]
+    assert phases["other_ms"] <= 0.1 * phases["total_ms"]
+    shown = job.master.show(1)
+    assert (shown["phases"], shown["notified_ms"]) == (phases, {"table": phases["notify_ms"]})
+    told = milepost("show", job.folder / "config" / "small.yaml", "1").stdout.splitlines()
+    table = told[told.index("phases:") + 3 :]
+    cells = [line.split()[:2] for line in table[: len(phases)]]
+    assert cells == [[name.removesuffix("_ms"), "-" if ms is None else str(ms)] for name, ms in phases.items()]
+
+
+def test_times_that_cannot_be_kept_do_not_fail_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are measurements: the epoch is complete and published, and `show` has what `_metadata` has."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    fault = Fault(lambda operation, key: operation == "put" and "/after-" in key, Effect.UNAVAILABLE)
+    break_store(monkeypatch, job.loaded().job_store.url, fault)
+    document = job.master.run(Session.cli(), SparklessRunner())
+    assert fault.reached.is_set()
+    assert document["status"] == "completed" and document["phases"]["notify_ms"] is not None
+    shown = job.master.show(1)
+    assert (shown["phases"]["notify_ms"], shown["phases"]["total_ms"]) == (None, None)
+    assert shown["phases"]["plan_ms"] == document["phases"]["plan_ms"]
+
+
+def test_each_task_of_a_run_keeps_what_it_measured(tmp_path: Path) -> None:
+    """Under a scheduler every step is a process of its own; a step that is done again replaces what it had kept."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session, clocks = Session.cli(), dict[str, StepClock]()
+    triggered = job.master.trigger(session)
+    assert isinstance(triggered, Triggered)
+    report = job.master.run_epoch(session, 1, SparklessRunner(), planned=triggered.times)
+    steps = {
+        "complete": lambda: job.master.complete(session, 1),
+        "notify table": lambda: job.master.notify_complete(session, 1, "table"),
+        "subsume": lambda: job.master.subsume(session),
+    }
+    for again in (False, True):
+        for step, act in steps.items():
+            clocks[step] = StepClock()
+            clocks[step](step)
+            act()
+            job.master.keep_times(1, report.token, clocks[step])
+        shown = job.master.show(1)
+        phases, notified = shown["phases"], {"table": clocks["notify table"].ms("notify table")}
+        assert (phases["commit_ms"], phases["subsume_ms"], shown["notified_ms"]) == (
+            clocks["complete"].ms("complete"),
+            clocks["subsume"].ms("subsume"),
+            notified,
+        ), again
+    assert len(list(job.context.store.list(after_commit_prefix(triggered.checkpoint_id, report.token)))) == 3
+    assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
+
+
+def test_kept_times_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
+    """Nothing read from the store is trusted (DESIGN 9), and nothing depends on a measurement."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    (done,) = job.context.head().state.checkpoints
+    where = (done.checkpoint_id, done.token)
+    job.context.store.put(after_commit_key(*where, "subsume"), b'{"format": 1}')
+    job.context.store.put(after_commit_key(*where, "later"), encode(AfterCommit(1, format=2)))
+    assert len(kept(job.context, *where)) == 1
+    with pytest.raises(StateCorrupt, match="format 2, expected 1"):
+        decode_after_commit(encode(AfterCommit(1, format=2)), "key")
+    assert job.master.show(1)["phases"]["commit_ms"] is not None
