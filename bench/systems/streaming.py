@@ -118,7 +118,6 @@ class Streaming:
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
         self._all = Written(folders.work, folders.is_kept)
         if self._served:
-            os.environ["PYSPARK_PYTHON"] = sys.executable
             self._server = Server(folders.work / "server", _of_driver(workload, folders.work))
         if not self._fresh:
             self._spark = open_spark(workload, self._store, folders.work, None)
