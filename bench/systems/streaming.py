@@ -61,6 +61,8 @@ def _of_driver(workload: Workload, folder: Path) -> dict[str, str]:
         # Paused while others have their turn: a pause is no lost executor.
         "spark.network.timeout": "3600s",
         "spark.executor.heartbeatInterval": "600s",
+        # On a busy machine the worker of a `foreachBatch` takes longer than 15 s to import Spark.
+        "spark.python.authenticate.socketTimeout": "300s",
     }
 
 
