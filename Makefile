@@ -49,7 +49,7 @@ bench: env ## side by side with Structured Streaming and PyFlink; writes bench/R
 	@$(PY) -m bench.environments
 	@$(PY) -m bench run --mode $(MODE) $(BENCH_ARGS)
 
-demo: env ## S3, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
+demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)
 
 down: ## stop exactly what `make demo` started

@@ -8,12 +8,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from pipeline.config.load import load_job
+from pipeline.jobmaster import JobMaster, Session
+from pipeline.spark import connect
+from pipeline.spark.runner import SparkEpochRunner
+from scripts.stack import SPARK
 from tests.harness.connect_server import ConnectServer, connect_server
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
@@ -79,18 +85,23 @@ class HeldJob:
         for key in keys:
             (self.folder / "landing" / f"{key}.csv").write_text(f"k\n{key}\n")
 
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """The next function that runs waits for ever, and has begun when the block ends."""
+        (self.folder / "hold").touch()
+        yield
+        wait_until(self.holders, seconds=90, what="the process function")
+        (self.folder / "hold").unlink()
+
     def start(self) -> psutil.Popen:
         """A run in a process of its own, once its function holds a slot of the server."""
-        (self.folder / "hold").touch()
-        running = psutil.Popen(
-            [sys.executable, "-m", "pipeline", "run", str(self.spec)],
-            env={**os.environ, **self.server.environment},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_until(self.holders, seconds=90, what="the process function", process=running)
-        (self.folder / "hold").unlink()
-        return running
+        with self.holding():
+            return psutil.Popen(
+                [sys.executable, "-m", "pipeline", "run", str(self.spec)],
+                env={**os.environ, **self.server.environment},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     def holders(self) -> list[Path]:
         return list(self.folder.glob("held-*"))
@@ -179,25 +190,26 @@ def test_what_fails_on_the_server_is_refused_as_it_is_elsewhere(server: ConnectS
 
 def test_a_session_that_the_server_has_closed_is_followed_by_another(server: ConnectServer, tmp_path: Path) -> None:
     """Servers close idle sessions, and never take the id again."""
-    from pipeline.spark import runner
-
-    job = HeldJob(tmp_path, server, conf="{spark.sql.shuffle.partitions: 7}")
-    opened: list[Any] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            runner, "open_engine", lambda plan, real=runner.open_engine: opened.append(real(plan)) or opened[-1]
-        )
-        for key, conf in ((1, "{spark.sql.shuffle.partitions: 7}"), (2, "{}"), (3, "{}")):
-            job.write(conf=conf)
-            job.land(key)
-            assert_ran(milepost("run", job.spec))
-            if key == 2:
-                opened[-1].session.client.release_session()
-    first, second, third = opened
-    assert first.session.session_id == second.session.session_id != third.session.session_id
-    assert third.session.conf.get("spark.sql.shuffle.partitions") == "200", "what the spec no longer says is taken back"
-    assert third.slots == 2
+    job, runner = HeldJob(tmp_path, server), SparkEpochRunner()
+    sessions: list[Any] = []
+    for key, conf in ((1, "{spark.sql.shuffle.partitions: 7}"), (2, "{}"), (3, "{}")):
+        job.write(conf=conf)
+        job.land(key)
+        assert JobMaster(load_job(job.spec)).run(Session.cli(), runner)["status"] == "completed"
+        engine = runner._engine
+        assert isinstance(engine, connect.RemoteEngine) and engine.slots == 2
+        sessions.append((engine.session.session_id, engine.session.conf.get("spark.sql.shuffle.partitions")))
+        if key == 2:
+            engine.session.client.release_session()
+    (first, seven), (second, taken_back), (third, _) = sessions
+    assert first == second != third
+    assert (seven, taken_back) == ("7", "200"), "what the spec no longer says is taken back"
     assert len(job.rows()) == 3
+
+
+def test_doctor_says_what_answers(server: ConnectServer, tmp_path: Path) -> None:
+    checks = milepost("doctor", HeldJob(tmp_path, server).spec).stdout
+    assert f"Spark 4.3.0 at {server.remote}, local[2,3]" in checks
 
 
 @pytest.mark.parametrize(
@@ -241,3 +253,24 @@ def test_the_token_is_in_no_command_line_log_or_file_of_others(server: ConnectSe
     assert holding == [("spark-token", 0o600)]
     listening = [one for one in server.processes[0].net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     assert listening and {one.laddr.ip.removeprefix("::ffff:") for one in listening} == {"127.0.0.1"}
+
+
+def test_a_server_that_dies_fails_the_epoch_and_the_next_one_runs_on_its_successor(
+    server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the epoch is visible, and it does not count against the job: its machine was unusable."""
+    monkeypatch.setattr(connect, "_RETRIES", 1)
+    job = HeldJob(tmp_path, server)
+    job.land(1)
+    with ThreadPoolExecutor() as pool:
+        with job.holding():
+            running = pool.submit(milepost, "run", job.spec)
+        server.stack.stop(SPARK)
+        assert_clear_error(
+            running.result(90), 8, "the Spark Connect server at sc://localhost:", "does not answer any more"
+        )
+    assert milepost("status", job.spec, "--json").document()["job_status"] == "running"
+    server.start()
+    job.write()
+    assert_ran(milepost("run", job.spec))
+    assert job.rows() == [(1, "old")]
