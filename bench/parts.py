@@ -19,6 +19,7 @@ from bench.workloads import WORKLOADS, Workload
 LONG = ("milepost", "spark-hdfs", "spark-rocksdb", "flink-hashmap", "flink-rocksdb")
 LIMITS = ("limit-numpy", "limit-duckdb", "limit-polars")
 FRESH = ("milepost-process", "milepost-served", "spark-hdfs-process", "spark-rocksdb-process", "spark-hdfs-served")
+AGED = ("milepost-process", "milepost-served", "spark-hdfs-process")
 GROWTH = ("milepost", "spark-hdfs")
 RESTORE_ROUNDS = 5
 
@@ -63,7 +64,9 @@ def _full() -> list[Part]:
     keyed = WORKLOADS["keyed-1m"]
     small = replace(keyed, shape=replace(keyed.shape, keys=10_000, rows=100_000))
     parts = [_side_by_side(name, (*LONG, *LIMITS), plan, probes=("empty",)) for name in WORKLOADS]
-    parts += [_processes(name, Plan(warmups=2, rounds=5)) for name in ("keyed-1m", "keyed-5m")]
+    fresh = Plan(warmups=2, rounds=5)
+    parts += [_processes("process", name, FRESH, fresh) for name in ("keyed-1m", "keyed-5m")]
+    parts.append(_processes("aged", "keyed-1m", AGED, Plan(warmups=45, rounds=5)))
     parts.append(Part("restore/keyed-5m", lambda folder, say: restore(keyed_5m, RESTORE_ROUNDS, folder, say)))
     limited = ("milepost", "milepost:worker_memory_mb=512")
     parts.append(_varied("memory", "512 MB", keyed_5m, limited, some))
@@ -80,8 +83,10 @@ def _full() -> list[Part]:
         parts.append(
             _varied("files", str(files), replace(keyed, shape=replace(keyed.shape, files=files)), GROWTH, some)
         )
-    parts.append(_followed("retained", small, "milepost:retained=1000", 200))
-    parts.append(_followed("process", small, "milepost-process", 50))
+    retained = "milepost:retained=1000"
+    parts.append(
+        Part("checkpoints/retained", lambda folder, say: follow_checkpoints(small, retained, 200, folder, say))
+    )
     return parts
 
 
@@ -94,12 +99,8 @@ def _side_by_side(name: str, systems: Sequence[str], plan: Plan, probes: Sequenc
     )
 
 
-def _processes(name: str, plan: Plan) -> Part:
-    return Part(f"process/{name}", lambda folder, say: run_workload(WORKLOADS[name], present(FRESH), plan, folder, say))
-
-
-def _followed(name: str, workload: Workload, system: str, epochs: int) -> Part:
-    return Part(f"checkpoints/{name}", lambda folder, say: follow_checkpoints(workload, system, epochs, folder, say))
+def _processes(group: str, name: str, systems: Sequence[str], plan: Plan) -> Part:
+    return Part(f"{group}/{name}", lambda folder, say: run_workload(WORKLOADS[name], systems, plan, folder, say))
 
 
 def _varied(group: str, value: str, workload: Workload, systems: Sequence[str], plan: Plan) -> Part:

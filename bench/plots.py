@@ -21,7 +21,7 @@ class Plot:
 
     Attributes:
         group: parts `group/value` are its points; of `epochs`, one part's epochs are.
-        file: its name. across: what grows. logarithmic: the horizontal axis.
+        file: its name. across: what grows. logarithmic: both axes, else none.
     """
 
     group: str
@@ -55,6 +55,14 @@ PLOTS = (
         epochs=True,
         logarithmic=False,
     ),
+    Plot(
+        "aged",
+        "aged.svg",
+        "Epoch time and bytes against completed checkpoints, a new process each (1 M rows, 1 M keys)",
+        "completed checkpoints",
+        epochs=True,
+        logarithmic=False,
+    ),
 )
 
 Series = dict[str, list[tuple[float, float, float]]]
@@ -68,11 +76,11 @@ def series_of(plot: Plot, parts: dict[str, dict[str, Any]]) -> Series:
         if not plot.holds(name) or "failed" in record:
             continue
         for system, one in record["systems"].items():
-            epochs = [epoch for epoch in one["epochs"] if epoch["counted"]]
             label = system.partition(":")[0]
             if plot.epochs:
-                points = [(epoch["number"] + 1.0, epoch["wall_s"], _state_bytes(epoch)) for epoch in epochs]
+                points = [(epoch["number"] + 1.0, epoch["wall_s"], _state_bytes(epoch)) for epoch in one["epochs"]]
             else:
+                epochs = [epoch for epoch in one["epochs"] if epoch["counted"]]
                 wall = Spread.of([epoch["wall_s"] for epoch in epochs]).median
                 state = Spread.of([_state_bytes(epoch) for epoch in epochs]).median
                 points = [(float(name.split("/", 1)[1]), wall, state)]
@@ -104,9 +112,11 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
         for axis, unit in zip(axes, ("wall s per epoch", "state MB written per epoch"), strict=True):
             axis.set_xlabel(plot.across)
             axis.set_ylabel(unit)
-            axis.set_ylim(bottom=0)
             if plot.logarithmic:
                 axis.set_xscale("log")
+                axis.set_yscale("log")
+            else:
+                axis.set_ylim(bottom=0)
             axis.legend(frameon=False, fontsize=8)
         file = folder / plot.file
         figure.savefig(file, metadata={"Date": None})

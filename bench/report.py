@@ -79,7 +79,7 @@ def _targets(parts: Parts) -> str:
 
 
 def _workloads(parts: Parts) -> str:
-    names = [name for name in parts if name.startswith(("workload/", "process/"))]
+    names = [name for name in parts if name.startswith(("workload/", "process/", "aged/"))]
     return "\n\n".join(["## Side by side", *(_side_by_side(name, parts[name]) for name in names)]) if names else ""
 
 
@@ -112,7 +112,7 @@ def _side_by_side(name: str, record: dict[str, Any]) -> str:
         f"{record['rows']:,} rows."
     )
     head = ("system", "wall s", "25–75 %", "CPU s", "25–75 %", "× ours", "state B/key", "published MB", "memory MB")
-    return "\n".join([f"### {name.split('/', 1)[1]}: {workload['says']}", "", says, "", *_table(head, rows)])
+    return "\n".join([f"### {name.removeprefix('workload/')}: {workload['says']}", "", says, "", *_table(head, rows)])
 
 
 def _phases(parts: Parts) -> str:
@@ -160,10 +160,11 @@ def _others(parts: Parts) -> str:
             f"pyarrow reads and decodes the same {decode['files']} files ({decode['bytes'] / 1e6:.1f} MB, "
             f"{decode['rows']:,} rows) in {decode['wall_s']:.2f} s."
         )
-    for system in parts.get("memory/512 MB", {}).get("systems", {}):
-        epochs = counted(parts["memory/512 MB"], system)
-        largest = max(epoch["largest_task_bytes"] for epoch in epochs) / 1e6
-        lines.append(f"* Largest Python task of {system} at 5 M keys: {largest:.0f} MB.")
+    for part in ("workload/keyed-5m", "memory/512 MB"):
+        for system in parts.get(part, {}).get("systems", {}):
+            if system.startswith("milepost"):
+                largest = max(epoch["largest_task_bytes"] for epoch in counted(parts[part], system)) / 1e6
+                lines.append(f"* Largest Python task at 5 M keys ({part}, {system}): {largest:.0f} MB.")
     return "\n".join(["## Other figures", "", *lines]) if lines else ""
 
 

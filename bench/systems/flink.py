@@ -13,10 +13,13 @@ import os
 import socket
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
@@ -29,7 +32,7 @@ _TYPES = {
     "price": "BIGINT",
     "channel": "STRING",
     "url": "STRING",
-    "event_time": "TIMESTAMP(6)",
+    "event_time": "TIMESTAMP(3)",
     "window_start": "TIMESTAMP(3)",
     "window_end": "TIMESTAMP(3)",
     "bids": "BIGINT",
@@ -37,7 +40,7 @@ _TYPES = {
     "highest": "BIGINT",
 }
 _POLL_S = 0.01
-_EPOCH_S = 300.0
+_WITHIN_S = 300.0
 
 
 class Flink:
@@ -72,7 +75,7 @@ class Flink:
             "execution.checkpointing.interval": "365 d",  # each is asked for, when an epoch's rows have been read
             "execution.checkpointing.timeout": "10 min",
             "table.local-time-zone": "UTC",
-            "table.exec.source.idle-timeout": "0 ms",
+            "pipeline.auto-watermark-interval": "20 ms",
             # Paused while others have their turn: a pause is no lost task manager.
             "heartbeat.timeout": "3600000",
             "heartbeat.interval": "600000",
@@ -89,30 +92,36 @@ class Flink:
         for statement in _statements(workload, folders):
             result = environment.execute_sql(statement)
         self._job = str(result.get_job_client().get_job_id())
-        self._source = self._wait_for_source()
+        self._start()
 
     def stage(self, source: Path, target: Path) -> None:
-        """Write an epoch's rows as CSV, of the columns that are read."""
+        """Write an epoch's rows as CSV, of the columns that are read.
+
+        Rows with event time are dealt out to as many files as there are readers: a reader's watermark follows its own
+        files, and files that follow one another in time would have it run ahead of rows that are still to come.
+        """
         target.mkdir()
-        for file in sorted(source.iterdir()):
-            table = pq.read_table(file, columns=list(self._workload.columns))
-            self._rows += table.num_rows
+        tables = [pq.read_table(file, columns=list(self._workload.columns)) for file in sorted(source.iterdir())]
+        self._rows += sum(table.num_rows for table in tables)
+        if self._workload.query is Query.WINDOW:
+            whole = pa.concat_tables(tables)
+            tables = [whole.take(np.arange(first, whole.num_rows, PARALLELISM)) for first in range(PARALLELISM)]
+            newest = min(pc.max(table["event_time"].cast(pa.int64())).as_py() for table in tables)
+            self._watermark_ms = newest // 1000 - DELAY_S * 1000
+        options = pcsv.WriteOptions(include_header=False, quoting_style="none")
+        for part, table in enumerate(tables):
             if "event_time" in table.column_names:
                 at = table.column_names.index("event_time")
-                table = table.set_column(at, "event_time", table["event_time"].cast(pa.timestamp("us")))
-            options = pcsv.WriteOptions(include_header=False, quoting_style="none")
-            pcsv.write_csv(table, target / f"{file.stem}.csv", options)
+                milliseconds = table["event_time"].cast(
+                    pa.timestamp("ms"), safe=False
+                )  # Flink's watermarks have no finer
+                table = table.set_column(at, "event_time", milliseconds)
+            pcsv.write_csv(table, target / f"bids-{part:05d}.csv", options)
 
     def epoch(self, number: int) -> None:
-        started = time.monotonic()
-        deadline = started + _EPOCH_S
-        while self._read_rows() < self._rows:
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"Flink has read {self._read_rows():,} of {self._rows:,} rows after {_EPOCH_S:.0f} s"
-                )
-            time.sleep(_POLL_S)
-        self._read_ms = round((time.monotonic() - started) * 1000)
+        self._wait(lambda: self._read_rows() >= self._rows, f"reading {self._rows:,} rows")
+        if self._workload.query is Query.WINDOW:
+            self._wait(lambda: self._watermark() >= self._watermark_ms, f"the watermark {self._watermark_ms}")
         self._checkpoint()
 
     def figures(self, number: int) -> dict[str, Any]:
@@ -120,14 +129,12 @@ class Flink:
             "state_bytes": self._state.new_bytes(),
             "output_bytes": self._output.new_bytes(),
             "all_bytes": self._all.new_bytes(),
-            "read_ms": self._read_ms,
         }
 
     def probe(self, name: str) -> dict[str, Any]:
         raise NotAsked(name)
 
     def result_sql(self) -> str:
-        self._checkpoint()  # publishes what the watermark closed after the last epoch's checkpoint
         names = _published(self._workload)
         columns = ", ".join(f"'{name}': '{_duckdb_type(name)}'" for name in names)
         rows = f"read_csv('{self._folders.output}/[!._]*', header = false, columns = {{{columns}}})"
@@ -146,36 +153,47 @@ class Flink:
 
     # -- what Flink's REST answers -----------------------------------------------------------------------------------
 
-    def _wait_for_source(self) -> str:
-        """Return the path of the source's metrics once the job runs."""
-        deadline = time.monotonic() + _EPOCH_S
-        while time.monotonic() < deadline:
-            job = self._ask(f"/jobs/{self._job}")
-            if job["state"] == "RUNNING" and all(vertex["status"] == "RUNNING" for vertex in job["vertices"]):
-                path = f"/jobs/{self._job}/vertices/{job['vertices'][0]['id']}/subtasks/metrics"
-                names = [metric["id"] for metric in self._ask(path)]
-                sources = [name for name in names if name.startswith("Source__") and name.endswith("numRecordsOut")]
-                if sources:
-                    return f"{path}?get={sources[0]}&agg=sum"
-            time.sleep(0.1)
-        raise TimeoutError(f"Flink's job does not run after {_EPOCH_S:.0f} s")
+    def _start(self) -> None:
+        """Wait until the job runs, and learn the names of its source's metric and of the last vertex."""
+        self._wait(self._runs, "the start of the job")
+        vertices = self._ask(f"/jobs/{self._job}")["vertices"]
+        path = f"/jobs/{self._job}/vertices/{vertices[0]['id']}/subtasks/metrics"
+        self._wait(lambda: self._source_metric(path) is not None, "the metrics of the source")
+        self._source = f"{path}?get={self._source_metric(path)}&agg=sum"
+        self._last = f"/jobs/{self._job}/vertices/{vertices[-1]['id']}/watermarks"
+
+    def _runs(self) -> bool:
+        job = self._ask(f"/jobs/{self._job}")
+        return job["state"] == "RUNNING" and all(vertex["status"] == "RUNNING" for vertex in job["vertices"])
+
+    def _source_metric(self, path: str) -> str | None:
+        names = [metric["id"] for metric in self._ask(path)]
+        return next((name for name in names if name.startswith("Source__") and name.endswith("numRecordsOut")), None)
 
     def _read_rows(self) -> int:
         found = self._ask(self._source)
         return int(found[0]["sum"]) if found else 0
 
+    def _watermark(self) -> int:
+        """The lowest that the subtasks of the last vertex have seen; before the first one a large negative number."""
+        return min((int(found["value"]) for found in self._ask(self._last)), default=-(2**63))
+
     def _checkpoint(self) -> None:
         """Have Flink make a checkpoint, and wait until it is complete."""
         asked = self._ask(f"/jobs/{self._job}/checkpoints", {"checkpointType": "CONFIGURED"}, method="POST")
-        deadline = time.monotonic() + _EPOCH_S
-        while time.monotonic() < deadline:
-            answer = self._ask(f"/jobs/{self._job}/checkpoints/{asked['request-id']}")
-            if answer["status"]["id"] == "COMPLETED":
-                if "failureCause" in answer["operation"]:
-                    raise RuntimeError(f"Flink's checkpoint failed: {answer['operation']['failureCause']}")
-                return
+        path = f"/jobs/{self._job}/checkpoints/{asked['request-id']}"
+        self._wait(lambda: self._ask(path)["status"]["id"] == "COMPLETED", "a checkpoint")
+        cause = self._ask(path)["operation"].get("failureCause")
+        if cause is not None:
+            raise RuntimeError(f"Flink's checkpoint failed: {cause}")
+
+    def _wait(self, over: Callable[[], bool], what: str) -> None:
+        """Ask again and again. Raises TimeoutError."""
+        deadline = time.monotonic() + _WITHIN_S
+        while not over():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Flink: {what} is not over after {_WITHIN_S:.0f} s")
             time.sleep(_POLL_S)
-        raise TimeoutError(f"Flink's checkpoint is not complete after {_EPOCH_S:.0f} s")
 
     def _ask(self, path: str, body: object = None, method: str = "GET") -> Any:
         data = None if body is None else json.dumps(body).encode()

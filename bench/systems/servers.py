@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,6 +36,7 @@ class Server:
         self.address = f"sc://localhost:{port}"
         os.environ[TOKEN_VARIABLE] = secrets.token_urlsafe(32)
         os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "PYTHONPATH": str(_ROOT)}
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         properties = folder / "spark.properties"
         if settings is None:
             spark_server.write_properties(properties, port, {})

@@ -61,6 +61,8 @@ def _of_driver(workload: Workload, folder: Path) -> dict[str, str]:
         # Paused while others have their turn: a pause is no lost executor.
         "spark.network.timeout": "3600s",
         "spark.executor.heartbeatInterval": "600s",
+        # On a busy machine the worker of a `foreachBatch` takes longer than 15 s to import Spark.
+        "spark.python.authenticate.socketTimeout": "300s",
     }
 
 
@@ -118,7 +120,6 @@ class Streaming:
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
         self._all = Written(folders.work, folders.is_kept)
         if self._served:
-            os.environ["PYSPARK_PYTHON"] = sys.executable
             self._server = Server(folders.work / "server", _of_driver(workload, folders.work))
         if not self._fresh:
             self._spark = open_spark(workload, self._store, folders.work, None)

@@ -106,6 +106,7 @@ def test_every_target_of_a_whole_run_is_judged() -> None:
     empty = {"status": "empty", "wall_s": 0.01, "requests": {"get": 4, "list": 2}, "spark_jobs": 0}
     parts = {f"workload/{name}": record(name, every, probes={"empty": empty}) for name in WORKLOADS}
     parts |= {f"process/{name}": record(name, processes) for name in ("keyed-1m", "keyed-5m")}
+    parts["aged/keyed-1m"] = record("keyed-1m", processes)
     cold = ours([2.0])["epochs"][1]
     decode = {"wall_s": 0.5, "bytes": 10, "files": 1, "rows": 5}
     parts["restore/keyed-5m"] = {
@@ -145,9 +146,11 @@ def test_a_system_that_cannot_be_built_is_named_with_the_reason() -> None:
 
 def test_a_plot_has_a_point_per_part_and_none_of_a_failed_one() -> None:
     parts = {
+        "checkpoints/retained": record("keyed-1m", {"milepost:retained=9": ours([3.0])}),
         "rows/300000": record("keyed-1m", {"milepost": ours([3.0] * 3)}),
         "rows/100000": record("keyed-1m", {"milepost": ours([1.0] * 3)}),
         "rows/1000000": {"failed": "x"},
     }
-    plot = next(plot for plot in PLOTS if plot.group == "rows")
-    assert series_of(plot, parts) == {"milepost": [(100_000.0, 1.0, 600.0), (300_000.0, 3.0, 600.0)]}
+    plots = {plot.group: plot for plot in PLOTS}
+    assert series_of(plots["checkpoints"], parts) == {"milepost": [(1.0, 1000.0, 600.0), (2.0, 3.0, 600.0)]}
+    assert series_of(plots["rows"], parts) == {"milepost": [(100_000.0, 1.0, 600.0), (300_000.0, 3.0, 600.0)]}
