@@ -219,7 +219,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "published files are deleted because a list names them",
         "I8",
         "pipeline/pruning.py",
-        "files = tuple(file for file in one.files if _is_free(state, needs, file))",
+        "files = tuple(file for file in one.files if needs.frees(state, file))",
         "files = one.files",
         (_TEST_TABLES + "test_a_list_that_names_what_is_needed_takes_nothing_of_it",),
     ),
