@@ -26,6 +26,7 @@ _VERSION_CEILING = 10**19
 _DIGITS = 20
 _CHECKPOINT_KEY = re.compile(r"chk-(\d{20})/(?:t(\d{20})/)?")
 _OWN_DIRECTORY = re.compile(rf"chk-\d{{20}}/(?:t\d{{20}}/(?:{METRICS_NAME})?)?")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 _MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
@@ -141,7 +142,7 @@ def key_fault(key: str) -> str | None:
         return "it is empty"
     if key.startswith("/"):
         return "it is absolute"
-    if any(ord(character) < 32 or character == "\x7f" or character == "\\" for character in key):
+    if _UNPRINTABLE.search(key):
         return "it has a control character or a backslash"
     parts = key.removesuffix("/").split("/")
     if any(part in ("", ".", "..") for part in parts):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from tests.harness.lineage_model import kept_by_a_plain_reading
 from tests.harness.plain_model import covers, require
 
 _KEY = re.compile(r"(?:chk-\d{20}/t\d{20}|inputs)/[\w./-]+")
@@ -28,20 +29,27 @@ class TimelineModel:
     """One job with all of its timelines.
 
     Args:
-        landing: the folder of its one source. stored: reads an object of the job's store; None: it is not there.
+        landings: the folder of its one source, then those of other jobs whose savepoints it may be restored from.
+        stored: reads an object of the job's store; None: it is not there.
     Attributes:
         state: of the newest manifest entry, as it is stored.
         parents, objects: by completed checkpoint: where it comes from, what its own epoch consumed.
         ended: by checkpoint id: the winning token, 0: aborted. granted: by checkpoint id: the token in force.
         heads: per sink, its newest head as it is stored. history: per sink, every checkpoint it has had a head of.
         compacted: per sink, the checkpoints that were published with one file for the whole table.
-        savepoints: by name: the objects that had been consumed. restores: by session: what it is about to restore.
+        savepoints: by name or place: the objects that had been consumed. restores: by session: what it is about to
+            restore. saved_rules, rules, rule: by savepoint, hash of a spec, checkpoint: what the counts count.
+        unreplayable: checkpoints that no recorded input leads past. trigger_times_ms: by checkpoint.
+        policies: by session: last, hourly, daily of the spec that it was given.
         answers, heartbeats, dead, insisting, latest_ms: what the world tells; see `PlainModel`.
     """
 
-    def __init__(self, sinks: Iterable[str], landing: Path, stored: Callable[[str], bytes | None]) -> None:
-        self._landing, self.stored = landing, stored
-        self._duckdb = duckdb.connect()
+    def __init__(self, sinks: Iterable[str], landings: Sequence[Path], stored: Callable[[str], bytes | None]) -> None:
+        self._landings, self.stored = landings, stored
+        self._duckdb = duckdb.connect(config={"threads": 1})
+        self._duckdb.execute("create table landed (name varchar, k bigint, v varchar)")
+        self._loaded: set[str] = set()
+        self._answered: dict[tuple[str, int], Rows] = {}
         self.version = 0
         self.state: Json = {}
         self.parents: dict[int, int] = {}
@@ -56,6 +64,12 @@ class TimelineModel:
         self.compacted: dict[str, set[int]] = {sink: set() for sink in self.heads}
         self.savepoints: dict[str, list[str]] = {}
         self.restores: dict[str, list[str]] = {}
+        self.saved_rules: dict[str, str] = {}
+        self.rules: dict[str, str] = {}
+        self.rule: dict[int, str] = {}
+        self.unreplayable: set[int] = set()
+        self.policies: dict[str, tuple[int, int, int]] = {}
+        self.trigger_times_ms: dict[int, int] = {}
         self.answers: dict[tuple[int, int], bool] = {}
         self.heartbeats: dict[str, int] = {}
         self.dead: set[str] = set()
@@ -100,8 +114,9 @@ class TimelineModel:
         return [name for one in self.lineage(checkpoint) for name in self.objects[one]]
 
     def counts(self, checkpoint: int) -> Rows:
-        """Rows per key as of a checkpoint, by key."""
-        return self._query("select k, count(*) from {} group by k order by k", checkpoint)
+        """Per key what the rule of its spec makes of the rows as of a checkpoint, by key."""
+        rule = self.rule.get(checkpoint, "count(*)")
+        return self._query(f"select k, ({rule})::bigint from {{}} group by k order by k", checkpoint)
 
     def seen(self, checkpoint: int) -> Rows:
         """The different rows as of a checkpoint, in order."""
@@ -113,11 +128,16 @@ class TimelineModel:
         return int(head["mark"]["checkpoint_id"] or 0) if head else 0
 
     def _query(self, sql: str, checkpoint: int) -> Rows:
-        files = [str(self._landing / name) for name in self.consumed(checkpoint)]
-        if not files:
-            return []
-        source = "read_csv($files, header = true, columns = {'k': 'BIGINT', 'v': 'VARCHAR'})"
-        return self._duckdb.execute(sql.format(source), {"files": files}).fetchall()
+        names = self.consumed(checkpoint)
+        for name in set(names) - self._loaded:
+            self._loaded.add(name)
+            path = next(str(folder / name) for folder in self._landings if (folder / name).is_file())
+            source = "read_csv(?, header = true, columns = {'k': 'BIGINT', 'v': 'VARCHAR'})"
+            self._duckdb.execute(f"insert into landed select ?, * from {source}", [name, path])
+        if (sql, checkpoint) not in self._answered:  # what has led to a checkpoint never changes
+            source = "(select k, v from landed where name in (select unnest(?)))"
+            self._answered[sql, checkpoint] = self._duckdb.execute(sql.format(source), [names]).fetchall()
+        return self._answered[sql, checkpoint]
 
     # -- what reaches the stores ------------------------------------------------------------------------------------
 
@@ -136,6 +156,9 @@ class TimelineModel:
                 ended = before["status"] in ("canceled", "finished")
                 restored = event["leader"]["session_id"] in self.restores  # copied, and not run
                 require(restored or not ended, f"I4: epoch {number} begins in an ended job")
+                due = before["realignment"] if event["timeline"] == self.state["live"] else None
+                require(due is None, f"I14: epoch {number} begins, and sinks have yet to follow: {due}")
+                self.trigger_times_ms[number] = event["at_ms"]
                 self.granted[number] = self.version
             case "CheckpointRebound":
                 self.granted[event["checkpoint_id"]] = self.version
@@ -158,15 +181,37 @@ class TimelineModel:
             case "SavepointCreated":
                 saved = event["savepoint"]
                 self.savepoints[saved["name"]] = self.consumed(saved["checkpoint_id"])
+                self.saved_rules[saved["name"]] = self.rule[saved["checkpoint_id"]]
             case "SavepointDisposed":
                 del self.savepoints[event["savepoint"]["name"]]
             case "TimelineSwitched":
                 self._switched(event)
             case "CheckpointsSubsumed":
-                lost = {self.head, *(pin["checkpoint_id"] for pin in self.state["pins"])}
-                lost |= {one["head"] for one in self.state["timelines"] if one["role"] == "fork"}
-                lost &= set(event["checkpoint_ids"])
-                require(not lost, f"I8: {sorted(lost)} are subsumed, and must stay")
+                self._subsumed(before, event)
+
+    def _subsumed(self, before: Json, event: Json) -> None:
+        dropped = set(event["checkpoint_ids"])
+        lost = sorted(dropped & self._kept(before, self.policies[event["session_id"]]))
+        require(not lost, f"I8: {lost} are subsumed, and must stay")
+        for sink, history in self.history.items():
+            for number in self.retained:
+                way = self.lineage(number)
+                shown = max((at for at, one in enumerate(way) if one in history), default=-1)
+                lost = sorted(dropped.intersection(way[shown + 1 :]))
+                require(not lost, f"I8: {lost} are subsumed, and {sink} needs them to show checkpoint {number}")
+
+    def _kept(self, state: Json, policy: tuple[int, int, int]) -> set[int]:
+        """What has to stay of what is retained, by the words of the design."""
+        retained = {one["checkpoint_id"] for one in state["checkpoints"]}
+        forks = {one["timeline_id"] for one in state["timelines"] if one["role"] == "fork"}
+        kept = {one["checkpoint_id"] for one in (*state["pins"], *state["savepoints"])}
+        kept |= {one["checkpoint_id"] for one in state["checkpoints"] if one["unconfirmed"] or one["timeline"] in forks}
+        for one in state["timelines"]:
+            kept |= {one["head"]} if one["role"] != "abandoned" else set()
+            kept |= {one["pending"]["base"]} if one["pending"] else set()
+        for group in (retained, retained & set(self.lineage(self.head))):
+            kept |= kept_by_a_plain_reading({one: self.trigger_times_ms[one] for one in group}, *policy)
+        return kept
 
     def _completed(self, done: Json) -> None:
         number, token = done["checkpoint_id"], done["token"]
@@ -186,6 +231,10 @@ class TimelineModel:
         require(not again, f"checkpoint {number} reads {sorted(again)} once more")
         self.ended[number] = token
         self.parents[number], self.objects[number] = done["parent"], objects
+        self.unreplayable |= {number} if restored is not None or plan["final"] else set()
+        self.rule[number] = self.rules[done["spec_hash"]]
+        before = self.rule.get(done["parent"], self.rule[number])
+        require(before == self.rule[number], f"checkpoint {number} continues {before} as {self.rule[number]}")
         self.keys[number] = set(_KEY.findall((metadata or b"").decode()))
         self.keys[number] |= {done["metadata"]["key"], done["plan"]["key"]}
 
@@ -219,13 +268,16 @@ class TimelineModel:
                 on = number in self.lineage(self.head)
                 require(on, f"I14: {sink} publishes {number}, which the live timeline does not have")
         self.heads[sink] = head
-        self.history[sink].add(number)
+        self.history[sink] |= {
+            number,
+            *(step["checkpoint_id"] for step in (head["followed"] or {"steps": ()})["steps"]),
+        }
         if head["replaced_by"] is not None:
             self.compacted[sink].add(number)
 
     def deleted(self, sink: str | None, key: str) -> None:
         """An object is about to be deleted (I8)."""
-        if key.startswith(("_probe/", "_garbage/")):
+        if key.startswith(("_probe/", "_garbage/", "_snapshots/")):
             return
         if sink is None:
             owner = next((one for one in self.retained if key in self.keys[one]), None)

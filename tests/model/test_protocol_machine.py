@@ -8,29 +8,19 @@ DESIGN section 3; after each step the sinks' tables are the sum of the completed
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import seed
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
-from pipeline.protocol.errors import (
-    Busy,
-    CommitConflict,
-    CommitOutcomeUnknown,
-    Fenced,
-    JobNotRunnable,
-    NotFound,
-    StoreUnavailable,
-    Subsumed,
-    SubtaskDeclined,
-)
+from pipeline.protocol.errors import JobNotRunnable, SubtaskDeclined
 from pipeline.protocol.retention import minimum_grace_ms
+from tests.harness.command_machine import STRUCK, CommandMachine, in_the_suite
 from tests.harness.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS, require
 from tests.harness.protocol_world import SINKS, Answers, DagRun, World
-from tests.harness.stepped_processes import Crashed, Fault, Process
+from tests.harness.stepped_processes import Fault, Process
 
 
 @dataclass(frozen=True)
@@ -58,22 +48,14 @@ TASKS = ("trigger", "run_epoch", "validate", "complete", *(f"notify {sink}" for 
 ALIVE = 4
 """How many processes there are at once."""
 
-REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Crashed)
-"""How a command may end whatever it meets."""
 
-STRUCK = (CommitOutcomeUnknown, StoreUnavailable)
-"""How a command may end that met a fault."""
-
-
-class Protocol(RuleBasedStateMachine):
+class Protocol(CommandMachine):
     """Requests of live sessions and of zombies, in any order."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="milepost-machine-")
-        self.world = World(Path(self.folder.name) / "job")
-        self.model = self.world.model
-        self.checked_at = 0
+    world: World
+
+    def new_world(self, folder: Path) -> World:
+        return World(folder)
 
     # -- the world --------------------------------------------------------------------------------------------------
 
@@ -91,7 +73,7 @@ class Protocol(RuleBasedStateMachine):
     def an_epoch(self, answers: Answers, keys: list[int]) -> None:
         """A run that takes over and meets no fault completes an epoch when there is something to read."""
         if self.model.status != "running":
-            self.done(self.person("resume" if self.model.status == "failed" else "start"), Answers.ALL)
+            self.done(self.person("resume" if self.model.status == "failed" else "start"))
         if self.model.status != "running":
             require(self.world.stores.down, "a job that is canceled cannot be started")
             return  # its clean-up waits for the sink
@@ -141,7 +123,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(what=st.sampled_from(["abort", "start", "resume", "gc", "gc", "gc", "cancel and start"]))
     def a_person(self, what: str) -> None:
         for step in what.split(" and "):
-            self.done(self.person(step), Answers.ALL)
+            self.done(self.person(step))
         if what == "resume" and self.model.version:
             require(self.model.status != "failed", "a failed job stays so")
 
@@ -153,7 +135,7 @@ class Protocol(RuleBasedStateMachine):
         number = numbers[pick % len(numbers)]
         process = self.world.begin(f"read {number}", lambda master: master.state("latest", number))
         process.go_on(writes=1)
-        self.judge(process, Answers.ALL)
+        self.judge(process)
 
     # -- commands that stop somewhere -------------------------------------------------------------------------------
 
@@ -195,30 +177,20 @@ class Protocol(RuleBasedStateMachine):
         """The lease is judged over; before that is written, the holder takes a new token, which is a new lease."""
         dag_run = self.world.new_run()
         for what in ("trigger", "run_epoch")[: 1 + finished]:
-            self.done(self.world.task(dag_run, what, Answers.ALL), Answers.ALL)
+            self.done(self.world.task(dag_run, what, Answers.ALL))
             if dag_run.checkpoint_id is None:
                 return
         self.world.clock_jumps(TIMEOUT_MS)
         newcomer = self.world.epoch(Answers.ALL, insists=False)
         newcomer.go_on(writes=0)
         self.go_on(self.world.task(dag_run, "run_epoch", Answers.ALL), Steps(writes=4), None)
-        self.done(newcomer, Answers.ALL)
+        self.done(newcomer)
 
     # -- what must hold ---------------------------------------------------------------------------------------------
 
     @invariant()
     def what_is_stored_is_what_the_model_says(self) -> None:
-        self.world.check()
-        if self.model.version >= self.checked_at + 25:
-            self.checked_at = self.model.version
-            self.world.check_stores()
-
-    def teardown(self) -> None:
-        try:
-            self.world.settle()
-        finally:
-            self.world.close()
-            self.folder.cleanup()
+        self.check(every=25)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -250,30 +222,6 @@ class Protocol(RuleBasedStateMachine):
         process.go_on(steps.calls, writes=steps.writes, fault=fault)
         self.judge(process, None)
 
-    def done(self, process: Process, answers: Answers) -> None:
-        process.go_on()
-        require(process.over, f"{process.name} does not end")
-        self.judge(process, answers)
-
-    def judge(self, process: Process, answers: Answers | None) -> None:
-        """A command ends well, or with an error that says what it met."""
-        self.world.mourn(process)
-        self.world.stores.watchers.raise_broken()
-        error = process.error
-        if error is None or isinstance(error, REFUSED):
-            return
-        if isinstance(error, STRUCK):
-            require(process.faults, f"{process.name} met no fault and ends with {error!r}")
-            return
-        declined = isinstance(error, SubtaskDeclined) and (answers is None or not answers.good)
-        require(declined, f"{process.name} ends with {error!r}")
-
 
 TestProtocol = seed(int(os.environ["MILEPOST_SEED"]))(Protocol).TestCase
-TestProtocol.settings = settings(
-    max_examples=12,
-    stateful_step_count=40,
-    deadline=None,
-    phases=(Phase.reuse, Phase.generate),  # to shrink what is found takes minutes: not in every run of the suite
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestProtocol.settings = in_the_suite(examples=12, steps=40)

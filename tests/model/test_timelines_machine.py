@@ -8,58 +8,36 @@ and that is the live head, unless some sink has yet to publish or to follow.
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import seed
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
-from pipeline.protocol.errors import (
-    Busy,
-    CommitConflict,
-    CommitOutcomeUnknown,
-    Fenced,
-    InvalidRequest,
-    JobNotRunnable,
-    NotFound,
-    StoreUnavailable,
-    Subsumed,
-    SubtaskDeclined,
-    Superseded,
-)
+from pipeline.protocol.errors import InvalidRequest, SubtaskDeclined
+from tests.harness.command_machine import REFUSED, STRUCK, in_the_suite
 from tests.harness.plain_model import require
 from tests.harness.protocol_world import SINKS, Answers
-from tests.harness.stepped_processes import Crashed, Fault, Process
-from tests.harness.timeline_world import TimelineWorld
+from tests.harness.stepped_processes import Fault, Process
+from tests.harness.timeline_stories import HOUR_MS, KEYS, PICKS, SCENE, TimelineStories
+from tests.harness.timeline_world import POLICIES
 
-HOUR_MS = 3_600_000
-JUMPS = st.sampled_from([61_000, HOUR_MS, HOUR_MS, 3 * HOUR_MS, -HOUR_MS])
-KEYS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
-PICKS = st.integers(0, 11)
+JUMPS = st.sampled_from([61_000, HOUR_MS, HOUR_MS, 3 * HOUR_MS, 26 * HOUR_MS, -HOUR_MS])
 WRITES = st.integers(0, 24)
 COMMANDS = st.sampled_from(
-    ["epoch", "epoch", "rollback", "rollback", "backfill", "backfill", "gc", "dispose", "cancel"]
+    ["epoch", "epoch", "drain", "rollback", "rollback", "backfill", "backfill", "gc", "dispose", "cancel"]
+)
+STORIES = st.sampled_from(
+    [name for name, value in vars(TimelineStories).items() if hasattr(value, "hypothesis_stateful_initialize_rule")]
 )
 ALIVE = 3
 
-REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Superseded, Crashed)
-STRUCK = (CommitOutcomeUnknown, StoreUnavailable)
 
-NOTHING = ("nothing was read since", "was restored from a savepoint", "it cannot start from")
-"""What a person may be told of a backfill or a restore that is impossible."""
-
-
-class Timelines(RuleBasedStateMachine):
-    """One job that people and runs move forwards and back."""
+class Timelines(TimelineStories):
+    """One job that people and runs move forwards and back: its stories, then anything in any order."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="milepost-machine-")
-        self.world = TimelineWorld(Path(self.folder.name) / "job")
-        self.model = self.world.model
         self.done(self.world.epoch(Answers.ALL, insists=True))
-        self.checked_at = 0
 
     # -- the world --------------------------------------------------------------------------------------------------
 
@@ -67,18 +45,13 @@ class Timelines(RuleBasedStateMachine):
     def the_clock_jumps(self, by_ms: int) -> None:
         self.world.clock_jumps(by_ms)
 
-    @rule(parallelism=st.integers(1, 3))
-    def the_job_is_rescaled(self, parallelism: int) -> None:
-        self.world.rescale(parallelism)
+    @rule(parallelism=st.integers(1, 3), policy=st.sampled_from(POLICIES))
+    def the_spec_changes(self, parallelism: int, policy: tuple[int, int, int]) -> None:
+        self.world.spec_changes(parallelism=parallelism, policy=policy)
 
     @rule(sink=st.sampled_from(SINKS), down=st.sampled_from([True, False, False, False]))
     def a_sink_goes_down_or_comes_back(self, sink: str, down: bool) -> None:
         self.world.sink_is_down(sink, down)
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether a backfill that crashed in its last stretch has left a freeze, which ends by itself."""
-        return any(timeline["frozen"] for timeline in self.model.state.get("timelines", ()))
 
     # -- whole commands, undisturbed --------------------------------------------------------------------------------
 
@@ -92,7 +65,8 @@ class Timelines(RuleBasedStateMachine):
             self.done(process)
             if not self.world.stores.down and self.model.status == "running" and not frozen:
                 require(process.error is None, f"an undisturbed epoch fails: {process.error!r}")
-                require(self.model.head != before, f"an undisturbed epoch completes nothing: {process.result}")
+                ended = process.result == "drained"  # it found the last epoch complete, and only finished the job
+                require(self.model.head != before or ended, f"an undisturbed epoch completes nothing: {process.result}")
 
     @rule(answers=st.sampled_from([one for one in Answers if not one.good]), keys=KEYS)
     def an_epoch_aborts(self, answers: Answers, keys: list[int]) -> None:
@@ -120,12 +94,11 @@ class Timelines(RuleBasedStateMachine):
     def a_backfill(self, pick: int, ranges: int) -> None:
         """Undisturbed, it replaces the timeline by one that has read the same."""
         before, old = sorted(self.model.consumed(self.model.head)), self.model.state["live"]
-        alone = not self.world.processes and not self.world.stores.down and self.model.status == "running"
-        alone = alone and not self.is_frozen
+        calm = self.calm
         process = self.world.backfill(self.ancestor(pick), ranges)
         self.done(process)
         told = process.error is None or isinstance(process.error, InvalidRequest)
-        require(told or not alone, f"an undisturbed backfill fails: {process.error!r}")
+        require(told or not calm, f"an undisturbed backfill fails: {process.error!r}")
         if process.error is None:
             require(self.model.state["live"] != old, "a backfill that is over leaves the timeline in its place")
             require(before == sorted(self.model.consumed(self.model.head)), "a backfill reads something else")
@@ -141,20 +114,14 @@ class Timelines(RuleBasedStateMachine):
     def a_restore(self, pick: int, claim: bool) -> None:
         """The job ends, and starts again from a savepoint: it has read what the savepoint had."""
         name = sorted(self.model.savepoints)[pick % len(self.model.savepoints)]
-        saved = self.model.savepoints[name]
-        self.done(self.world.person("cancel"))
-        process = self.world.restore(name, claim=claim)
-        self.done(process)
-        if process.error is None:
-            read = self.model.consumed(self.model.head)
-            require(sorted(read) == sorted(saved), f"restored {name} of {saved}, which has read {read}")
-        self.world.revive()
+        self.is_restored(name, claim)
 
     @precondition(lambda self: self.model.savepoints)
     @rule(pick=PICKS)
     def a_savepoint_is_disposed_of(self, pick: int) -> None:
         name = sorted(self.model.savepoints)[pick % len(self.model.savepoints)]
-        self.done(self.world.begin(f"dispose {name}", lambda master: master.dispose_savepoint(name)["name"]))
+        if "/" not in name:
+            self.done(self.world.begin(f"dispose {name}", lambda master: master.dispose_savepoint(name)["name"]))
 
     @rule(pick=PICKS)
     def a_checkpoint_is_read(self, pick: int) -> None:
@@ -170,43 +137,10 @@ class Timelines(RuleBasedStateMachine):
     # -- commands that stop somewhere -------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.world.processes) < ALIVE)
-    @rule(pick=PICKS, keys=KEYS, writes=st.integers(0, 40))
-    def an_epoch_amid_a_backfill(self, pick: int, keys: list[int], writes: int) -> None:
-        """What the schedule completes meanwhile is replayed before the fork takes its place."""
-        self.epochs_complete(keys, 1)
-        slow = self.world.backfill(self.ancestor(1 + pick), 1)
-        slow.go_on(writes=writes)
-        self.epochs_complete_or_wait(keys)
-        slow.go_on()
-        self.judge(slow)
-
-    @precondition(lambda self: len(self.world.processes) < ALIVE)
-    @rule(pick=st.integers(0, 2), keys=KEYS, calls=st.integers(1, 16))
-    def a_commit_is_held_up_over_a_rollback(self, pick: int, keys: list[int], calls: int) -> None:
-        """Completed, and not yet published, or at one sink only: after the rollback it publishes nothing (I14)."""
-        self.world.revive()
-        self.world.land(keys)
-        before = len(self.model.parents)
-        slow = self.world.epoch(Answers.ALL, insists=True)
-        while not slow.over and len(self.model.parents) == before:
-            slow.go_on(1)
-        slow.go_on(calls)
-        self.done(self.world.rollback(self.retained(1 + pick), insists=True))
-        self.world.check()
-        slow.go_on()
-        self.judge(slow)
-
-    @precondition(lambda self: not self.world.stores.down)
-    @rule(pick=PICKS, sink=st.sampled_from(SINKS), keys=KEYS, epochs=st.integers(0, 2))
-    def a_sink_misses_a_rollback(self, pick: int, sink: str, keys: list[int], epochs: int) -> None:
-        """It misses epochs, too, and follows when it is back, before anything new is committed to it."""
-        self.world.sink_is_down(sink, True)
-        for _ in range(epochs):
-            self.epochs_complete_or_wait(keys)
-        self.done(self.world.rollback(self.retained(pick), insists=True))
-        self.epochs_complete_or_wait(keys)
-        self.world.sink_is_down(sink, False)
-        self.epochs_complete_or_wait(keys)
+    @rule(story=STORIES, **SCENE)
+    def a_story_again(self, story: str, pick: int, sink: str, keys: list[int]) -> None:
+        """Amid whoever stands still."""
+        getattr(self, story)(pick=pick, sink=sink, keys=keys)
 
     @precondition(lambda self: len(self.world.processes) < ALIVE)
     @rule(
@@ -255,34 +189,14 @@ class Timelines(RuleBasedStateMachine):
 
     @invariant()
     def every_table_is_what_its_lineage_has_read(self) -> None:
-        self.world.check()
-        if self.model.version >= self.checked_at + 40:
-            self.checked_at = self.model.version
-            self.world.check_stores()
-
-    def teardown(self) -> None:
-        try:
-            self.world.settle()
-        finally:
-            self.world.close()
-            self.folder.cleanup()
+        self.check(every=40)
 
     # -- steps ------------------------------------------------------------------------------------------------------
-
-    def retained(self, pick: int) -> int:
-        """A retained checkpoint of any timeline, or the empty state."""
-        known = [0, *self.model.retained]
-        return known[-1 - pick % len(known)]
 
     def ancestor(self, pick: int) -> int:
         """A retained checkpoint of the live lineage, or the empty state."""
         known = [0, *(one for one in self.model.lineage(self.model.head) if one in self.model.retained)]
         return known[-1 - pick % len(known)]
-
-    def epochs_complete_or_wait(self, keys: list[int]) -> None:
-        self.world.land(keys)
-        self.done(self.world.epoch(Answers.ALL, insists=True))
-        self.world.check()
 
     def command(self, what: str, pick: int) -> Process:
         if what == "epoch":
@@ -292,41 +206,10 @@ class Timelines(RuleBasedStateMachine):
             return self.world.rollback(self.retained(pick), insists=pick % 2 == 0)
         if what == "backfill":
             return self.world.backfill(self.ancestor(pick), 1 + pick % 2)
-        if what == "save" and self.retained(pick):
-            return self.world.save(self.retained(pick))
-        if what == "restore" and self.model.savepoints:
-            names = sorted(self.model.savepoints)
-            self.done(self.world.person("cancel"))
-            return self.world.restore(names[pick % len(names)], claim=pick % 2 == 0)
-        if what in ("save", "restore"):
-            return self.world.person("gc")
+        if what == "drain":
+            return self.world.epoch(Answers.ALL, insists=True, drain=True)
         return self.world.person(what)
-
-    def done(self, process: Process, answers: Answers = Answers.ALL) -> None:
-        process.go_on()
-        require(process.over, f"{process.name} does not end")
-        self.judge(process, answers)
-
-    def judge(self, process: Process, answers: Answers = Answers.ALL) -> None:
-        """A command ends well, or with an error that says what it met."""
-        self.world.mourn(process)
-        self.world.stores.watchers.raise_broken()
-        error = process.error
-        if error is None or isinstance(error, REFUSED):
-            return
-        if isinstance(error, STRUCK):
-            require(process.faults or self.world.stores.down, f"{process.name} met no fault and ends with {error!r}")
-            return
-        nothing = isinstance(error, InvalidRequest) and any(text in error.message for text in NOTHING)
-        declined = isinstance(error, SubtaskDeclined) and not answers.good
-        require(nothing or declined, f"{process.name} ends with {error!r}")
 
 
 TestTimelines = seed(int(os.environ["MILEPOST_SEED"]))(Timelines).TestCase
-TestTimelines.settings = settings(
-    max_examples=5,
-    stateful_step_count=20,
-    deadline=None,
-    phases=(Phase.reuse, Phase.generate),  # to shrink what is found takes minutes: not in every run of the suite
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestTimelines.settings = in_the_suite(examples=3, steps=20)
