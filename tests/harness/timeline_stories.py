@@ -153,7 +153,7 @@ class TimelineStories(CommandMachine):
             self.world.clock_jumps((5 + 4 * (pick // 3)) * HOUR_MS)
             self.epochs_complete_or_wait(keys)
         for checkpoint in self.model.retained[:1]:
-            self.world.check_state(checkpoint)
+            self.world.check_checkpoint(checkpoint)
 
     @initialize(**SCENE)
     def a_savepoint_is_restored(self, pick: int, sink: str, keys: list[int]) -> None:

@@ -183,9 +183,9 @@ class TimelineWorld(SteppedJob):
         super()._deleted(url, key)
         self._deletions += self._urls.get(url) is not None
 
-    def table(self, sink: str) -> Rows:
+    def table(self, sink: str, at: int | None = None) -> Rows:
         try:
-            rows = self.master.read(sink).to_pylist()
+            rows = self.master.read(sink, at).to_pylist()
         except NotFound:
             return []
         return sorted((row["k"], row["rows" if sink == "counts" else "v"]) for row in rows)
@@ -193,8 +193,12 @@ class TimelineWorld(SteppedJob):
     def expected(self, sink: str, checkpoint: int) -> Rows:
         return self.model.counts(checkpoint) if sink == "counts" else self.model.seen(checkpoint)
 
-    def check_state(self, checkpoint: int) -> None:
-        """The operators' state at a retained checkpoint is what DuckDB makes of the objects that led to it."""
+    def check_checkpoint(self, checkpoint: int) -> None:
+        """State and tables at a retained checkpoint are what DuckDB makes of the objects that led to it."""
+        for sink in SINKS:
+            if checkpoint in self.model.tables[sink]:
+                shown, read = self.table(sink, checkpoint), self.expected(sink, checkpoint)
+                require(shown == read, f"I14: {sink} as of {checkpoint} is {shown}, what was read says {read}")
         column = {COUNT: "count(*)", SUM: "sum(k).low"}[self.model.rule[checkpoint]]
         found = sorted((row["k"], row[column]) for row in self.master.state("latest", checkpoint).to_pylist())
         expected = self.model.counts(checkpoint)
@@ -214,7 +218,7 @@ class TimelineWorld(SteppedJob):
         consumed = sorted(set(self.model.consumed(self.model.head)).difference(FOREIGN))
         require(consumed == sorted(self.landed), f"consumed {consumed} of {sorted(self.landed)}")
         for checkpoint in self.model.retained:
-            self.check_state(checkpoint)
+            self.check_checkpoint(checkpoint)
         self.check_stores()
 
     def revive(self) -> None:

@@ -127,7 +127,7 @@ class Timelines(TimelineStories):
     def a_checkpoint_is_read(self, pick: int) -> None:
         checkpoint = self.retained(pick)
         if checkpoint:
-            self.world.check_state(checkpoint)
+            self.world.check_checkpoint(checkpoint)
 
     @rule(what=st.sampled_from(["abort", "cancel and start", "resume", "gc", "gc", "dispose"]))
     def a_person(self, what: str) -> None:
