@@ -19,7 +19,7 @@ from tests.harness.plain_model import TIMEOUT_MS, require
 from tests.harness.protocol_world import SINKS, Answers
 from tests.harness.stepped_processes import Process
 from tests.harness.timeline_model import TimelineModel
-from tests.harness.timeline_world import COUNT, POLICIES, SUM, TimelineWorld
+from tests.harness.timeline_world import COUNT, MAX_FILES, POLICIES, SUM, TimelineWorld
 
 HOUR_MS = 3_600_000
 KEYS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
@@ -178,7 +178,7 @@ class TimelineStories(CommandMachine):
         """Its last epoch is its end; then it is started, and what came before cannot be replayed past the end."""
         calm, before = self.calm, self.model.head
         self.world.land(keys)
-        for _ in range(3 + len(self.world.landed) // 8):  # an epoch reads eight objects
+        for _ in range(3 + len(self.world.landed) // MAX_FILES):
             if self.model.status == "running":
                 self.done(self.world.epoch(Answers.ALL, insists=True, drain=True))
         require(not calm or self.model.status == "finished", f"a drained job is {self.model.status}")

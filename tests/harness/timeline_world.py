@@ -26,6 +26,8 @@ COUNT, SUM = "count(*)", "sum(k)"
 """What the table of counts counts: to change from one to the other takes a backfill from the empty state."""
 POLICIES = ((2, 3, 0), (1, 0, 2), (1, 2, 2), (2, 0, 0))
 """How many checkpoints are retained: last, hourly, daily."""
+MAX_FILES = 8
+"""How many of the landed objects an epoch reads."""
 FOREIGN = ("of-another-job.csv",)
 """What another job had consumed when its savepoint was made."""
 
@@ -44,7 +46,7 @@ class TimelineWorld(SteppedJob):
         _another_job()  # before this job's stores take the place of the real ones
         super().__init__(folder)
         self.spec = folder / "config" / "small.yaml"
-        self._text = self.spec.read_text()
+        self._text = self.spec.read_text().replace("max_files: 3", f"max_files: {MAX_FILES}")
         self._specs: dict[tuple[object, ...], LoadedJob] = {}
         self._checked: dict[str, object] = {}
         self._deletions = 0
@@ -69,11 +71,7 @@ class TimelineWorld(SteppedJob):
         if wanted not in self._specs:
             last, hourly, daily = self.policy
             text = self._text.replace("{last: 2}", f"{{last: {last}, hourly: {hourly}, daily: {daily}}}")
-            text = (
-                text.replace("max_files: 3", "max_files: 8").replace(COUNT, self.rule)
-                + f"spark: {{parallelism: {self.parallelism}}}\n"
-            )
-            self.spec.write_text(text)
+            self.spec.write_text(f"{text.replace(COUNT, self.rule)}spark: {{parallelism: {self.parallelism}}}\n")
             self._specs[wanted] = self.job.loaded()
         self.loaded = self._specs[wanted]
         self.model.rules[self.loaded.spec_hash] = self.rule

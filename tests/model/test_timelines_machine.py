@@ -212,4 +212,4 @@ class Timelines(TimelineStories):
 
 
 TestTimelines = seed(int(os.environ["MILEPOST_SEED"]))(Timelines).TestCase
-TestTimelines.settings = in_the_suite(examples=3, steps=20)
+TestTimelines.settings = in_the_suite(examples=3, steps=18)
