@@ -17,8 +17,11 @@ ARGS ?= tests
 # How many processes share the tests; each may run a Spark of its own.
 WORKERS ?= 2
 MILEPOST_DAYS ?= 28
+# Of the benchmark: quick or full; BENCH_ARGS="--resume", or "--only workload/window".
+MODE ?= quick
+BENCH_ARGS ?=
 
-.PHONY: help env lint format types check test mutants demo down status clean
+.PHONY: help env lint format types check test mutants bench demo down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +45,11 @@ test: lint ## build what is needed, check, and run every test
 mutants: env ## break each invariant on purpose in a copy of the tree: the named tests must fail (a few minutes)
 	@$(PY) -m scripts.mutants --jobs $(WORKERS)
 
-demo: env ## S3, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
+bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (10 minutes; MODE=full: hours)
+	@$(PY) -m bench.environments
+	@$(PY) -m bench run --mode $(MODE) $(BENCH_ARGS)
+
+demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)
 
 down: ## stop exactly what `make demo` started

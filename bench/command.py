@@ -1,9 +1,10 @@
-"""The command line: what to measure, where to work, and what is shown of it."""
+"""The command line: `measure` some workloads for a look, `run` a whole mode into RESULTS.md, `report` it again."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -12,13 +13,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench.environments import unavailable
 from bench.equality import WrongResult
 from bench.machine import ROOT, describe
-from bench.processes import WorkerFailed, python_of
-from bench.rounds import Plan, run_workload
+from bench.parts import parts_of, present
+from bench.processes import WorkerFailed
+from bench.report import render
+from bench.rounds import Plan, Say, run_workload
 from bench.statistics import Spread
-from bench.systems.registry import SYSTEMS
+from bench.systems.registry import SYSTEMS, TOOLS
+from bench.targets import counted, state_bytes_per_key
 from bench.workloads import WORKLOADS, Workload
+
+HOME = Path(__file__).resolve().parent
+DEFAULT_FOLDER = ROOT / ".milepost" / "bench"
 
 
 def main(arguments: list[str]) -> int:
@@ -29,53 +37,117 @@ def main(arguments: list[str]) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    folder = options.folder.resolve()
+    do = {"measure": _measure, "run": _run, "report": _report}[options.command]
+    return int(do(options, say))
+
+
+def _measure(options: argparse.Namespace, say: Say) -> int:
     plan = Plan(options.warmups, options.rounds)
     records = []
     for name in options.workloads:
         workload = _resized(WORKLOADS[name], options)
-        systems = [system for system in options.systems if SYSTEMS[system].runs(workload)]
-        missing = [system for system in systems if not python_of(system).exists()]
-        if missing:
-            say(f"{name}: left out, because their environment is not built: {', '.join(missing)}")
+        wanted = [system for system in options.systems if SYSTEMS[system].runs(workload)]
+        systems = present(wanted)
+        if systems != wanted:
+            say(f"left out, because their environment is not built: {', '.join(set(wanted) - set(systems))}")
         try:
-            record = run_workload(workload, [s for s in systems if s not in missing], plan, folder, say)
+            record = run_workload(workload, systems, plan, options.folder.resolve(), say)
         except (WrongResult, WorkerFailed) as error:
             print(str(error), file=sys.stderr)
             return 1
         records.append(record)
         print(table(record), flush=True)
     if options.output is not None:
-        document = {
-            "taken": datetime.now(UTC).isoformat(timespec="seconds"),
-            "machine": describe(),
-            "workloads": records,
-        }
-        options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        options.output.write_text(json.dumps({"machine": describe(), "workloads": records}, indent=1) + "\n")
     return 0
+
+
+def _run(options: argparse.Namespace, say: Say) -> int:
+    """Measure every part of a mode; what is measured is stored at once, so that `--resume` can go on."""
+    file = options.results / f"results-{options.mode}.json"
+    document = _begun(file, options.mode, resume=options.resume)
+    parts = [part for part in parts_of(options.mode) if not options.only or part.name.startswith(tuple(options.only))]
+    failed = False
+    for part in parts:
+        if "failed" not in document["parts"].get(part.name, {"failed": ""}):
+            say(f"{part.name}: measured already")
+            continue
+        say(f"{part.name}: begins")
+        try:
+            record = part.measure(options.folder.resolve(), say)
+        except (WrongResult, WorkerFailed) as error:
+            print(str(error), file=sys.stderr)
+            record, failed = {"failed": error.summary}, True
+        document["parts"][part.name] = record
+        if "failed" not in record and record.get("changed_keys"):
+            print(table(record), flush=True)
+        partial = file.with_name(f".{file.name}.partial")
+        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        partial.replace(file)
+    _write_report(document, file, options.results)
+    say(f"wrote {options.results / 'RESULTS.md'}")
+    return int(failed)
+
+
+def _begun(file: Path, mode: str, *, resume: bool) -> dict[str, Any]:
+    """An empty document, or with `resume` the one of an earlier run of the same commit.
+
+    Raises: SystemExit: what is to be resumed was measured of another commit.
+    """
+    machine = describe()
+    document = {
+        "mode": mode,
+        "taken": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine,
+        "unavailable": unavailable(),
+        "parts": {},
+    }
+    if not resume or not file.exists():
+        return document
+    earlier: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if earlier["machine"] != machine:
+        sys.exit(f"{file} was measured on another commit or machine: run again without --resume. Nothing was changed.")
+    return earlier
+
+
+def _report(options: argparse.Namespace, say: Say) -> int:
+    file = options.results / f"results-{options.mode}.json"
+    if not file.exists():
+        say(f"{file} does not exist: run `make bench MODE={options.mode}` first")
+        return 2
+    _write_report(json.loads(file.read_text(encoding="utf-8")), file, options.results)
+    return 0
+
+
+def _write_report(document: dict[str, Any], file: Path, folder: Path) -> None:
+    (folder / "RESULTS.md").write_text(render(document), encoding="utf-8")
+    python = ROOT / TOOLS / "bin" / "python"
+    subprocess.run(
+        [str(python), "-m", "bench.plots", str(file.resolve()), str((folder / "plots").resolve())], cwd=ROOT, check=True
+    )
 
 
 def table(record: dict[str, Any]) -> str:
     """One workload's medians and spreads, for a terminal."""
-    workload = record["workload"]
-    busy = record["other_busy_cores"]
+    workload, busy = record["workload"], record["other_busy_cores"]
     head = ("wall s", "25–75 %", "CPU s", "25–75 %", "state B/key", "memory MB")
     lines = [
         f"{workload['name']}: {workload['says']}; other processes kept {busy:.2f} cores busy",
         _line("system", head),
     ]
-    for name, system in record["systems"].items():
-        epochs = [epoch for epoch in system["epochs"] if epoch["counted"]]
+    for name in record["systems"]:
+        epochs = counted(record, name)
         wall, cpu = (Spread.of([epoch[figure] for epoch in epochs]) for figure in ("wall_s", "cpu_s"))
-        state = Spread.of([e["figures"].get("state_bytes", 0) / record["changed_keys"][e["number"]] for e in epochs])
+        state = state_bytes_per_key(record, name)
         memory = max(epoch["memory_bytes"] for epoch in epochs) / 1e6
-        cells = (_seconds(wall), _range(wall), _seconds(cpu), _range(cpu), f"{state.median:.1f}", f"{memory:.0f}")
+        per_key = "–" if state is None else f"{state.median:.1f}"
+        cells = (_seconds(wall), _range(wall), _seconds(cpu), _range(cpu), per_key, f"{memory:.0f}")
         lines.append(_line(name, cells))
     return "\n".join(lines)
 
 
 def _line(name: str, cells: Sequence[str]) -> str:
-    return f"  {name:<24}" + "".join(f"{cell:>13}" for cell in cells)
+    return f"  {name:<28}" + "".join(f"{cell:>13}" for cell in cells)
 
 
 def _seconds(spread: Spread) -> str:
@@ -92,25 +164,38 @@ def _resized(workload: Workload, options: argparse.Namespace) -> Workload:
         shape = replace(shape, rows=options.rows)
     if options.keys is not None:
         shape = replace(shape, keys=options.keys)
-    if shape == workload.shape:
-        return workload
-    return replace(workload, name=f"{workload.name}-{shape.keys}keys-{shape.rows}rows", shape=shape)
+    return replace(workload, shape=shape)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Epochs side by side on several systems.")
-    parser.add_argument(
+    commands = parser.add_subparsers(dest="command", required=True)
+    measure = commands.add_parser("measure", help="some workloads on some systems; prints a table each")
+    run = commands.add_parser("run", help="all parts of a mode; writes the raw results, RESULTS.md and the plots")
+    report = commands.add_parser("report", help="write RESULTS.md and the plots again, from raw results")
+    measure.add_argument(
         "--workloads", nargs="+", choices=list(WORKLOADS), default=["keyed-10k", "keyed-1m", "keyed-5m"]
     )
-    parser.add_argument(
+    measure.add_argument(
         "--systems", nargs="+", choices=list(SYSTEMS), default=["milepost", "spark-hdfs", "limit-numpy"]
     )
-    parser.add_argument("--rounds", type=int, default=3, help="counted epochs of each system")
-    parser.add_argument("--warmups", type=int, default=3, help="epochs before those; the first one fills the state")
-    parser.add_argument("--rows", type=int, help="rows per epoch, instead of the workload's")
-    parser.add_argument("--keys", type=int, help="number of keys, instead of the workload's")
-    parser.add_argument(
-        "--folder", type=Path, default=ROOT / ".milepost" / "bench", help="for inputs and scratch files"
-    )
-    parser.add_argument("--output", type=Path, help="file for the raw results, as JSON")
+    measure.add_argument("--rounds", type=_positive, default=3, help="counted epochs of each system")
+    measure.add_argument("--warmups", type=_positive, default=3, help="epochs before those; the first fills the state")
+    measure.add_argument("--rows", type=_positive, help="rows per epoch, instead of the workload's")
+    measure.add_argument("--keys", type=_positive, help="number of keys, instead of the workload's")
+    measure.add_argument("--output", type=Path, help="file for the raw results, as JSON")
+    for one in (measure, run):
+        one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
+    for one in (run, report):
+        one.add_argument("--mode", choices=["quick", "full"], default="quick")
+        one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of RESULTS.md")
+    run.add_argument("--only", nargs="+", metavar="PART", help="only parts whose names begin so")
+    run.add_argument("--resume", action="store_true", help="keep the parts that were measured at this commit")
     return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
+    return value

@@ -1,7 +1,7 @@
 """Builds the benchmark's two further environments: `python -m bench.environments`.
 
-`.venv-bench` must be built. PyFlink may be impossible on a machine (no wheel for its Python or processor): then pip's own
-words are kept, and the results give them as the reason why it was not measured.
+`.venv-bench` must be built. PyFlink may be impossible on a machine (no wheel for its Python or processor): then pip's
+own words are kept, and the results give them as the reason why it was not measured.
 """
 
 from __future__ import annotations

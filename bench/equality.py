@@ -16,6 +16,11 @@ from bench.workloads import Workload
 class WrongResult(RuntimeError):
     """A system published something else than the answer; its times mean nothing."""
 
+    @property
+    def summary(self) -> str:
+        """One line for the results."""
+        return str(self)
+
 
 class Answer:
     """The right rows of a workload after some epochs, computed once."""
@@ -45,7 +50,7 @@ class Answer:
         columns = ", ".join(self._workload.result_columns)
         query = f"SELECT {columns} FROM {left} EXCEPT ALL SELECT {columns} FROM {right}"
         count = self._connection.sql(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
-        example = self._connection.sql(f"SELECT * FROM ({query}) LIMIT 1").fetchone() if count else None
+        example = self._connection.sql(query).limit(1).fetchall()[0] if count else None
         return count, example
 
 
@@ -53,7 +58,7 @@ def changed_keys(workload: Workload, epochs: Sequence[Path]) -> list[int]:
     """How many keys of state each epoch changes; of deduplicated rows, how many keys are new."""
     with duckdb.connect(config={"threads": 2}) as connection:
         return [
-            int(connection.sql(workload.changed_sql(_bids([epoch]), _bids(epochs[:at]))).fetchall()[0][0])
+            int(connection.sql(workload.changed_sql(_bids([epoch]), _before(epochs, at))).fetchall()[0][0])
             for at, epoch in enumerate(epochs)
         ]
 
@@ -63,8 +68,10 @@ def _as_compared(column: str) -> str:
     return f"epoch_us({column}) AS {column}" if column in ("window_start", "window_end") else column
 
 
+def _before(epochs: Sequence[Path], at: int) -> str:
+    return _bids(epochs[:at]) if at else f"(SELECT * FROM {_bids(epochs[:1])} WHERE false)"
+
+
 def _bids(epochs: Sequence[Path]) -> str:
-    if not epochs:
-        return "(SELECT 0 AS auction WHERE false)"
     files = ", ".join(f"'{epoch}/*.parquet'" for epoch in epochs)
     return f"read_parquet([{files}])"

@@ -79,6 +79,13 @@ class Shape:
         if self.rows < 1 or self.files < 1:
             raise ValueError(f"rows and files: expected at least 1, got {self.rows} and {self.files}")
 
+    @property
+    def name(self) -> str:
+        """A folder's name that no other shape has."""
+        parts = (self.keys, self.rows, self.files, self.skew.value, self.seed)
+        flags = f"{'-prefill' if self.prefill else ''}{'-strings' if self.string_bytes else ''}"
+        return f"bids-{'-'.join(str(part) for part in parts)}{flags}"
+
     def rows_of(self, epoch: int) -> int:
         """How many rows an epoch has."""
         return self.keys if epoch == 0 and self.prefill else self.rows

@@ -10,6 +10,8 @@ from typing import Any
 
 import psutil
 
+from pipeline.spark.java import find_java_home
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -26,8 +28,17 @@ def describe() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "java": _java(),
         "commit": _commit(),
     }
+
+
+def _java() -> str:
+    """The version that every JVM here reports, in its own words."""
+    told = subprocess.run(
+        [str(find_java_home() / "bin" / "java"), "-version"], check=True, capture_output=True, text=True
+    ).stderr
+    return told.splitlines()[0].strip()
 
 
 def _commit() -> str:
@@ -46,14 +57,14 @@ def _git(*words: str) -> str:
 class OthersMeter:
     """How many cores processes that are not ours kept busy: above a few per cent, times mean little."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_cpu_s: float) -> None:
+        """Args: own_cpu_s: CPU time that ours have used so far."""
         self._started = time.monotonic()
-        self._busy = _busy_s()
+        self._others = _busy_s() - own_cpu_s
 
     def cores(self, own_cpu_s: float) -> float:
-        """Busy cores on average since the start, without `own_cpu_s`, the CPU time of what was measured."""
-        elapsed = time.monotonic() - self._started
-        return max(0.0, (_busy_s() - self._busy - own_cpu_s) / elapsed)
+        """Busy cores on average since the start. Args: own_cpu_s: CPU time that ours have used by now."""
+        return max(0.0, (_busy_s() - own_cpu_s - self._others) / (time.monotonic() - self._started))
 
 
 def _busy_s() -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from bench.systems.registry import SYSTEMS
+from bench.systems.registry import entry_of
 from bench.workloads import Workload
 from pipeline.spark.java import find_java_home
 
@@ -23,7 +23,16 @@ _SETTLED_S = 30.0
 
 
 class WorkerFailed(RuntimeError):
-    """A system could not do what it was told; the message has its log's place."""
+    """A system could not do what it was told.
+
+    Attributes:
+        summary: one line for the results; names no place on this machine.
+    """
+
+    def __init__(self, system: str, do: str, reason: str, log: Path) -> None:
+        lines = reason.strip().splitlines()
+        self.summary = f"{system}: {do} failed: {lines[-1]}".replace(f"{ROOT}/", "")
+        super().__init__(f"{system}: {do} failed; its log is {log}\n{reason.strip()}")
 
 
 class Worker:
@@ -63,10 +72,10 @@ class Worker:
             line, ready = "", [None]
         if not line:
             what = "its process ended" if ready else f"no answer within {within_s:.0f} s"
-            raise WorkerFailed(f"{self.system}: {do}: {what}; its log is {self.log}")
+            raise WorkerFailed(self.system, do, what, self.log)
         answer: dict[str, Any] = json.loads(line)
         if not answer.pop("ok"):
-            raise WorkerFailed(f"{self.system}: {do} failed; its log is {self.log}\n{answer['error']}")
+            raise WorkerFailed(self.system, do, answer["error"], self.log)
         return answer
 
     def cpu_s(self) -> float:
@@ -78,13 +87,14 @@ class Worker:
                 total += times.user + times.system + times.children_user + times.children_system
         return total
 
-    def memory_bytes(self) -> int:
-        """Resident bytes of the tree, shared pages divided among those that map them."""
-        total = 0
+    def memory(self) -> dict[str, int]:
+        """Resident bytes of the tree, and of the largest process below the first; shared pages are divided fairly."""
+        sizes = []
         for process in self._tree():
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                total += process.memory_full_info().pss
-        return total
+                sizes.append((process.memory_full_info().pss, process.name()))
+        pythons = [size for size, name in sizes[1:] if name.startswith("python")]
+        return {"memory_bytes": sum(size for size, _ in sizes), "largest_task_bytes": max(pythons, default=0)}
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -115,6 +125,9 @@ class Worker:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=_SETTLED_S)
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
 
     def _tree(self) -> list[psutil.Process]:
         try:
@@ -127,5 +140,5 @@ def python_of(system: str) -> Path:
     """The interpreter of a system's environment; the one that runs this for the main one."""
     import sys
 
-    environment = SYSTEMS[system].environment
+    environment = entry_of(system).environment
     return Path(sys.executable) if environment == ".venv" else ROOT / environment / "bin" / "python"

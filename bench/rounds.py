@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -40,7 +40,7 @@ def input_of(workload: Workload, epochs: range, folder: Path, say: Say) -> list[
     """Write the epochs' files, each once for all systems; one that is there is kept."""
     paths = []
     for number in epochs:
-        path = folder / workload.name / f"epoch-{number:05d}"
+        path = folder / workload.shape.name / f"epoch-{number:05d}"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             say(f"{workload.name}: writing epoch {number}")
@@ -49,65 +49,99 @@ def input_of(workload: Workload, epochs: range, folder: Path, say: Say) -> list[
     return paths
 
 
-def run_workload(workload: Workload, systems: Sequence[str], plan: Plan, folder: Path, say: Say) -> dict[str, Any]:
+class Field:
+    """The systems of one workload, started and paused; ended with the context."""
+
+    def __init__(self, workload: Workload, systems: Sequence[str], folder: Path, say: Say) -> None:
+        """Args: folder: for the systems' own folders; what an earlier field left there is deleted."""
+        shutil.rmtree(folder, ignore_errors=True)
+        self.workers: dict[str, Worker] = {}
+        self.versions: dict[str, dict[str, str]] = {}
+        self._workload, self._systems, self._folder, self._say = workload, systems, folder, say
+
+    def __enter__(self) -> Self:
+        try:
+            for name in self._systems:
+                self._say(f"{self._workload.name}: starting {name}")
+                worker = self.workers[name] = Worker(name, self._workload, self._folder / name.replace(":", "-"))
+                self.versions[name] = worker.tell("prepare")["versions"]
+                worker.pause()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers.values():
+            worker.end()
+
+    def epoch(self, name: str, number: int, source: Path) -> dict[str, Any]:
+        """Have one system run one epoch in its turn. Returns wall_s, cpu_s, memory_bytes and its own figures."""
+        worker = self.workers[name]
+        with worker.turn():
+            before = worker.cpu_s()
+            wall_s = worker.tell("epoch", number=number, input=str(source))["wall_s"]
+            cpu_s = worker.cpu_s() - before
+            figures = worker.tell("figures", number=number)["figures"]
+            memory = worker.memory()
+        return {"number": number, "wall_s": wall_s, "cpu_s": cpu_s, **memory, "figures": figures}
+
+    def probe(self, name: str, question: str) -> dict[str, Any]:
+        """Ask one system what only it can answer."""
+        with self.workers[name].turn():
+            answer: dict[str, Any] = self.workers[name].tell("probe", name=question)["probe"]
+        return answer
+
+    def check(self, inputs: Sequence[Path]) -> int:
+        """Compare every published table with the answer; return its number of rows. Raises WrongResult."""
+        right = Answer(self._workload, inputs)
+        for name, worker in self.workers.items():
+            with worker.turn():
+                sql = worker.tell("result")["sql"]
+            right.check(name, sql)
+            self._say(f"{self._workload.name}: {name} published the right {right.rows:,} rows")
+        return right.rows
+
+    def cpu_s(self) -> float:
+        """CPU time of the systems and of this process."""
+        return _own_cpu_s() + sum(worker.cpu_s() for worker in self.workers.values())
+
+
+def run_workload(
+    workload: Workload, systems: Sequence[str], plan: Plan, folder: Path, say: Say, *, probes: Sequence[str] = ()
+) -> dict[str, Any]:
     """Measure a workload on several systems, and compare every answer before anything is returned.
 
     Args:
-        folder: for inputs and the systems' own folders; what the systems left in it is deleted at the end.
+        folder: for inputs and the systems' own folders; the latter are deleted at the end.
+        probes: questions to `milepost` after the rounds.
     Returns: a JSON-compatible record: per system the epochs with wall_s, cpu_s and its own figures.
     Raises:
         WrongResult: a published table is not the answer. WorkerFailed: a system did not do what it was told.
     """
     inputs = input_of(workload, plan.epochs, folder / "input", say)
     scratch = folder / "systems"
-    shutil.rmtree(scratch, ignore_errors=True)
-    workers: dict[str, Worker] = {}
-    records: dict[str, dict[str, Any]] = {}
-    others = OthersMeter()
-    try:
-        for name in systems:
-            say(f"{workload.name}: starting {name}")
-            workers[name] = Worker(name, workload, scratch / name)
-            answer = workers[name].tell("prepare")
-            records[name] = {"versions": answer["versions"], "epochs": []}
-            workers[name].pause()
+    epochs: dict[str, list[dict[str, Any]]] = {name: [] for name in systems}
+    others = OthersMeter(_own_cpu_s())
+    with Field(workload, systems, scratch, say) as field:
         for number in plan.epochs:
+            counted = number >= plan.warmups
             for name in _turned(list(systems), number):
-                epoch = _one_epoch(workers[name], number, inputs[number])
-                epoch["counted"] = number >= plan.warmups
-                records[name]["epochs"].append(epoch)
-                label = "" if epoch["counted"] else " (warm-up)"
-                say(f"{workload.name}: epoch {number}{label}: {name} ended")
-        own = _own_cpu_s() + sum(worker.cpu_s() for worker in workers.values())
-        busy = others.cores(own)
-        right = Answer(workload, inputs)
-        for name, worker in workers.items():
-            with worker.turn():
-                sql = worker.tell("result")["sql"]
-            right.check(name, sql)
-            say(f"{workload.name}: {name} published the right {right.rows:,} rows")
-    finally:
-        for worker in workers.values():
-            worker.end()
+                epochs[name].append({**field.epoch(name, number, inputs[number]), "counted": counted})
+                say(f"{workload.name}: epoch {number}{'' if counted else ' (warm-up)'}: {name} ended")
+        busy = others.cores(field.cpu_s())
+        rows = field.check(inputs)
+        answers = {question: field.probe("milepost", question) for question in probes}
     shutil.rmtree(scratch, ignore_errors=True)
     return {
         "workload": workload.to_json(),
-        "rows": right.rows,
+        "rows": rows,
         "changed_keys": changed_keys(workload, inputs),
         "input_bytes": [sum(file.stat().st_size for file in path.iterdir()) for path in inputs],
         "other_busy_cores": busy,
-        "systems": records,
+        "probes": answers,
+        "systems": {name: {"versions": field.versions[name], "epochs": epochs[name]} for name in systems},
     }
-
-
-def _one_epoch(worker: Worker, number: int, source: Path | None) -> dict[str, Any]:
-    with worker.turn():
-        before = worker.cpu_s()
-        answer = worker.tell("epoch", number=number, input=str(source) if source is not None else None)
-        cpu_s = worker.cpu_s() - before
-        figures = worker.tell("figures", number=number)["figures"]
-        memory = worker.memory_bytes()
-    return {"number": number, "wall_s": answer["wall_s"], "cpu_s": cpu_s, "memory_bytes": memory, "figures": figures}
 
 
 def _turned(names: list[str], number: int) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.systems.contract import Folders, System
-from bench.systems.registry import SYSTEMS
+from bench.systems.registry import entry_of, make_system
 from bench.workloads import Workload
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -29,13 +29,12 @@ def main() -> None:
     os.dup2(2, 1)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     task = json.loads(sys.argv[1])
-    entry = SYSTEMS[task["system"]]
     workload, folders = Workload.from_json(task["workload"]), Folders(Path(task["folder"]))
-    system = entry.make()
+    system, fresh = make_system(task["system"]), entry_of(task["system"]).fresh
     for line in sys.stdin:
         command = json.loads(line)
         try:
-            answer: dict[str, Any] = {"ok": True, **_do(system, folders, workload, command, fresh=entry.fresh)}
+            answer: dict[str, Any] = {"ok": True, **_do(system, folders, workload, command, fresh=fresh)}
         except Exception:  # noqa: BLE001  # told to the other side, which ends this process
             answer = {"ok": False, "error": traceback.format_exc()}
         replies.write(json.dumps(answer) + "\n")
@@ -66,6 +65,8 @@ def _do(
         return {"wall_s": wall_s}
     if command["do"] == "figures":
         return {"figures": system.figures(command["number"])}
+    if command["do"] == "probe":
+        return {"probe": system.probe(command["name"])}
     if command["do"] == "result":
         return {"sql": system.result_sql()}
     system.close()

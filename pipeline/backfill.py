@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from pipeline.backfill_forks import dispose_all, fork_to_continue
+from pipeline.backfill_forks import dispose_all, fork_to_continue, left_behind, purpose_of
 from pipeline.backfill_plan import BackfillPlan, BackfillRequest, document_of, prepare, request_of
 from pipeline.backfill_run import Backfill, EpochSteps, Progress
 from pipeline.epoch_run import EpochRunner
@@ -85,11 +85,12 @@ class Backfills:
 def _plan(context: JobContext, request: BackfillRequest) -> tuple[BackfillPlan, dict[str, Any]]:
     plan = prepare(context, request)
     fork = fork_to_continue(context, plan)
+    gives_up = [one.timeline_id for one in left_behind(context, plan.state, purpose_of(context, plan))]
     if fork is None:
-        return plan, document_of(context, plan, None, 0)
+        return plan, document_of(context, plan, None, 0, gives_up)
     tip = consumed_by(context, context.base_metadata(plan.state, fork.head))
     left = left_to_replay(plan.ranges, plan.base_consumed, tip)
-    return plan, document_of(context, plan, fork.timeline_id, len(plan.to_replay) - len(left))
+    return plan, document_of(context, plan, fork.timeline_id, len(plan.to_replay) - len(left), gives_up)
 
 
 def _quiet(step: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from typing import Any
 
 from pipeline.backfill_plan import BackfillPlan
 from pipeline.job_context import JobContext
@@ -98,12 +99,16 @@ def dispose_left_behind(context: JobContext, session: Session, keep: str) -> lis
     Args:
         keep: the purpose of the backfill that begins.
     """
-    state = context.head().state
-    found = [one for one, purpose in forks_of_backfills(context, state) if purpose != keep]
-    gone = [one for one in found if _is_left_behind(context, state, one)]
+    gone = left_behind(context, context.head().state, keep)
     for fork in gone:
         _dispose(context, session, fork)
     return [fork.timeline_id for fork in gone]
+
+
+def left_behind(context: JobContext, state: ManifestState, keep: str) -> list[Timeline]:
+    """The forks of backfills of any other purpose on which nobody works any more."""
+    found = [one for one, purpose in forks_of_backfills(context, state) if purpose != keep]
+    return [one for one in found if _is_left_behind(context, state, one)]
 
 
 def dispose_all(context: JobContext, session: Session) -> list[TimelineId]:
@@ -112,6 +117,43 @@ def dispose_all(context: JobContext, session: Session) -> list[TimelineId]:
     for fork in gone:
         _dispose(context, session, fork)
     return [fork.timeline_id for fork in gone]
+
+
+def unfinished_backfills(context: JobContext, state: ManifestState) -> list[dict[str, Any]]:
+    """What people are told of each open fork of a backfill.
+
+    Returns: [{fork, fork_point, head, pending, session_id, working, next_step}]; `head` and `pending` are None for
+        none; `working` is False when its process is provably gone, None when nobody can know from here.
+    """
+    told = []
+    for fork, _ in forks_of_backfills(context, state):
+        assert fork.parent is not None, "a fork has one"
+        leader, point = fork.leader, int(fork.parent[1])
+        working = None
+        if leader is not None and provably_alive(leader.holder):
+            working = True
+        elif leader is not None and provably_dead(leader.holder):
+            working = False
+        own_head = int(fork.head) if fork.head != fork.parent[1] else None
+        job, forked = state.job, f"backfill on fork {fork.timeline_id}, from checkpoint {point}"
+        step = (
+            f"{forked}, is running: wait for it (milepost backfill {job} --dispose stops it and gives it up)"
+            if working
+            else f"{forked}, is not finished: milepost backfill {job} --from-checkpoint {point}, with the options it "
+            f"was begun with, goes on with it; milepost backfill {job} --dispose gives it up"
+        )
+        told.append(
+            {
+                "fork": fork.timeline_id,
+                "fork_point": point,
+                "head": own_head,
+                "pending": None if fork.pending is None else int(fork.pending.checkpoint_id),
+                "session_id": None if leader is None else leader.session_id,
+                "working": working,
+                "next_step": step,
+            }
+        )
+    return told
 
 
 def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[Timeline, str]]:

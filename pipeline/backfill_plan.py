@@ -7,7 +7,7 @@ not say so: rows up to a delay past it are consumed by then, and would keep what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -211,12 +211,15 @@ def _is_before(context: JobContext, metadata: CheckpointMetadata, from_us: int) 
     return True
 
 
-def document_of(context: JobContext, plan: BackfillPlan, fork: str | None, replayed: int) -> dict[str, Any]:
+def document_of(
+    context: JobContext, plan: BackfillPlan, fork: str | None, replayed: int, gives_up: Sequence[str]
+) -> dict[str, Any]:
     """The plan as a document, with its `text` for people, one line each.
 
     Args:
         fork: an interrupted backfill of the same request, code and spec, which would be continued; None: a new one.
         replayed: ranges that it has behind it.
+        gives_up: forks of other backfills that nobody works on any more: they are disposed of.
     """
     ranges = plan.to_replay
     in_range = [item for item in ranges if _begins_before(item, plan.request.to_us)]
@@ -232,6 +235,7 @@ def document_of(context: JobContext, plan: BackfillPlan, fork: str | None, repla
         "to": watermark_text(plan.request.to_us),
         "continues": fork,
         "replayed_ranges": replayed,
+        "gives_up": list(gives_up),
         "ranges": [
             {
                 "checkpoint_id": int(item.checkpoint_id),
@@ -299,7 +303,10 @@ def _text(document: dict[str, Any]) -> Iterator[str]:
         f"{document['bytes']:,} bytes, in {document['epochs']} epochs"
     )
     if document["continues"]:
-        yield f"continues fork {document['continues']}: {document['replayed_ranges']} ranges are replayed already"
+        behind = f"{document['replayed_ranges']} of {len(ranges)}"
+        yield f"continues fork {document['continues']}, which has replayed {behind}"
+    for fork in document["gives_up"]:
+        yield f"gives up fork {fork}, left by a backfill of another range, code or spec: what it replayed is lost"
     if document["to"]:
         judged = [item for item in ranges if item["in_range"]]
         yield (

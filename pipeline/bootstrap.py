@@ -137,7 +137,12 @@ def read_table(
     """
     url = file if "://" in file else file_url(Path(file).absolute())
     folder, _, name = url.rpartition("/")
-    body = context.other_store(folder).get(name)
+    try:
+        body = context.other_store(folder).get(name)
+    except NotFound as error:
+        raise NotFound(
+            f"there is no file {file} with the state of operator {spec.uid}. Nothing was changed.", uid=spec.uid
+        ) from error
     try:
         found = _parsed(name, body, None)
         operator = expected_operator(found.schema, spec, loaded.graph, loaded)

@@ -15,7 +15,7 @@ from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import InputRecord, SourceInput, source_input
 from pipeline.protocol.watermarks import operator_watermark
-from pipeline.sources.consumed import ConsumedSet, load
+from pipeline.sources.consumed import ConsumedSet
 from pipeline.sources.objects import list_objects
 from pipeline.sources.plan import plan_source
 from pipeline.storage.open import open_store
@@ -55,7 +55,7 @@ def plan_inputs(context: JobContext, base: CheckpointMetadata | None) -> tuple[S
         spec = context.spec.sources[name]
         store, pattern = context.source(name)
         snapshot = base.sources.get(name) if base is not None else None
-        consumed = load(context.store, snapshot.consumed) if snapshot is not None else ConsumedSet.empty()
+        consumed = context.consumed(name, snapshot.consumed) if snapshot is not None else ConsumedSet.empty()
         start = spec.start if spec.start_time_ms is None else spec.start_time_ms
         plan = plan_source(
             name,

@@ -29,7 +29,7 @@ from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.preconditions import find_pending
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ManifestState, PendingCheckpoint, Timeline, TimelineRole
-from pipeline.quality.gate import evaluate_all
+from pipeline.quality.gate import begin_loading, evaluate_all
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, SinkMark, StagedFile
 from pipeline.sinks.parquet import ParquetSink
@@ -111,6 +111,7 @@ def run_planned_epoch(
     code = read_recorded_code(context, pending)
     timeline = pending_timeline(state, pending)
     plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), clock.started_ms)
+    begin_loading(context.spec.quality if judged else ())
     with Heartbeat(context, pending, runner.stop):
         clock("data plane")
         answers = runner.run(plan)

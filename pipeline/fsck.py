@@ -1,7 +1,8 @@
 """The audit of a job: what is missing, with the chain of references that needs it, and what nothing needs, with proof.
 
-Reads only. Missing, or a root that cannot be read, is damage (exit 7); what is merely unreachable costs space and is no
-damage (exit 0): a crashed or fenced session may leave such objects at any time, and `gc` takes them.
+Reads only. Missing, or a root that cannot be read, is damage (exit 7), also of a savepoint that the job lists and that
+lies elsewhere; what is merely unreachable costs space and is no damage (exit 0): a crashed or fenced session may leave
+such objects at any time, and `gc` takes them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.job_context import JobContext
+from pipeline.protocol.errors import EnvironmentUnusable, StoreUnavailable
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import checkpoint_of_key
 from pipeline.protocol.object_store import ObjectStat
@@ -25,6 +27,7 @@ from pipeline.protocol.reach import (
     standing,
 )
 from pipeline.reachability import JobReach, SinkReach, missing_objects, walk_job
+from pipeline.savepoint_audit import audit_savepoint
 
 DAMAGED = 7
 """Exit code when something that is needed is missing or cannot be read."""
@@ -56,6 +59,8 @@ def check_job(context: JobContext) -> dict[str, Any]:
         {"where": where, "key": reference.key, "problem": problem, "chain": list(reference.chain)}
         for where, reference, problem in missing_objects(context, reach)
     ]
+    elsewhere, unasked = _savepoints_elsewhere(context, reach)
+    missing += elsewhere
     faults = [*reach.faults, *reach.conflicts]
     faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
@@ -74,6 +79,7 @@ def check_job(context: JobContext) -> dict[str, Any]:
         "objects": dict(sorted(counts.items())),
         "damaged": faults,
         "missing": missing,
+        "unasked": unasked,
         "unreachable": [describe(reach, item) for item in unreachable],
         "foreign": [describe(reach, item) for item in foreign],
         "garbage": {
@@ -83,6 +89,24 @@ def check_job(context: JobContext) -> dict[str, Any]:
         },
         "exit_code": DAMAGED if missing or faults else 0,
     }
+
+
+def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[dict[str, Any]], list[str]]:
+    """What is missing of the savepoints outside of the job's storage; and, one line each, who did not answer."""
+    missing: list[dict[str, Any]] = []
+    unasked = []
+    for savepoint in reach.state.savepoints:
+        if savepoint.location is None:
+            continue
+        where = f"savepoint {savepoint.name} at {savepoint.location}"
+        chain = [f"manifest version {reach.state.version}", f"savepoint {savepoint.name}"]
+        try:
+            found = list(audit_savepoint(context, savepoint))
+        except (StoreUnavailable, EnvironmentUnusable) as error:
+            unasked.append(f"{where}: {error.message}")
+            continue
+        missing += [{"where": where, "key": key, "problem": problem, "chain": chain} for key, problem in found]
+    return missing, unasked
 
 
 def place_objects(reach: JobReach) -> Iterator[Placed]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pipeline.backfill_forks import unfinished_backfills
 from pipeline.checkpoint_documents import (
     aborted_document,
     completed_document,
@@ -27,11 +28,15 @@ from pipeline.protocol.events import (
     TimelineSwitched,
     aborts_of,
 )
+from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
+from pipeline.protocol.lineage import lineage
+from pipeline.protocol.preconditions import frozen_by
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CheckpointKind,
     CheckpointStatus,
+    CompletedCheckpoint,
     JobStatus,
     ManifestState,
 )
@@ -63,11 +68,13 @@ class History:
             after: what was measured from its commit on, when the caller knows it.
         """
         state = self._context.head().state
-        for document in self._documents():
+        kept = state.checkpoint(CheckpointId(checkpoint_id))
+        # Of one that the live timeline continues the head tells all; of others the log, entry by entry.
+        on_live = kept is not None and kept in lineage(state, state.timeline())
+        for document in [_on_live(state, kept)] if kept is not None and on_live else self._documents():
             if document["checkpoint_id"] == checkpoint_id:
-                checkpoint = state.checkpoint(document["checkpoint_id"])
                 document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
-                return document if checkpoint is None else document | details_of(self._context, checkpoint, after)
+                return document if kept is None else document | details_of(self._context, kept, after)
         raise NotFound(
             f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
             checkpoint_id=checkpoint_id,
@@ -99,6 +106,8 @@ class History:
             "last_failure": state.failures.last_reason if state is not None else None,
             "last_failure_detail": state.failures.last_detail if state is not None else None,
             "unconfirmed": sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed}) if state else [],
+            "frozen": _frozen(state, now_ms),
+            "unfinished_backfills": unfinished_backfills(self._context, state) if state is not None else [],
         }
         exit_code, step = _judge(document, max_lag_ms)
         return document | {"exit_code": exit_code, "healthy": exit_code == 0, "next_step": step}
@@ -141,7 +150,7 @@ class History:
         seen: set[int] = set()
         continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
         confirmed: set[tuple[int, str]] = set()
-        saved = {one.checkpoint_id: {"kind": CheckpointKind.SAVEPOINT.value} for one in state.savepoints}
+        saved = _saved(state)
         for timeline in reversed(state.timelines):
             if timeline.pending is not None and timeline.leader is not None:
                 seen.add(timeline.pending.checkpoint_id)
@@ -168,6 +177,16 @@ class History:
                     yield aborted_document(aborted)
 
 
+def _on_live(state: ManifestState, checkpoint: CompletedCheckpoint) -> dict[str, Any]:
+    """The document of a retained checkpoint of the live lineage, whose tables are what its sinks show."""
+    document = completed_document(checkpoint, CheckpointStatus.COMPLETED, checkpoint.sinks)
+    return document | {"live": True, **_saved(state).get(checkpoint.checkpoint_id, {})}
+
+
+def _saved(state: ManifestState) -> dict[CheckpointId, dict[str, str]]:
+    return {one.checkpoint_id: {"kind": CheckpointKind.SAVEPOINT.value} for one in state.savepoints}
+
+
 def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
     job = document["job"]
     if document["job_status"] == JobStatus.FAILED.value:
@@ -180,7 +199,7 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
     if document["realigning"]:
         waiting = ", ".join(document["realigning"])
         return 1, f"sinks {waiting} have yet to follow timeline {document['timeline']}: milepost run {job} lets them"
-    if document["last_failure"] is not None:
+    if document["last_failure"] is not None and document["leader"] is not None:  # else of a timeline that was left
         return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
     if document["source_changed"] is not None:
         return 1, document["source_changed"]
@@ -204,6 +223,12 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
 def _one_line(error: SourceChanged) -> str:
     """The error as a next step: what changed, first, and what to do about it."""
     return f"{error.message.splitlines()[0].rstrip('.')}: {error.hint}"
+
+
+def _frozen(state: ManifestState | None, now_ms: int) -> dict[str, str] | None:
+    """Who keeps others from triggering on the live timeline, and until when; None: nobody."""
+    frozen = frozen_by(state.timeline(), now_ms) if state is not None else None
+    return None if frozen is None else {"session_id": frozen.session_id, "until": iso_ms(frozen.until_ms)}
 
 
 def _pending_id(state: ManifestState | None) -> int | None:

@@ -7,9 +7,11 @@ import hashlib
 import os
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from pipeline.config.graph import JobGraph
 from pipeline.config.load import LoadedJob
@@ -23,6 +25,7 @@ from pipeline.protocol.records import CompletedCheckpoint, ManifestState, Object
 from pipeline.renames import with_names_of
 from pipeline.sinks.build import build_sink
 from pipeline.sinks.parquet import ParquetSink
+from pipeline.sources.consumed import ConsumedSet, read_run
 from pipeline.sources.objects import split_path
 from pipeline.storage.checked import read_handle
 from pipeline.storage.layout import heartbeat_key
@@ -109,6 +112,17 @@ class JobContext:
             )
         key = self.graph.sink_inputs[name].key
         return build_sink(self.spec.sink(name), job=self.spec.name, key=key, store=open_store(self.sink_config(name)))
+
+    def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
+        """What a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
+        known = self._consumed_runs.get(source, {})
+        runs = {one: known[one] if one in known else read_run(self.store, one) for one in handles}
+        self._consumed_runs[source] = runs
+        return ConsumedSet.of(runs.values())
+
+    @functools.cached_property
+    def _consumed_runs(self) -> dict[str, dict[ObjectHandle, pa.Table]]:
+        return {}
 
     @functools.cached_property
     def cache_directory(self) -> str:

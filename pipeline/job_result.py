@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.protocol.codec import to_json
-from pipeline.protocol.incarnation import job_phase, result_of
+from pipeline.protocol.incarnation import JobPhase, job_phase, result_of
 from pipeline.protocol.records import CleanUp, ManifestState, Timeline
 from pipeline.times import iso_ms
 
 
 def job_document(state: ManifestState | None) -> dict[str, Any]:
-    """Return {job_status, incarnation, result, leader, timeline, timelines, realigning} of a head; None: never run.
+    """Return {job_status, waits_for, incarnation, result, leader, timeline, timelines, realigning} of a head; None:
+    never run.
 
+    `waits_for` says in words what an initializing job waits for; None when it is another one.
     `result` is None until the incarnation has ended; `leader` is None before a session claimed the timeline in this
     incarnation, and after its end. `timeline` is the live one; `realigning` are the sinks that have yet to follow it.
     """
@@ -20,6 +22,7 @@ def job_document(state: ManifestState | None) -> dict[str, Any]:
     leader = state.timeline().leader if state is not None else None
     return {
         "job_status": job_phase(state).value,
+        "waits_for": _waits_for(state),
         "incarnation": state.incarnation if state is not None else None,
         "result": None
         if result is None
@@ -38,6 +41,12 @@ def job_document(state: ManifestState | None) -> dict[str, Any]:
         "timelines": [_timeline(one) for one in state.timelines] if state is not None else [],
         "realigning": list(state.realignment.sinks) if state is not None and state.realignment is not None else [],
     }
+
+
+def _waits_for(state: ManifestState | None) -> str | None:
+    if job_phase(state) is not JobPhase.INITIALIZING:
+        return None
+    return "its first epoch" if state is None else f"an epoch to claim timeline {state.live}"
 
 
 def _timeline(timeline: Timeline) -> dict[str, Any]:

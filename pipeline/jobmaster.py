@@ -129,11 +129,14 @@ class JobMaster(Bootstrap, Backfills):
             return NothingToDo("covered", done.message)
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._finish_clean_up(session))
-        followed = self._realigner.finish(session)
-        self._leadership.sweep(session, take_over=take_over)
-        published = self._leadership.finish_commits(session)
-        for _ in range(_PLAN_ATTEMPTS):
+        followed, published = tuple[str, ...](), list[str]()
+        if state.realignment is not None or state.unconfirmed() or state.timeline().pending is not None:
+            followed = self._realigner.finish(session)
+            self._leadership.sweep(session, take_over=take_over)
+            published = self._leadership.finish_commits(session)
             state = context.head().state
+        for attempt in range(_PLAN_ATTEMPTS):
+            state = context.head().state if attempt else state
             own = self._leadership.own_pending(state, session)
             if own is not None:
                 return self._triggered(state, own, {}, clock)

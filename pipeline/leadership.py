@@ -356,7 +356,7 @@ class Leadership:
         with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
         completed = self.completed(result.state, pending.checkpoint_id)
-        discard_losers(self.context, pending.checkpoint_id, pending.prefixes, completed.token)
+        discard_losers(self.context, pending.checkpoint_id, pending.prefixes[1:], completed.token)
         return completed
 
     def give_up(

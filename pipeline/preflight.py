@@ -7,7 +7,7 @@ code differ from the head's, and nothing is planned while anything is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from pipeline.config.compatibility import (
     state_signatures,
 )
 from pipeline.config.graph import JobGraph
+from pipeline.config.load import from_text
 from pipeline.config.spec import ProcessOperator, SqlOperator, StatefulSpec
 from pipeline.config.types import ColumnType, to_arrow
 from pipeline.in_flight import is_known, refusals
@@ -38,6 +39,11 @@ from pipeline.state.evolution import SchemaChange, compare_schemas
 NEW_PATH = "needs a new sink name and path"
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
+
+CHANGED = "changed"
+"""Of a source, or of SQL, that makes other rows of the same input now; no state depends on it."""
+
+_OLD_ROWS = "what was read by then stays as it was made, unless a backfill reads it again"
 
 Tell = Callable[[list[dict[str, str]]], None]
 """Gets the report of a spec or code that differs from the head's, before anything is planned."""
@@ -57,7 +63,8 @@ def preflight(
         loaded: None: no class of a process operator was loaded; what depends on one is not judged.
         allow_non_restored_state: state that nothing restores may be left behind.
     Returns:
-        ``{"kind", "name", "uid", "outcome", "verdict", "detail"}``; [] without a checkpoint.
+        ``{"kind", "name", "uid", "outcome", "verdict", "detail"}``; [] without a checkpoint. At the end a row for each
+        source and SQL that is another one now, which stops nothing.
     """
     if base is None:
         return []
@@ -81,7 +88,32 @@ def preflight(
             _sink(row, base, graph)
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
         row["outcome"] = outcome if accepted else REFUSED
-    return rows
+    return [*rows, *_other_rules(context, base)]
+
+
+def _other_rules(context: JobContext, base: CheckpointMetadata) -> Iterator[dict[str, str]]:
+    """A row for each source and SQL that makes other rows of the same input now: compatible, and easily overlooked."""
+    if base.spec_hash == context.job.spec_hash:
+        return
+    try:
+        before = from_text(base.spec_text, context.job.path).spec
+    except InvalidRequest:  # a spec of another version: what it made of its input is not known
+        return
+    now = context.job.spec
+    former = {one.uid: one.sql for one in before.operators if isinstance(one, SqlOperator)}
+    found = [
+        ("sql", one.uid, one.uid, "its SQL")
+        for one in now.operators
+        if isinstance(one, SqlOperator) and former.get(one.uid, one.sql) != one.sql
+    ]
+    found += [
+        ("source", name, f"source {name}", "how it reads its objects")
+        for name, source in now.sources.items()
+        if name in before.sources and before.sources[name].options != source.options
+    ]
+    for kind, name, uid, what in found:
+        detail = f"{what} was another one at checkpoint {base.checkpoint_id}: {_OLD_ROWS}"
+        yield {"kind": kind, "name": name, "uid": uid, "verdict": COMPATIBLE, "detail": detail, "outcome": CHANGED}
 
 
 def report_lines(report: list[dict[str, str]]) -> list[str]:
@@ -103,12 +135,14 @@ def check_compatible(
     *,
     allow_non_restored_state: bool = False,
     tell: Tell | None = None,
+    rebuild: bool = True,
 ) -> None:
     """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue.
 
     Args:
         allow_non_restored_state: state that nothing restores, and positions of sources that are gone, may be left.
         tell: gets the report, refused or not, when spec or code are not those of the checkpoint.
+        rebuild: whether the job has recorded input that a backfill could make its state of.
     """
     if base is None:
         return
@@ -123,10 +157,29 @@ def check_compatible(
         raise InvalidRequest(
             f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
             "Nothing was written.",
-            hint="undo the change; or give each changed operator a new uid (it begins empty) and leave the old state "
-            "behind with --allow-non-restored-state",
+            hint=_advice(context.spec.name, refused, rebuild=rebuild),
             preflight=report,
         )
+
+
+def _advice(job: str, refused: list[dict[str, str]], *, rebuild: bool) -> str:
+    """What to do about the refused rows of a report: only what helps with one of them."""
+    kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
+    ways = ["undo the change"]
+    if "operator" in kinds:
+        ways.append(
+            "give each changed operator a new uid (it begins empty), and leave the old state behind with "
+            "--allow-non-restored-state"
+        )
+    if kinds & {"operator", "job"} and rebuild:
+        ways.append(f"make all state anew from what was read: milepost backfill {job} --from-checkpoint 0")
+    if "source" in kinds:
+        ways.append("give the changed source a new name: what it has read is not known under another path")
+    if "sink" in kinds:
+        ways.append("give the changed sink a new name and path, to begin a new table")
+    if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:
+        ways.append("add --allow-non-restored-state: what nothing restores is left behind")
+    return "; or ".join(ways)
 
 
 def _operator(

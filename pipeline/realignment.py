@@ -17,7 +17,7 @@ from pipeline.protocol import coordinator
 from pipeline.protocol.errors import CheckpointError, Fenced, InvalidRequest, StateCorrupt
 from pipeline.protocol.events import TimelineSwitched
 from pipeline.protocol.ids import MAIN_TIMELINE, CheckpointId
-from pipeline.protocol.records import ManifestState, Realignment
+from pipeline.protocol.records import ENDED, ManifestState, Realignment
 from pipeline.protocol.requests import RealignSinkRequest
 from pipeline.sessions import Session
 from pipeline.sinks.contract import Committable, SinkMark
@@ -123,7 +123,7 @@ class Realigner:
                 timeline=now.live,
             )
         if failed:
-            raise _delayed(state.job, switch, failed)
+            raise _delayed(now, switch, failed)
         return switch.sinks
 
     def admit(self, session: Session, state: ManifestState, base: CheckpointMetadata | None) -> None:
@@ -179,12 +179,13 @@ class Realigner:
         )
 
 
-def _delayed(job: str, switch: Realignment, failed: dict[str, CheckpointError]) -> CheckpointError:
-    first = next(iter(failed.values()))
+def _delayed(state: ManifestState, switch: Realignment, failed: dict[str, CheckpointError]) -> CheckpointError:
+    job, first = state.job, next(iter(failed.values()))
+    again = f"milepost {'start' if state.status in ENDED else 'run'} {job}"
     return type(first)(
         f"job {job} is at checkpoint {switch.checkpoint_id} of timeline {switch.timeline}; sinks that have yet to "
         f"follow: {', '.join(failed)}. {first.message} Nothing is lost: no epoch is triggered until they have "
-        "followed, and the next run, or rollback, lets them follow first.",
-        hint=first.hint or f"bring the sinks back, then: milepost run {job}",
+        "followed, and the next run, start or rollback lets them follow first.",
+        hint=first.hint or f"bring the sinks back, then: {again}",
         **first.details | {"realigning": list(failed), "checkpoint_id": int(switch.checkpoint_id)},
     )

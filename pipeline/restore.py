@@ -9,17 +9,21 @@ the savepoint is disposed of. Refused or failed before the switch, the job is as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pipeline.in_flight import check_continuable
 from pipeline.installation import Made, installed, installing_session
 from pipeline.job_code import JobCode, LoadedCode, read_code
 from pipeline.job_control import JobControl
+from pipeline.metadata import CheckpointMetadata
 from pipeline.preflight import check_compatible
-from pipeline.protocol.errors import CheckpointError, InvalidRequest
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.records import ENDED, ManifestState, Savepoint
+from pipeline.protocol.errors import CheckpointError, InvalidRequest, StateCorrupt
+from pipeline.protocol.ids import CheckpointId, TimelineId
+from pipeline.protocol.locations import child_url
+from pipeline.protocol.records import ENDED, ManifestState, PendingCheckpoint, Savepoint
+from pipeline.protocol.retention import root_in_job
 from pipeline.renames import with_names_of
 from pipeline.restored_copy import SavepointCopier, own_metadata
 from pipeline.savepoint_document import SavedTable
@@ -48,42 +52,54 @@ class Restore(Savepoints):
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
             return super().start(from_)
-        session = installing_session()
-        restored = self.restore(session, str(from_), claim=claim)
-        opened = JobControl.start(self)
-        return opened | {"outcome": "started", "rolled_back_from": None} | restored
+        restored, own, saved = self._restored(installing_session(), str(from_))
+        opened = JobControl.start(self) | {"outcome": "started", "rolled_back_from": None}
+        return opened | restored | {"claimed": self._claim(own, saved) if claim else None}
 
     def restore(self, session: Session, location: str, *, claim: bool = False) -> dict[str, Any]:
         """Make a copy of a savepoint the job's head, and let every sink follow; the job's status stays.
 
         Args:
             location: as `from_` of `start`.
-        Returns: {savepoint: {location, job, checkpoint_id, created_ms, objects, bytes, sinks, not_restored}, claimed}.
+        Returns: {savepoint: {location, job, checkpoint_id, created_ms, objects, bytes, sinks, not_restored}, claimed};
+            `claimed` is {location, deleted_objects, left: what could not be deleted or None, listed_by: another job
+            that may still list it, or None}; None without `claim`.
         Raises:
             NotFound: there is no such savepoint. StateCorrupt: it is damaged, or leads elsewhere.
             InvalidRequest: the job runs, or its spec does not fit the savepoint. Nothing was changed.
             StoreUnavailable, …: while copying: nothing was changed; after it: a sink has yet to follow, and says so.
         """
+        restored, own, saved = self._restored(session, location)
+        return restored | {"claimed": self._claim(own, saved) if claim else None}
+
+    def _restored(self, session: Session, location: str) -> tuple[dict[str, Any], Savepoint | None, SavedCheckpoint]:
+        """Restore, and say what was; with the job's record of the savepoint if it has one, and what was read of it."""
         context = self._context
         state = self._startable(session, location)
         require_stores(context)
-        own, saved = self._saved(state, location)
+        with _damage_of_a_savepoint():
+            own, saved = self._saved(state, location)
         code = read_code(context)
         loaded = code.load(context)
         self._check_fit(saved, code, loaded)
         self._check_tables(state, saved.document.tables)
         plan = saved.metadata.plan
-        copy_objects([Copy(saved.store, plan, context.store, plan.key)])
+        with _damage_of_a_savepoint():
+            copy_objects([Copy(saved.store, plan, context.store, plan.key)])
         above = CheckpointId(saved.document.checkpoint_id)
         made = Made(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
         copier = SavepointCopier(context, saved, loaded)
         head = 0 if state is None else state.timeline().head
         detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
-        with installed(context, self._leadership, session, made, copier.write) as completed:
+
+        def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
+            with _damage_of_a_savepoint():
+                return copier.write(pending, timeline)
+
+        with installed(context, self._leadership, session, made, write) as completed:
             self.rollback(session, int(completed.checkpoint_id), expected_head=int(head), detail=detail)
-        claimed = self._claim(own, saved) if claim else None
         document = saved.document
-        return {
+        restored = {
             "savepoint": {
                 "location": saved.where,
                 "job": document.job,
@@ -93,9 +109,9 @@ class Restore(Savepoints):
                 "bytes": document.size,
                 "sinks": {name: table.rows for name, table in copier.tables.items()},
                 "not_restored": sorted(document.tables.keys() - copier.tables.keys()),
-            },
-            "claimed": claimed,
+            }
         }
+        return restored, own, saved
 
     def _startable(self, session: Session, location: str) -> ManifestState | None:
         """The head of a job that may start from elsewhere; None: it has never run. Raises InvalidRequest."""
@@ -116,14 +132,27 @@ class Restore(Savepoints):
     def _saved(self, state: ManifestState | None, location: str) -> tuple[Savepoint | None, SavedCheckpoint]:
         """The savepoint that is meant, read and checked, with the job's record of it if it has one."""
         if "/" in location:
-            return None, read_savepoint(self._context.other_store(location))
+            store = self._context.other_store(location)
+            listed = () if state is None else state.savepoints
+            own = next((one for one in listed if self._lies_at(one) == store.config.url), None)
+            return own, read_savepoint(store)
         if state is None:
             raise InvalidRequest(
                 f"job {self._context.spec.name} has never run and has no savepoint {location}. Nothing was changed.",
                 hint="name the savepoint of another job by its location, with a `/`: milepost savepoint list tells it",
             )
         own = self.savepoint(state, location)
-        return own, read_savepoint(self.savepoint_store(own))
+        store = self.savepoint_store(own)
+        saved = read_savepoint(store)
+        self.document(own, store)  # what lies there is what was listed under that name
+        return own, saved
+
+    def _lies_at(self, savepoint: Savepoint) -> str | None:
+        """The URL of a listed savepoint; None: its record names no place for one."""
+        if savepoint.location is not None:
+            return self._context.job.url(savepoint.location)
+        root = root_in_job(savepoint)
+        return None if root is None else child_url(self._context.store_config.url, root.rstrip("/"))
 
     def _check_fit(self, saved: SavedCheckpoint, code: JobCode, loaded: LoadedCode) -> None:
         """Refuse a savepoint that the job's next run could not continue. Raises InvalidRequest."""
@@ -138,7 +167,7 @@ class Restore(Savepoints):
             )
         own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded))
         # What the spec does not have is copied too: whether it may stay behind is asked by the first run.
-        check_compatible(context, own, code, loaded, allow_non_restored_state=True)
+        check_compatible(context, own, code, loaded, allow_non_restored_state=True, rebuild=False)
         check_continuable(context, own, loaded)
 
     def _check_tables(self, state: ManifestState | None, tables: Mapping[str, SavedTable]) -> None:
@@ -163,14 +192,25 @@ class Restore(Savepoints):
                 )
 
     def _claim(self, own: Savepoint | None, saved: SavedCheckpoint) -> dict[str, Any]:
-        """Take the savepoint: nothing needs it any more. What fails here leaves the job restored."""
-        if own is not None:
-            return self.dispose_savepoint(own.name)
+        """Take the savepoint: nothing needs it any more. What fails here leaves the job restored, and is said."""
+        document = saved.document
+        claimed: dict[str, Any] = {"location": saved.where, "deleted_objects": 0, "left": None, "listed_by": None}
         try:
-            return {"location": saved.where, "deleted_objects": delete_copy(saved.document, saved.store), "left": None}
+            if own is not None:
+                disposed = self.dispose_savepoint(own.name)
+                return claimed | {name: disposed[name] for name in ("deleted_objects", "left")}
+            deleted = delete_copy(document, saved.store)
         except CheckpointError as error:
-            return {
-                "location": saved.where,
-                "deleted_objects": 0,
-                "left": f"not everything was deleted: {error.message}",
-            }
+            return claimed | {"left": f"not everything was deleted: {error.message}"}
+        other = document.job if document.job != self._context.spec.name else None
+        return claimed | {"deleted_objects": deleted, "listed_by": other}
+
+
+@contextmanager
+def _damage_of_a_savepoint() -> Iterator[None]:
+    """Let a StateCorrupt of the block say what to do about a savepoint that is damaged."""
+    try:
+        yield
+    except StateCorrupt as error:
+        error.hint = error.hint or "put the savepoint's folder back from a copy of it, or start from another savepoint"
+        raise

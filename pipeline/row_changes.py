@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.operators.columns import Bools, find_rows, key_columns
+from pipeline.operators.columns import find_rows, key_columns
+from pipeline.operators.contract import Bools
 from pipeline.state.evolution import widens
 
 CHANGE = "change"

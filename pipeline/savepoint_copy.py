@@ -35,6 +35,11 @@ class Contents:
     sources: dict[str, tuple[ObjectStore, ObjectHandle]]
     left_out: tuple[str, ...]
 
+    @property
+    def keys(self) -> list[str]:
+        """Every key of the copy."""
+        return [SAVEPOINT_DOCUMENT, *(one.key for one in self.document.objects)]
+
 
 def contents_of(context: JobContext, state: ManifestState, checkpoint: CompletedCheckpoint) -> Contents:
     """List all that one completed checkpoint needs, each sink's table as of it included. Reads no data.

@@ -40,6 +40,7 @@ from pipeline.protocol.requests import DisposeSavepointRequest, RecordSavepointR
 from pipeline.rewind import Rewind
 from pipeline.savepoint_copy import Contents, contents_of, require_free, write_copy
 from pipeline.savepoint_document import SavepointDocument, decode_document
+from pipeline.savepoint_places import require_outside, require_unread
 from pipeline.sessions import Session
 from pipeline.storage.below import StoreBelow
 from pipeline.storage.checked import read_handle
@@ -83,11 +84,14 @@ class Savepoints(Rewind):
         prefix = savepoint_root(name, uuid.uuid4().hex) if target is None else ""
         location = None if target is None else child_url(context.job.url(target), name)
         root = self._below(prefix) if location is None else context.other_store(location)
+        if location is not None:
+            require_outside(context, root)
         require_free(root)
         pin = copying_pin(prefix) if prefix else session.session_id
         with held(context, session.session_id, pin, checkpoint_id) as state:
             try:
                 contents = self._contents(state, checkpoint_id)
+                require_unread(context, root, contents.keys)
                 document = write_copy(contents, root, copied)
             except CheckpointError:
                 self._clear(prefix)
@@ -108,10 +112,12 @@ class Savepoints(Rewind):
         context = self._context
         root = context.other_store(target)
         chosen = self._saved_id(context.head().state, checkpoint_id)
+        require_outside(context, root)
         require_free(root)
         session_id = Session.cli().session_id
         with held(context, session_id, session_id, chosen) as state:
             contents = self._contents(state, chosen)
+            require_unread(context, root, contents.keys)
             write_copy(contents, root, copied)
         return _made(contents, root)
 
@@ -119,6 +125,11 @@ class Savepoints(Rewind):
         """The job's savepoints by name: {name, kind, checkpoint_id, epoch, timeline, created, location}."""
         state = self._context.head().state
         return [self._shown(state, savepoint) for savepoint in state.savepoints]
+
+    def find_savepoint(self, name: str) -> dict[str, Any]:
+        """One of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
+        state = self._context.head().state
+        return self._shown(state, self.savepoint(state, name))
 
     def dispose_savepoint(self, name: str) -> dict[str, Any]:
         """Take a savepoint off the list, then delete the objects that its document names below its own root.
@@ -130,10 +141,11 @@ class Savepoints(Rewind):
         savepoint = self.savepoint(context.head().state, name)
         root = self.savepoint_store(savepoint)
         try:
-            document: SavepointDocument | None = self._document(savepoint, root)
+            document: SavepointDocument | None = self.document(savepoint, root)
             left = None
         except (StateCorrupt, NotFound) as error:
-            document, left = None, f"{error.message} Without it nobody knows what to delete."
+            fault = error.message.removesuffix(" Nothing was changed.")
+            document, left = None, f"{fault} Without it nobody knows what to delete: what lies there was left."
         request = DisposeSavepointRequest(session.session_id, name)
 
         def decide(state: ManifestState, now_ms: int) -> Answer:
@@ -210,7 +222,8 @@ class Savepoints(Rewind):
             raise StateCorrupt(f"savepoint {savepoint.name}: {savepoint.document.key!r} is no {SAVEPOINT_DOCUMENT}.")
         return self._below(prefix)
 
-    def _document(self, savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
+    def document(self, savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
+        """The document of a listed savepoint. Raises StateCorrupt: it is not the one that was listed, or damaged."""
         recorded = savepoint.document
         body = read_handle(root, ObjectHandle(SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256))
         return decode_document(body, root.config.url)

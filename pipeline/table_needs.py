@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from pipeline.metadata import CheckpointMetadata, SinkPosition, SinkSnapshot
 from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.pruning import why_no_table_is_judged
 from pipeline.protocol.records import ManifestState
 from pipeline.sinks.contract import Committable, StagedFile, TableReference
 from pipeline.sinks.table_history import TableHistory
@@ -67,8 +66,7 @@ def table_needs(
         files.update((reference.key, reference) for reference in found)
         lost += [problem] if problem is not None else []
     files.update((reference.key, reference) for reference in history.live())
-    unknown = why_no_table_is_judged(state) or _not_shown(state, shares, sink, history) or next(iter(lost), None)
-    return TableNeeds(files, unknown)
+    return TableNeeds(files, _not_shown(state, shares, sink, history) or next(iter(lost), None))
 
 
 def _needed_by(
@@ -115,14 +113,12 @@ def _not_shown(
 ) -> str | None:
     """Why the table cannot be taken for this job's, as it stands; None when it shows the job's head.
 
-    A table that has moved on, or that another life or copy of the job writes, is kept by checkpoints that nobody here
-    knows of.
+    Until it does, a commit or a switch has yet to reach it. Or it has moved on: then another life or a copy of the job
+    writes it, and it is needed by checkpoints that nobody here knows of.
     """
     head = state.head()
     if head is None:
         return "the job is at checkpoint 0, which no table proves to be its own"
-    if sink in head.unconfirmed:
-        return f"checkpoint {head.checkpoint_id} has yet to be published to it"
     snapshot = shares[head.checkpoint_id].sinks.get(sink)
     if snapshot is None:
         return f"checkpoint {head.checkpoint_id}, the head, has nothing of it"

@@ -83,6 +83,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def _demo(stack: Stack, report: Report, days: int) -> None:
     began = time.monotonic()
     stack.start_s3()
+    stack.start_spark()
     # From here on this process reaches the store exactly as the Airflow tasks do.
     os.environ.clear()
     os.environ.update(stack.process_environ())
@@ -92,6 +93,7 @@ def _demo(stack: Stack, report: Report, days: int) -> None:
     master = JobMaster(load_job(SPEC))
     _land(stack, master, report, days)
     stack.start_airflow()
+    stack.wait_for_spark()
     rest = stack.rest()
     _wait_for_dag(rest, stack)
     rest.set_paused(DAG_ID, False)

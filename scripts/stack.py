@@ -1,4 +1,4 @@
-"""The demo's servers: embedded S3 and Airflow, on loopback, with everything they keep below `.milepost/`.
+"""The demo's servers: embedded S3, Spark Connect and Airflow, on loopback; all they keep lies below `.milepost/`.
 
 `python -m scripts.stack up|down|status`. What was started is written down in `.milepost/stack.json` before anything
 waits for it, so that `down` finds it whatever happens in between. A stack that lives is reused.
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.config.spark_remote import TOKEN_VARIABLE
 from scripts import airflow_home, processes
 from scripts.airflow_rest import AirflowRest
 from scripts.processes import StackError, Started
@@ -30,6 +31,9 @@ AIRFLOW_SERVICES: dict[str, tuple[str, ...]] = {
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
 BOOT_S = 240.0
+SPARK = "spark-connect"
+REMOTE_VARIABLE = "MILEPOST_SPARK_REMOTE"
+"""Where the stack's Spark Connect server is; the demo's job reads it, in `spark.remote`."""
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Each epoch starts a JVM that lives for seconds: compiling for peak speed would take longer than the epoch."""
 
@@ -46,6 +50,7 @@ class Stack:
         services: which of Airflow's processes run.
         settings: Airflow options over our own, section -> option -> value.
         environ: further variables of every process.
+        spark: settings of the Spark Connect server over our own.
         marker: carried by every process of this stack.
     """
 
@@ -56,6 +61,7 @@ class Stack:
     services: tuple[str, ...] = tuple(AIRFLOW_SERVICES)
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
     marker: str = ""
     started: dict[str, Started] = field(default_factory=dict)
     say: Say = print
@@ -76,6 +82,17 @@ class Stack:
     @property
     def s3_url(self) -> str:
         return f"http://127.0.0.1:{self.started['s3'].port}"
+
+    @property
+    def spark_url(self) -> str:
+        """What `spark.remote` is for this stack's server."""
+        return f"sc://localhost:{self.started[SPARK].port}"
+
+    @property
+    def spark_token(self) -> str:
+        from scripts import spark_server
+
+        return spark_server.token(self.folder / "spark-token")
 
     @property
     def airflow_url(self) -> str:
@@ -102,6 +119,8 @@ class Stack:
         }
         if "s3" in self.started:
             extra["MILEPOST_S3_ENDPOINT"] = self.s3_url
+        if SPARK in self.started:
+            extra |= {REMOTE_VARIABLE: self.spark_url, TOKEN_VARIABLE: self.spark_token}
         return processes.clean_environ(extra | dict(self.environ))
 
     def is_alive(self, *names: str) -> bool:
@@ -132,12 +151,42 @@ class Stack:
         server = self.started["s3"]
         processes.wait_until(lambda: processes.is_listening(port), of=[server], timeout_s=60, what="the S3 server")
 
+    def start_spark(self) -> None:
+        """Start the Spark Connect server; `wait_for_spark` waits until it answers.
+
+        Airflow's tasks get its address when Airflow starts: where it must change, Airflow starts again.
+        """
+        if self.is_alive(SPARK):
+            return
+        from scripts import spark_server
+
+        self.say("starting the Spark Connect server")
+        if SPARK in self.started:
+            self.stop(SPARK)
+        before = self._last_port(SPARK)
+        port = processes.free_port(before)
+        if port != before and any(name in self.started for name in self.services):
+            self.stop(*(name for name in self.services if name in self.started))
+        properties = self.folder / "spark.properties"
+        spark_server.write_properties(properties, port, self.spark)
+        environ = self.process_environ() | {TOKEN_VARIABLE: self.spark_token, "JAVA_HOME": spark_server.java_home()}
+        self._start(SPARK, spark_server.command(properties), environ, port)
+
+    def wait_for_spark(self) -> None:
+        """Wait until the Spark Connect server listens."""
+        server = self.started[SPARK]
+        assert server.port is not None
+        port = server.port
+        processes.wait_until(
+            lambda: processes.is_listening(port), of=[server], timeout_s=BOOT_S, what="the Spark Connect server"
+        )
+
     def start_airflow(self) -> None:
         """Start Airflow's processes, after its database is up to date, and wait until they are healthy."""
         if self.is_alive(*self.services):
             self.say(f"Airflow is already running at {self.airflow_url}")
             return
-        if remains := [name for name in self.started if name != "s3"]:
+        if remains := [name for name in self.started if name not in ("s3", SPARK)]:
             self.stop(*remains)
         port = processes.free_port(self._last_port("api-server"))
         airflow_home.write_home(self.home, dags=self.dags, plugins=self.plugins, port=port, settings=self.settings)
@@ -283,7 +332,8 @@ def status() -> int:
     stack = demo_stack()
     for name, started in stack.started.items():
         alive = "running" if started.process() is not None else "ended"
-        where = f"  http://127.0.0.1:{started.port}" if started.port else ""
+        scheme = "sc://localhost" if name == SPARK else "http://127.0.0.1"
+        where = f"  {scheme}:{started.port}" if started.port else ""
         print(f"{name:14} pid {started.pid:<8} {alive}{where}")
     if not stack.started:
         print("nothing is running")
@@ -293,8 +343,10 @@ def status() -> int:
 def up() -> int:
     stack = demo_stack()
     stack.start_s3()
+    stack.start_spark()
     stack.start_airflow()
-    print(f"S3 {stack.s3_url}, Airflow {stack.airflow_url}")
+    stack.wait_for_spark()
+    print(f"S3 {stack.s3_url}, Spark Connect {stack.spark_url}, Airflow {stack.airflow_url}")
     return 0
 
 

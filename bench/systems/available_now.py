@@ -12,9 +12,9 @@ from bench.workloads import Workload
 
 
 def main() -> None:
-    document, store, work = json.loads(sys.argv[1])
+    document, store, work, remote = json.loads(sys.argv[1])
     workload, folders = Workload.from_json(document), Folders(Path(work))
-    spark = open_spark(workload, store, folders.work)
+    spark = open_spark(workload, store, folders.work, remote)
     start_query(spark, workload, folders, available_now=True).awaitTermination()
     spark.stop()
 

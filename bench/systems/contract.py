@@ -37,9 +37,17 @@ class Folders:
     def checkpoints(self) -> Path:
         return self.work / "checkpoints"
 
+    def is_kept(self, path: Path) -> bool:
+        """Whether a file is part of what a system keeps: its checkpoints and its table."""
+        return self.output in path.parents or self.checkpoints in path.parents
+
     def epoch(self, number: int) -> Path:
         """The landed files of one epoch."""
         return self.landing / f"epoch-{number:05d}"
+
+
+class NotAsked(ValueError):
+    """A system was asked what it has no answer to."""
 
 
 class System(Protocol):
@@ -56,6 +64,9 @@ class System(Protocol):
 
     def figures(self, number: int) -> dict[str, Any]:
         """What the system says of the epoch that ended; `state_bytes` is what it wrote for state. Not timed."""
+
+    def probe(self, name: str) -> dict[str, Any]:
+        """Answer a question that only some systems are asked. Raises NotAsked."""
 
     def result_sql(self) -> str:
         """DuckDB SQL for the rows that are published now, with the workload's result columns."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from bench.systems.contract import PARALLELISM, Folders, Written
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written
 from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
 
 _TYPES = {
@@ -55,7 +55,7 @@ class Flink:
         folders.output.mkdir(parents=True)
         self._state = Written(folders.checkpoints, lambda path: True)
         self._output = Written(folders.output, lambda path: not path.name.startswith((".", "_")))
-        self._all = Written(folders.work, lambda path: folders.landing not in path.parents)
+        self._all = Written(folders.work, folders.is_kept)
         table = importlib.import_module("pyflink.table")
         environment = table.TableEnvironment.create(table.EnvironmentSettings.in_streaming_mode())
         settings = {
@@ -122,6 +122,9 @@ class Flink:
             "all_bytes": self._all.new_bytes(),
             "read_ms": self._read_ms,
         }
+
+    def probe(self, name: str) -> dict[str, Any]:
+        raise NotAsked(name)
 
     def result_sql(self) -> str:
         self._checkpoint()  # publishes what the watermark closed after the last epoch's checkpoint

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.systems.contract import PARALLELISM, Folders, link_files
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, link_files
 from bench.workloads import Query, Workload
 
 Ints = npt.NDArray[np.int64]
@@ -71,6 +71,9 @@ class Limit:
 
     def figures(self, number: int) -> dict[str, Any]:
         return {"state_bytes": self._bytes, "all_bytes": self._bytes}
+
+    def probe(self, name: str) -> dict[str, Any]:
+        raise NotAsked(name)
 
     def result_sql(self) -> str:
         file = self._folders.work / "published.parquet"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, Written, link_files
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, link_files
+from bench.systems.servers import Server
 from bench.workloads import AGGREGATES, DELAY_S, WINDOW_S, Query, Workload
 
 _TYPES = {
@@ -22,10 +25,12 @@ _TYPES = {
 }
 
 
-def write_spec(
-    workload: Workload, folders: Folders, *, parallelism: int = PARALLELISM, conf: dict[str, str] | None = None
-) -> Path:
-    """Write the job of a workload, and return its file."""
+def write_spec(workload: Workload, folders: Folders, *, spark: dict[str, Any], retained: int) -> Path:
+    """Write the job of a workload, and return its file.
+
+    Args:
+        spark: of the spec. retained: checkpoints.
+    """
     source: dict[str, Any] = {
         "format": "parquet",
         "path": f"{folders.landing.as_uri()}/**/*.parquet",
@@ -51,7 +56,8 @@ def write_spec(
         "sinks": [
             {"name": "result", "input": "result", "format": "parquet", "path": folders.output.as_uri(), "mode": mode}
         ],
-        "spark": {"master": f"local[{PARALLELISM}]", "parallelism": parallelism, "conf": conf or {}},
+        "spark": spark,
+        "checkpointing": {"retained": {"last": retained}},
     }
     file = folders.work / "bench.yaml"
     file.write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
@@ -59,18 +65,45 @@ def write_spec(
 
 
 class Milepost:
-    """Epochs through the JobMaster; with `fresh` each is a new process of the command line."""
+    """Epochs through the JobMaster; with `fresh` each is a new process of the command line, on a server if `served`."""
 
-    def __init__(self, *, fresh: bool = False) -> None:
-        self._fresh = fresh
+    def __init__(
+        self,
+        *,
+        fresh: bool = False,
+        served: bool = False,
+        parallelism: str = str(PARALLELISM),
+        retained: str = "10",
+        worker_memory_mb: str = "",
+    ) -> None:
+        """Take what a system's name can carry.
+
+        Args:
+            worker_memory_mb: limit of each Python worker's address space; empty = none.
+        """
+        self._fresh, self._served = fresh, served
+        self._server: Server | None = None
+        self._parallelism, self._retained = int(parallelism), int(retained)
+        # Spark divides what it is given among the cores.
+        memory = f"{int(worker_memory_mb) * PARALLELISM}m" if worker_memory_mb else ""
+        self._conf = {"spark.executor.pyspark.memory": memory} if memory else {}
         self._document: dict[str, Any] = {}
 
     def prepare(self, workload: Workload, folders: Folders) -> None:
         self._workload, self._folders = workload, folders
-        self._spec = write_spec(workload, folders)
+        self._cache = folders.work.with_name(f"{folders.work.name}-cache")
+        os.environ["MILEPOST_CACHE_DIR"] = str(self._cache)
+        spark: dict[str, Any] = {"parallelism": self._parallelism, "conf": self._conf}
+        if self._served:
+            self._server = Server(folders.work / "server", None)
+            spark["remote"] = self._server.address
+        else:
+            spark["master"] = f"local[{PARALLELISM}]"
+        self._spec = write_spec(workload, folders, spark=spark, retained=self._retained)
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
-        self._all = Written(folders.work, lambda path: folders.landing not in path.parents)
-        os.environ["MILEPOST_CACHE_DIR"] = str(folders.work.with_name(f"{folders.work.name}-cache"))
+        self._all = Written(
+            folders.work, lambda path: folders.output in path.parents or folders.checkpoints in path.parents
+        )
         if self._fresh:
             return
         from pipeline.config.load import load_job
@@ -105,6 +138,55 @@ class Milepost:
             "phases": document.get("phases"),
         }
 
+    def probe(self, name: str) -> dict[str, Any]:
+        if name == "empty":
+            return self._empty_epoch()
+        if name == "drop cache":
+            shutil.rmtree(self._cache, ignore_errors=True)
+            return {}
+        if name == "decode":
+            return self._decode_state()
+        raise NotAsked(name)
+
+    def _empty_epoch(self) -> dict[str, Any]:
+        """Run an epoch without new input; count what it asks of the stores, and the Spark jobs that it starts."""
+        from pyspark import SparkContext
+
+        from bench.systems.counting import counted_requests
+        from pipeline.sessions import Session
+
+        scheduler = SparkContext._active_spark_context._jsc.sc().dagScheduler()
+        jobs = scheduler.numTotalJobs()
+        started = time.perf_counter()
+        with counted_requests() as requests:
+            document = self._master.run(Session.cli(), self._runner)
+        wall_s = time.perf_counter() - started
+        return {
+            "status": document["status"],
+            "wall_s": wall_s,
+            "requests": dict(requests),
+            "spark_jobs": scheduler.numTotalJobs() - jobs,
+        }
+
+    def _decode_state(self) -> dict[str, Any]:
+        """Read and decode with pyarrow alone the files that the head's state consists of."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from pipeline.config.load import load_job
+        from pipeline.job_context import JobContext
+        from pipeline.protocol.ids import CheckpointId
+
+        context = JobContext(load_job(str(self._spec)))
+        checkpoint = context.head().state.checkpoint(CheckpointId(self._document["checkpoint_id"]))
+        if checkpoint is None:
+            raise RuntimeError(f"checkpoint {self._document['checkpoint_id']} is not retained")
+        metadata = context.metadata(checkpoint)
+        keys = {run.key: run.size for op in metadata.operators.values() for h in op.handles for run in h.runs}
+        started = time.perf_counter()
+        rows = sum(pq.read_table(pa.BufferReader(context.store.get(key))).num_rows for key in keys)
+        return {"wall_s": time.perf_counter() - started, "bytes": sum(keys.values()), "files": len(keys), "rows": rows}
+
     def result_sql(self) -> str:
         file = self._folders.work / "published.parquet"
         file.unlink(missing_ok=True)
@@ -120,6 +202,8 @@ class Milepost:
         return {"milepost": pipeline.__version__, "pyspark": pyspark.__version__, "pyarrow": pyarrow.__version__}
 
     def close(self) -> None:
+        if self._server is not None:
+            self._server.stop()
         if not self._fresh:
             from pyspark import SparkContext
 

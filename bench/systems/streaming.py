@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, Written, link_files
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, link_files
+from bench.systems.servers import Server
 from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
 
 _STORES = {
@@ -31,16 +32,27 @@ _STORES = {
 }
 
 
-def open_spark(workload: Workload, store: str, folder: Path) -> Any:
-    """Start Spark with as many partitions of state as cores, which is the fastest on one machine."""
+def open_spark(workload: Workload, store: str, folder: Path, remote: str | None) -> Any:
+    """Start Spark with as many partitions of state as cores, which is the fastest on one machine.
+
+    Args:
+        remote: address of a Spark Connect server that is to be used instead.
+    """
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder
+    if remote is not None:
+        return builder.remote(remote).config(map=_of_session(store)).getOrCreate()
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "TZ": "UTC"}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = {
+    settings = _of_driver(workload, folder) | _of_session(store)
+    return builder.appName(f"bench-{workload.name}").config(map=settings).getOrCreate()
+
+
+def _of_driver(workload: Workload, folder: Path) -> dict[str, str]:
+    return {
+        "spark.master": f"local[{PARALLELISM}]",
         "spark.driver.memory": workload.memory,
-        "spark.sql.shuffle.partitions": str(PARALLELISM),
-        "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -49,10 +61,15 @@ def open_spark(workload: Workload, store: str, folder: Path) -> Any:
         # Paused while others have their turn: a pause is no lost executor.
         "spark.network.timeout": "3600s",
         "spark.executor.heartbeatInterval": "600s",
+    }
+
+
+def _of_session(store: str) -> dict[str, str]:
+    return {
+        "spark.sql.shuffle.partitions": str(PARALLELISM),
+        "spark.sql.session.timeZone": "UTC",
         **_STORES[store],
     }
-    builder = SparkSession.builder.appName(f"bench-{workload.name}").master(f"local[{PARALLELISM}]")
-    return builder.config(map=settings).getOrCreate()
 
 
 def start_query(spark: Any, workload: Workload, folders: Folders, *, available_now: bool) -> Any:
@@ -88,19 +105,23 @@ def start_query(spark: Any, workload: Workload, folders: Folders, *, available_n
 
 
 class Streaming:
-    """A streaming query with one of Spark's two state stores."""
+    """A streaming query with one of Spark's two state stores; `fresh` and `served` as Milepost has them."""
 
-    def __init__(self, store: str, *, fresh: bool = False) -> None:
+    def __init__(self, store: str, *, fresh: bool = False, served: bool = False) -> None:
         self._store = store
-        self._fresh = fresh
+        self._fresh, self._served = fresh, served
+        self._server: Server | None = None
 
     def prepare(self, workload: Workload, folders: Folders) -> None:
         self._workload, self._folders = workload, folders
         self._state = Written(folders.checkpoints / "state", lambda path: True)
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
-        self._all = Written(folders.work, lambda path: _kept(folders, path))
+        self._all = Written(folders.work, folders.is_kept)
+        if self._served:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+            self._server = Server(folders.work / "server", _of_driver(workload, folders.work))
         if not self._fresh:
-            self._spark = open_spark(workload, self._store, folders.work)
+            self._spark = open_spark(workload, self._store, folders.work, None)
             self._query = start_query(self._spark, workload, folders, available_now=False)
 
     def stage(self, source: Path, target: Path) -> None:
@@ -110,7 +131,8 @@ class Streaming:
         if not self._fresh:
             self._query.processAllAvailable()
             return
-        words = json.dumps([self._workload.to_json(), self._store, str(self._folders.work)])
+        remote = self._server.address if self._server is not None else None
+        words = json.dumps([self._workload.to_json(), self._store, str(self._folders.work), remote])
         subprocess.run([sys.executable, "-m", "bench.systems.available_now", words], check=True)
 
     def figures(self, number: int) -> dict[str, Any]:
@@ -119,6 +141,9 @@ class Streaming:
             "output_bytes": self._output.new_bytes(),
             "all_bytes": self._all.new_bytes(),
         }
+
+    def probe(self, name: str) -> dict[str, Any]:
+        raise NotAsked(name)
 
     def result_sql(self) -> str:
         columns = ", ".join(self._workload.result_columns)
@@ -136,10 +161,8 @@ class Streaming:
         return {"pyspark": pyspark.__version__}
 
     def close(self) -> None:
+        if self._server is not None:
+            self._server.stop()
         if not self._fresh:
             self._query.stop()
             self._spark.stop()
-
-
-def _kept(folders: Folders, path: Path) -> bool:
-    return folders.output in path.parents or folders.checkpoints in path.parents

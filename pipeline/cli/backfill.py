@@ -85,14 +85,16 @@ def backfill(
         output.text(line)
     if dry_run:
         return output.text("nothing was changed")
-    if not confirmed(f"Backfill {plan['job']}? {plan['epochs']} epochs are replayed.", yes, output):
+    if not confirmed(f"Backfill {plan['job']}? Epochs to replay: {plan['epochs']}.", yes, output):
         return output.note("nothing was changed")
 
     from pipeline.cli.progress import EpochProgress
     from pipeline.spark.runner import SparkEpochRunner
 
     with EpochProgress() as progress:
-        result = master.backfill(Session.cli(), SparkEpochRunner(), **asked, progress=progress)
+        # What was shown is what is done: a fork point that is gone by now is refused, not chosen anew.
+        shown = asked | {"from_": None, "from_checkpoint": plan["fork_point"]}
+        result = master.backfill(Session.cli(), SparkEpochRunner(), **shown, progress=progress)
     return output.document(result) if output.json else _show_result(result, output)
 
 

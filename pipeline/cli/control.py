@@ -143,6 +143,11 @@ def _show_restored(job: str, result: dict[str, Any], output: Output) -> None:
         return output.note(f"The savepoint at {saved['location']} stays yours: nothing of the job needs it.")
     if claimed["left"]:
         output.note(f"at {claimed['location']}: {claimed['left']}")
+    if claimed["listed_by"]:
+        output.note(
+            f"note: if job {claimed['listed_by']} lists this savepoint, there is nothing behind its name any more: "
+            f"milepost savepoint list {claimed['listed_by']}; savepoint dispose takes it off the list"
+        )
     return output.text(f"the savepoint was claimed: {show_count(claimed['deleted_objects'])} objects of it are deleted")
 
 

@@ -40,12 +40,25 @@ def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
 
     faults = suite_faults(job)
     return [
+        *_server(job),
         *(_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores_of(job)),
         *(
             _check(f"quality: {sink}", fault is None, fault or "every expectation can be built")
             for sink, fault in faults.items()
         ),
     ]
+
+
+def _server(job: LoadedJob) -> Iterator[dict[str, Any]]:
+    text = job.resolved().spark.remote
+    if text is None:
+        return
+    from pipeline.spark.connect import check_server
+
+    try:
+        yield _check("spark server", True, check_server(text))
+    except CheckpointError as error:
+        yield _check("spark server", False, f"{error.message} {error.hint}".strip())
 
 
 def _check(name: str, ok: bool, detail: str) -> dict[str, Any]:

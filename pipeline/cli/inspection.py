@@ -168,14 +168,17 @@ def status(
     if output.json:
         output.document(health, ok=code == 0)
     facts = [
-        f"job {health['job_status']}",
+        f"job {health['job_status']}" + (f" (waits for {health['waits_for']})" if health["waits_for"] else ""),
         f"head {printable(health['head'])}{_on_timeline(health['timeline'])}",
         f"last success {printable(health['last_success'])}",
         "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
         f"{show_count(health['unread_objects'])} unread objects",
     ]
     health_word = "ended" if health["result"] is not None else _HEALTH.get(code, "failed")
-    output.text(f"{health_word}: {', '.join(facts)}; next: {health['next_step']}")
+    if health["frozen"] is not None:
+        facts.append(f"frozen until {health['frozen']['until']} by session {health['frozen']['session_id']}")
+    steps = [health["next_step"], *(one["next_step"] for one in health["unfinished_backfills"])]
+    output.text(f"{health_word}: {', '.join(facts)}; next: {'; '.join(steps)}")
     raise typer.Exit(code)
 
 

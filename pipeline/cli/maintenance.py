@@ -85,6 +85,13 @@ def _show_report(report: dict[str, Any], output: Output) -> None:
         for item in report["missing"]
     ]
     _show_list("missing", chains, output)
+    for line in report["unasked"]:
+        output.text(f"not asked: {line}")
+    if any(item["where"].startswith("savepoint ") for item in report["missing"]):
+        output.text(
+            f"a savepoint that was moved, or is lost, is taken off the list by: milepost savepoint dispose "
+            f"{report['job']} --name NAME"
+        )
     if not report["complete"]:
         output.text("unreachable: not judged, because not every root could be read")
     else:

@@ -80,7 +80,9 @@ def dispose(
     """Take a savepoint off the list and delete its objects; the job, its checkpoints and its tables stay."""
     output: Output = ctx.obj
     master = _master(job)
-    if not confirmed(f"Delete savepoint {name} of {job}?", yes, output):
+    found = master.find_savepoint(name)
+    what = f"savepoint {name} of {job}, a copy of checkpoint {found['checkpoint_id']} at {found['location']}"
+    if not confirmed(f"Delete {what}?", yes, output):
         return output.note("nothing was changed")
     result = master.dispose_savepoint(name)
     if output.json:

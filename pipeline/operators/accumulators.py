@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.operators.columns import Bools, Ints
-from pipeline.operators.contract import SCALE
+from pipeline.operators.contract import SCALE, Bools, Ints
 
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -96,25 +95,35 @@ class ExactSum:
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         values, codes = grouped.valid(self.column)
-        low, high = _halves(values)
-        # Sums of 32-bit limbs cannot overflow int64 below 2^31 rows; carries are settled once per key.
-        limbs = np.zeros((2, grouped.count), dtype=np.uint64)
-        np.add.at(limbs[0], codes, low & _LOW_32)
-        np.add.at(limbs[1], codes, low >> _32)
-        top = np.zeros(grouped.count, dtype=np.int64)
-        np.add.at(top, codes, high)
-        middle = limbs[1] + (limbs[0] >> _32)
-        added_low = (middle << _32) | (limbs[0] & _LOW_32)
-        added_high = top + (middle >> _32).astype(np.int64)
+        added_low, added_high, high = self._added(values, codes, grouped.count)
         stored_low = _stored(previous, self.low).view(np.uint64)
         new_low = stored_low + added_low
         carry = (new_low < stored_low).astype(np.int64)
         stored_high = _stored(previous, self.high)
         new_high = stored_high + added_high + carry
-        if pa.types.is_decimal(values.type):
+        if high is not None:
             reached = stored_high.astype(np.float64) + np.bincount(codes, high.astype(np.float64), grouped.count)
             new_high[np.abs(reached) > _HIGH_LIMIT] = OVERFLOWED
         return [pa.array(new_low.view(np.int64)), pa.array(new_high)]
+
+    def _added(self, values: pa.Array, codes: Ints, count: int) -> tuple[npt.NDArray[np.uint64], Ints, Ints | None]:
+        """What is added to each key, as halves of 128 bits; and of decimals the high half of each value."""
+        decimal = pa.types.is_decimal(values.type)
+        if not decimal and _fit_in_64_bits(values):
+            total = np.zeros(count, dtype=np.int64)
+            np.add.at(total, codes, pc.cast(values, pa.int64()).to_numpy())
+            return total.view(np.uint64), total >> np.int64(63), None
+        low, high = _halves(values)
+        # Sums of 32-bit limbs cannot overflow int64 below 2^31 rows; carries are settled once per key.
+        limbs = np.zeros((2, count), dtype=np.uint64)
+        np.add.at(limbs[0], codes, low & _LOW_32)
+        np.add.at(limbs[1], codes, low >> _32)
+        top = np.zeros(count, dtype=np.int64)
+        np.add.at(top, codes, high)
+        middle = limbs[1] + (limbs[0] >> _32)
+        added_low = (middle << _32) | (limbs[0] & _LOW_32)
+        added_high = top + (middle >> _32).astype(np.int64)
+        return added_low, added_high, high if decimal else None
 
 
 class FloatSum:
@@ -168,7 +177,7 @@ class Extreme:
         )
         bounds = np.iinfo(np.int64)
         best = np.full(len(stored), bounds.min if self.largest else bounds.max, dtype=np.int64)
-        best[known] = _numbers(stored.filter(pa.array(known)), storage)
+        best[known] = _numbers(stored.drop_null(), storage)
         (np.maximum if self.largest else np.minimum).at(best, codes, _numbers(values, storage))
         known = known.copy()
         known[codes] = True
@@ -206,6 +215,13 @@ def _ranks_of_order(order: pa.Array | Ints) -> Ints:
 
 def _stored(previous: pa.Table, name: str) -> Ints:
     return pc.fill_null(previous.column(name), 0).to_numpy().astype(np.int64)
+
+
+def _fit_in_64_bits(values: pa.Array) -> bool:
+    """Whether no sum of some of these integers leaves int64."""
+    bounds = pc.min_max(values).as_py()
+    largest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
+    return int(largest) * len(values) < 2**63
 
 
 def _halves(values: pa.Array) -> tuple[npt.NDArray[np.uint64], Ints]:

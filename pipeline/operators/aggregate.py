@@ -35,10 +35,10 @@ class AggregateByKey:
         return AggregateRun(self, state)
 
     def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
-        """Fold rows into the state; return the state rows that changed, in the order of their first row."""
+        """Fold rows into the state; return the state rows that changed, in the order of their state hash."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
-        changed = self._aggregates.fold(key_columns(rows, self.key), rows, state)
-        state.upsert(changed)
+        keys, changed = self._aggregates.fold(key_columns(rows, self.key), rows, state)
+        keys.put(changed)
         return changed
 
     def results(self, state_rows: pa.Table) -> pa.Table:
@@ -70,6 +70,6 @@ class AggregateRun:
         return self._operator.output_schema.empty_table()
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit each changed key once, in the order of their first rows. Raises OperatorFailed on overflow."""
+        """Emit each changed key once, in the order of their state hash. Raises OperatorFailed on overflow."""
         changed = self._changed.current(self._state)
         return self._operator.output_schema.empty_table() if changed is None else self._operator.results(changed)

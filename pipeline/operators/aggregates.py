@@ -21,8 +21,7 @@ from pipeline.operators.accumulators import (
     exact_sums_as_float64,
     exact_sums_as_int64,
 )
-from pipeline.operators.columns import Bools, Ints, find_rows, first_of_each, group_rows
-from pipeline.operators.contract import KeyedState, OperatorFailed
+from pipeline.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed
 from pipeline.protocol.errors import InvalidRequest
 
 
@@ -51,23 +50,21 @@ class Aggregates:
         self.state_fields = tuple(field for accumulator in self._accumulators for field in accumulator.fields)
         self.output_fields = tuple(outputs)
 
-    def fold(self, keys: pa.Table, rows: pa.Table, state: KeyedState) -> pa.Table:
-        """Return the new accumulators of every key that occurs: key columns, then state columns, by first appearance.
+    def fold(self, keys: pa.Table, rows: pa.Table, state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
+        """Return the keys that occur, and the new accumulators of each: key columns, then state columns.
 
         Args:
             keys: normalised key columns of the rows, which are also the state's key.
             rows: on-time input rows, in plan order.
         """
-        codes, count = group_rows(keys)
-        distinct = keys.take(pa.array(first_of_each(codes, count)))
-        stored = state.lookup(distinct)
-        names = [field.name for field in self.state_fields]
-        previous = stored.select(names).take(find_rows(distinct, stored))
-        grouped = Grouped(rows, codes, count)
+        occurring = state.group(keys)
+        previous, _ = occurring.find()
+        grouped = Grouped(rows, occurring.codes, occurring.keys.num_rows)
         columns = [column for accumulator in self._accumulators for column in accumulator.update(previous, grouped)]
+        changed = occurring.keys
         for field, column in zip(self.state_fields, columns, strict=True):
-            distinct = distinct.append_column(field, column)
-        return distinct
+            changed = changed.append_column(field, column)
+        return occurring, changed
 
     def results(self, state_rows: pa.Table) -> list[pa.ChunkedArray | pa.Array]:
         """Return one column per aggregate for rows that have the state columns. Raises OperatorFailed on overflow."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pipeline.operators.columns import find_rows, first_of_each, group_rows, key_columns
+from pipeline.operators.columns import key_columns
 from pipeline.operators.contract import KeyedState
 
 
@@ -23,13 +23,10 @@ class ChangedKeys:
             self._pieces.append(state_rows if not self._pieces else state_rows.select(list(self._key)))
 
     def current(self, state: KeyedState) -> pa.Table | None:
-        """The changed keys' state rows as they are now, in the order in which the keys came; None without any."""
+        """The changed keys' state rows as they are now, in the order of their state hash; None without any."""
         if not self._pieces:
             return None
         if len(self._pieces) == 1:
             return self._pieces[0]
         keys = pa.concat_tables([piece.select(list(self._key)) for piece in self._pieces])
-        codes, count = group_rows(key_columns(keys, self._key))
-        keys = keys.take(pa.array(first_of_each(codes, count)))
-        stored = state.lookup(keys)
-        return stored.take(find_rows(keys, stored))
+        return state.group(key_columns(keys, self._key)).find()[0]

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.operators.contract import OperatorFailed
+from pipeline.operators.contract import Ints, OperatorFailed
 from pipeline.protocol.errors import InvalidRequest
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 

@@ -14,9 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 TIMER_COLUMN = "__timer"
 """State column (int64, us): the row is *due* when its timer <= the firing watermark. Optional."""
@@ -59,11 +64,39 @@ class OperatorFailed(Exception):
         self.uid, self.reason = uid, reason
 
 
+class GroupedKeys(Protocol):
+    """The distinct keys of some rows, in the order of their state hash, and the way to their state.
+
+    Looking a key up, hashing and ordering it costs the most of an epoch: here it is done once.
+    """
+
+    @property
+    def keys(self) -> pa.Table:
+        """One row per distinct key."""
+
+    @property
+    def codes(self) -> Ints:
+        """Of each row the number of its key in `keys`."""
+
+    @property
+    def first(self) -> Ints:
+        """Of each key the index of its first row."""
+
+    def find(self) -> tuple[pa.Table, Bools]:
+        """The state of each key, in order, null beside the key where there is none; and where there is one."""
+
+    def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
+        """Insert or replace: a row of the state schema for each key, in order; of those in `kept` when it is given."""
+
+
 class KeyedState(Protocol):
     """The keyed state of one operator in one subtask, as the operator sees it.
 
     Rows have the operator's state schema; the key columns are unique among live rows.
     """
+
+    def group(self, keys: pa.Table) -> GroupedKeys:
+        """Number rows by their key; `keys` has the key columns of each (nulls equal nulls)."""
 
     def lookup(self, keys: pa.Table) -> pa.Table:
         """Live rows whose key columns equal one of `keys` (nulls equal nulls); any order."""

@@ -13,9 +13,6 @@ from pipeline.operators.columns import (
     check_event_time,
     check_key,
     event_times_us,
-    find_rows,
-    first_of_each,
-    group_rows,
     key_columns,
     plain_schema,
 )
@@ -74,20 +71,18 @@ class DeduplicateByKey:
     ) -> pa.Table:
         if not rows.num_rows:
             return rows
-        keys = key_columns(rows, self.key)
-        codes, count = group_rows(keys)
-        first = first_of_each(codes, count)
-        known = state.lookup(keys.take(pa.array(first)))
+        occurring = state.group(key_columns(rows, self.key))
+        stored, known = occurring.find()
         if expires is not None and lateness_us is not None:
             # Firing may lag behind lateness while rows are in flight; what is forgotten follows lateness alone.
-            known = known.filter(pc.field(EXPIRES_COLUMN) > lateness_us)
-        unknown = find_rows(keys.take(pa.array(first)), known).is_null().to_numpy(zero_copy_only=False)
-        chosen = np.sort(first[unknown])
-        remembered = keys.take(pa.array(chosen))
+            remembered_until = pc.fill_null(stored.column(EXPIRES_COLUMN), lateness_us).to_numpy()
+            known = known & (remembered_until > lateness_us)
+        first = occurring.first[~known]
+        remembered = occurring.keys.filter(pa.array(~known))
         if expires is not None:
-            remembered = remembered.append_column(EXPIRES_COLUMN, pa.array(expires[chosen]))
-        state.upsert(remembered)
-        return rows.take(pa.array(chosen))
+            remembered = remembered.append_column(EXPIRES_COLUMN, pa.array(expires[first]))
+        occurring.put(remembered, ~known)
+        return rows.take(pa.array(np.sort(first)))
 
 
 class DeduplicateRun:

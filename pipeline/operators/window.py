@@ -97,11 +97,11 @@ class TumblingWindowByKey:
     def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
         keys = key_columns(rows, self.routing_key)
         keys = keys.append_column(self.state_schema.field(WINDOW_START), pa.array(starts, UTC_MICROSECONDS))
-        changed = self._aggregates.fold(keys, rows, state)
+        windows, changed = self._aggregates.fold(keys, rows, state)
         ends = changed.column(WINDOW_START).cast(pa.int64()).to_numpy() + self._size_us
         changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
         changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self._lateness_us))
-        state.upsert(changed)
+        windows.put(changed)
         return changed
 
     def results(self, windows: pa.Table) -> pa.Table:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.log import mask_secret
 
+from pipeline.config.spark_remote import TOKEN_VARIABLE
 from pipeline.orchestration.outcome import Reaction, told_to_airflow
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ class JobOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Do this task's part, with every error turned into retry, skip or failure (`outcome.py`)."""
+        if token := os.environ.get(TOKEN_VARIABLE):
+            mask_secret(token)  # whatever a user's code prints of its environment
         with told_to_airflow(context["ti"], log, if_busy=self.if_busy):
             return self.act(context)
 

@@ -112,9 +112,7 @@ class DisposeSavepointOperator(SavepointOperator):
                 "to dispose of a savepoint expected its name and no checkpoint id, "
                 f"got name {name!r} and checkpoint {form[AT]!r}. Nothing was changed."
             )
-        found = next((one for one in master.list_savepoints() if one["name"] == name), None)
-        if found is not None:
-            self.say_for_whom(found | {"token": "none"})
+        self.say_for_whom(master.find_savepoint(name) | {"token": "none"})
         gone = master.dispose_savepoint(name)
         log.info("savepoint %s is gone: %s objects deleted", name, gone["deleted_objects"])
         if gone["left"]:

@@ -34,17 +34,6 @@ def look_is_due(state: ManifestState, grace_ms: int) -> bool:
     return before != newest
 
 
-def why_no_table_is_judged(state: ManifestState) -> str | None:
-    """Return why nothing of any table may be listed or deleted now; None when it may.
-
-    While a sink has yet to follow a switch, somebody may be about to let its table show what nothing else needs.
-    """
-    switch = state.realignment
-    if switch is None:
-        return None
-    return f"sinks have yet to follow timeline {switch.timeline}: {', '.join(switch.sinks)}"
-
-
 def may_be_listed(state: ManifestState, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
     """Say whether a file that this token staged can be garbage of this job at all.
 

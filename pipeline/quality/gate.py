@@ -20,6 +20,8 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +33,8 @@ from pipeline.config.spec import Expectation, QualitySpec
 from pipeline.protocol.errors import EnvironmentUnusable, InvalidRequest
 from pipeline.quality.verdict import ExpectationResult, GateVerdict, Verdict, VerdictStatus
 
+_LOG = logging.getLogger(__name__)
+_LOADED = "great_expectations.expectations"
 _OURS = frozenset({"result_format", "catch_exceptions", "meta", "id", "rendered_content"})
 _COUNTS = ("element_count", "missing_count", "missing_percent", "unexpected_count", "unexpected_percent")
 _EXCEPTION_LENGTH = 200
@@ -54,6 +58,33 @@ def check_suite(spec: QualitySpec) -> None:
                     f"quality of sink {spec.sink}, {expectation.type}: `{name}` is set by the gate itself.",
                     hint=f"remove `{name}`",
                 )
+
+
+def begin_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
+    """Import Great Expectations in a thread beside what comes before the gate: seconds, most of which is waited for.
+
+    Why it cannot be imported is told by the gate, whose own import fails for the same reason.
+    Returns: the thread; None when there is nothing to judge, or it is imported already.
+    """
+    if not specs or _LOADED in sys.modules:
+        return None
+    thread = threading.Thread(target=_load, name="quality-gate", daemon=True)
+    thread.start()
+    return thread
+
+
+def _load() -> None:
+    try:
+        _import()
+    except ImportError as error:
+        _LOG.info("Great Expectations was not imported beside Spark's start: %s", error)
+
+
+def _import() -> None:
+    """What judging needs, in the order in which `_build` and `_validate` need it."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import
+    import great_expectations.data_context.types.base
+    import great_expectations.expectations  # noqa: F401  (registers the expectation types)
 
 
 def resolve_suite(spec: QualitySpec) -> None:
@@ -103,8 +134,7 @@ def _status(results: Sequence[ExpectationResult]) -> VerdictStatus:
 def _build(spec: QualitySpec) -> list[Any]:
     """The library's expectations, numbered in `meta`: it answers in an order of its own."""
     try:
-        os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import
-        import great_expectations.expectations  # noqa: F401  (registers the expectation types)
+        _import()
         from great_expectations.exceptions import ExpectationNotFoundError
         from great_expectations.expectations import registry
     except ImportError as error:

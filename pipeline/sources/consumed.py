@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -48,6 +48,11 @@ class ConsumedSet:
     def empty() -> ConsumedSet:
         return ConsumedSet(SCHEMA.empty_table())
 
+    @staticmethod
+    def of(runs: Iterable[pa.Table]) -> ConsumedSet:
+        """The set that these runs hold together, oldest first."""
+        return ConsumedSet(pa.concat_tables([SCHEMA.empty_table(), *runs]).combine_chunks())
+
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
@@ -62,8 +67,22 @@ def load(store: ObjectStore, handles: Sequence[ObjectHandle]) -> ConsumedSet:
     Raises:
         StateCorrupt: a run is missing, has another size or checksum, or is no run.
     """
-    tables = [_read(store, handle) for handle in handles]
-    return ConsumedSet(pa.concat_tables([SCHEMA.empty_table(), *tables]).combine_chunks())
+    return ConsumedSet.of(read_run(store, handle) for handle in handles)
+
+
+def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
+    """Return one run, of `SCHEMA`. Raises StateCorrupt: it is missing, does not match its handle, or is no run."""
+    try:
+        body = store.get(handle.key)
+    except NotFound as error:
+        raise _corrupt(handle, MISSING) from error
+    fault = handle_fault(body, handle)
+    if fault is not None:
+        raise _corrupt(handle, fault)
+    try:
+        return pq.read_table(pa.BufferReader(body)).cast(SCHEMA)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
 
 
 def append(
@@ -112,20 +131,6 @@ def append(
     handle = ObjectHandle(f"{prefix}{source}-{digest}.parquet", len(body), digest)
     store.put(handle.key, body)
     return (*kept, handle)
-
-
-def _read(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
-    try:
-        body = store.get(handle.key)
-    except NotFound as error:
-        raise _corrupt(handle, MISSING) from error
-    fault = handle_fault(body, handle)
-    if fault is not None:
-        raise _corrupt(handle, fault)
-    try:
-        return pq.read_table(pa.BufferReader(body)).cast(SCHEMA)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
 
 
 def _corrupt(handle: ObjectHandle, problem: str) -> StateCorrupt:

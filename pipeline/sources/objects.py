@@ -95,5 +95,10 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
     return Listing(tuple(objects), skipped_hidden, skipped_empty)
 
 
+def matches(pattern: str, key: str) -> bool:
+    """Whether a pattern names an object of that key."""
+    return _compile(pattern).fullmatch(key) is not None
+
+
 def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(_REGEX.get(token) or re.escape(token) for token in _TOKEN.findall(pattern)), re.DOTALL)

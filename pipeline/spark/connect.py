@@ -8,11 +8,12 @@ that was, or that the server gave up as idle, is used up, and the next one in li
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
@@ -29,11 +30,14 @@ from pipeline.config.spark_settings import session_settings
 from pipeline.planning import EpochPlan
 from pipeline.protocol.errors import EnvironmentUnusable
 from pipeline.spark.engine import epoch_tag
+from pipeline.spark.session import quiet_pyspark
+
+_LOG = logging.getLogger(__name__)
 
 ANSWER_S = 10.0
 """How long a server may take to answer at all: within it TLS and the token are settled."""
 
-_RETRIES = 6
+_RETRIES = 5
 """Of a call that the server does not answer: with Spark's pauses, 17 s in all."""
 
 _SPACE = uuid.UUID("5b0f4dd3-7f0e-4b7e-9c55-6f1d1d1c9a52")
@@ -51,10 +55,15 @@ _RUNNING = GetStatusResponse.OperationStatus.OperationState.OPERATION_STATE_RUNN
 
 
 class RemoteEngine:
-    """A session on a Spark Connect server."""
+    """A session on a Spark Connect server.
 
-    def __init__(self, session: RemoteSession, remote: SparkRemote) -> None:
+    Attributes:
+        owner: the address, and whose session it is.
+    """
+
+    def __init__(self, session: RemoteSession, remote: SparkRemote, owner: str) -> None:
         self.session = session
+        self.owner = owner
         self._remote = remote
 
     @property
@@ -74,7 +83,36 @@ class RemoteEngine:
             self.session.removeTag(tag)
 
     def interrupt(self, tag: str) -> None:
-        self.session.interruptTag(tag)
+        try:
+            self.session.interruptTag(tag)
+        except PySparkException as error:  # storage fences what goes on; a server that is gone runs nothing
+            _LOG.warning("the jobs of %s on %s were not interrupted: %s", tag, self._remote.url, error)
+
+    def apply(self, conf: Mapping[str, str]) -> None:
+        """Give the session the settings of a spec, and take back those of an earlier form of it.
+
+        Raises: EnvironmentUnusable: one can only be set when the server starts.
+        """
+        present = self.session.conf.getAll
+        wanted = {**conf, **session_settings()}
+        before = present.get(_OURS, "").split(",") if present.get(_OURS) else []
+        changed = {key: value for key, value in wanted.items() if present.get(key) != value}
+        fixed = sorted(key for key in changed if key in conf and not self.session.conf.isModifiable(key))
+        if fixed:
+            raise EnvironmentUnusable(
+                f"spark.conf: {', '.join(fixed)} cannot be set on the running Spark Connect server at "
+                f"{self._remote.url}, which has another value. Nothing was run.",
+                hint="start the server with it, or remove it from `spark.conf`",
+                settings=fixed,
+            )
+        for key in before:
+            if key not in wanted:
+                self.session.conf.unset(key)
+        names = ",".join(sorted(conf))
+        if names != ",".join(before):
+            self.session.conf.set(_OURS, names)
+        for key, value in changed.items():
+            self.session.conf.set(key, value)
 
     def interrupt_orphans(self, plan: EpochPlan) -> None:
         """Interrupt what an older try of this timeline left running in the session; never one with a newer token.
@@ -90,12 +128,22 @@ class RemoteEngine:
         found = self.session.client._get_operation_statuses()
         return any(status.state == _RUNNING for status in found.operation_statuses)
 
+    def _works(self) -> bool:
+        """Whether the server still has a Spark: one that is being stopped answers for a while, and refuses all work."""
+        try:
+            return self.slots > 0
+        except PySparkException:
+            return False
+
     def lost(self, error: Exception) -> EnvironmentUnusable | None:
         condition = (error.getCondition() or "") if isinstance(error, PySparkException) else ""
         code = getattr(error, "_grpc_status_code", None) if isinstance(error, SparkConnectGrpcException) else None
-        if code is not grpc.StatusCode.UNAVAILABLE and not condition.startswith(_GONE):
+        if condition.startswith(_GONE):
+            what = "has lost this job's session"
+        elif code is grpc.StatusCode.UNAVAILABLE or not self._works():
+            what = "does not answer any more"
+        else:
             return None
-        what = "does not answer any more" if code is grpc.StatusCode.UNAVAILABLE else "has lost this job's session"
         return EnvironmentUnusable(
             f"the Spark Connect server at {self._remote.url} {what}. Nothing of this epoch is visible.",
             hint="see the server's log; once it runs, run again",
@@ -103,31 +151,45 @@ class RemoteEngine:
         )
 
 
-def open_remote(plan: EpochPlan) -> RemoteEngine:
+def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngine:
     """Return the session of a plan's job on the server of its spec, with the spec's settings, and nothing else running.
 
+    Args:
+        kept: a session of this process; used when it is that of the plan's job and still lives.
     Raises:
         EnvironmentUnusable: nobody answers, the token is not the server's, another Spark, or a setting of the spec
             that only the server's start can make.
     """
     assert plan.spec.spark.remote is not None
-    try:
-        remote = parse_remote(plan.spec.spark.remote)
-    except ValueError as problem:
-        raise EnvironmentUnusable(
-            f"spark.remote: {problem}. Nothing was run.", hint="correct `spark.remote`, or the variable it refers to"
-        ) from None
+    remote = _parsed(plan.spec.spark.remote)
+    owner = "\0".join((remote.url, *_owner(plan)))
+    if kept is not None and kept.owner == owner:
+        try:
+            return _ready(kept, plan)
+        except PySparkException:
+            _LOG.info("the session on %s is gone; opening another", remote.url)
+    if kept is not None:
+        kept.session.client.close()
+    quiet_pyspark()
     os.environ.pop("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", None)
     _reach(remote)
-    session = _session(remote, plan)
-    if session.version != pyspark.__version__:
-        raise EnvironmentUnusable(
-            f"the Spark Connect server at {remote.url} runs Spark {session.version}, this process has "
-            f"{pyspark.__version__}. Nothing was run.",
-            hint="use a server of the same version",
-        )
-    _apply(session, remote, plan.spec.spark.conf)
-    engine = RemoteEngine(session, remote)
+    session = _session(remote, (session_id(plan, number) for number in range(_SESSIONS)))
+    return _ready(RemoteEngine(session, remote, owner), plan)
+
+
+def check_server(text: str) -> str:
+    """Return what answers at an address, in a few words. Raises EnvironmentUnusable as `open_remote` does."""
+    remote = _parsed(text)
+    quiet_pyspark()
+    _reach(remote)
+    session = _session(remote, [str(uuid.uuid4())])
+    found = f"Spark {session.version} at {remote.url}, {session.conf.get('spark.master')}"
+    session.stop()  # releases it: nobody comes back for this one
+    return found
+
+
+def _ready(engine: RemoteEngine, plan: EpochPlan) -> RemoteEngine:
+    engine.apply(plan.spec.spark.conf)
     engine.interrupt_orphans(plan)
     return engine
 
@@ -174,26 +236,45 @@ def _reach(remote: SparkRemote) -> None:
             ) from None
 
 
-def _session(remote: SparkRemote, plan: EpochPlan) -> RemoteSession:
+def _parsed(text: str) -> SparkRemote:
+    try:
+        return parse_remote(text)
+    except ValueError as problem:
+        raise EnvironmentUnusable(
+            f"spark.remote: {problem}. Nothing was run.", hint="correct `spark.remote`, or the variable it refers to"
+        ) from None
+
+
+def _session(remote: SparkRemote, ids: Iterable[str]) -> RemoteSession:
     """The first session in line that the server has not closed."""
-    for number in range(_SESSIONS):
-        session = RemoteSession(_Channel(remote, session_id(plan, number)), userId="milepost")
+    for each in ids:
+        session = RemoteSession(_Channel(remote, each), userId="milepost")
         session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
         try:
-            session.conf.get("spark.app.name", None)
-            return session
+            found = session.version
         except PySparkException as error:
             session.client.close()
             if error.getCondition() != "INVALID_HANDLE.SESSION_CLOSED":
                 raise _refused(remote, error) from error
+            continue
+        if found == pyspark.__version__:
+            return session
+        raise EnvironmentUnusable(
+            f"the Spark Connect server at {remote.url} runs Spark {found}, this process has {pyspark.__version__}. "
+            "Nothing was run.",
+            hint="use a server of the same version",
+        )
     raise AssertionError("a server forgets closed sessions long before that many")
 
 
 def session_id(plan: EpochPlan, number: int) -> str:
     """The id of a plan's session on any server; `number` counts those that servers have closed."""
+    return str(uuid.uuid5(_SPACE, "\0".join((*_owner(plan), str(number)))))
+
+
+def _owner(plan: EpochPlan) -> tuple[str, ...]:
     root = plan.job_store
-    parts = (root.url, root.endpoint_url or "", str(plan.timeline), plan.code_hash, str(number))
-    return str(uuid.uuid5(_SPACE, "\0".join(parts)))
+    return (root.url, root.endpoint_url or "", str(plan.timeline), plan.code_hash)
 
 
 def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusable:
@@ -211,27 +292,3 @@ def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusabl
         hint="see the server's log",
         remote=remote.url,
     )
-
-
-def _apply(session: RemoteSession, remote: SparkRemote, conf: Mapping[str, str]) -> None:
-    """Give the session the settings of this spec, and take back those of an earlier form of it."""
-    present = session.conf.getAll
-    wanted = {**conf, **session_settings()}
-    before = present.get(_OURS, "").split(",") if present.get(_OURS) else []
-    changed = {key: value for key, value in wanted.items() if present.get(key) != value}
-    fixed = sorted(key for key in changed if key in conf and not session.conf.isModifiable(key))
-    if fixed:
-        raise EnvironmentUnusable(
-            f"spark.conf: {', '.join(fixed)} cannot be set on the running Spark Connect server at {remote.url}, which "
-            "has another value. Nothing was run.",
-            hint="start the server with it, or remove it from `spark.conf`",
-            settings=fixed,
-        )
-    for key in before:
-        if key not in wanted:
-            session.conf.unset(key)
-    names = ",".join(sorted(conf))
-    if names != ",".join(before):
-        session.conf.set(_OURS, names)
-    for key, value in changed.items():
-        session.conf.set(key, value)

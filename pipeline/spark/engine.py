@@ -73,10 +73,13 @@ def epoch_tag(plan: EpochPlan, token: FencingToken) -> str:
     return f"{plan.spec.name}/{plan.timeline}/{token}"
 
 
-def open_engine(plan: EpochPlan) -> Engine:
-    """Return the engine of a plan's spec, ready to run. Raises EnvironmentUnusable."""
+def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
+    """Return the engine of a plan's spec, ready to run: the one that this process kept, if it still serves.
+
+    Raises: EnvironmentUnusable.
+    """
     if plan.spec.spark.remote is None:
         return ClassicEngine(open_session(plan.spec.name, plan.spec.spark))
-    from pipeline.spark.connect import open_remote  # it needs gRPC, which a session in this process does not
+    from pipeline.spark.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
 
-    return open_remote(plan)
+    return open_remote(plan, kept if isinstance(kept, RemoteEngine) else None)

@@ -19,7 +19,7 @@ from pipeline.spark.refusals import crash, refusal
 
 
 class SparkEpochRunner:
-    """The data plane behind `JobMaster.run_epoch`."""
+    """The data plane behind `JobMaster.run_epoch`; keeps its session from epoch to epoch."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
@@ -34,7 +34,7 @@ class SparkEpochRunner:
             CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
         """
         started = time.monotonic()
-        engine = self._engine = open_engine(plan)
+        engine = self._engine = open_engine(plan, self._engine)
         opened = time.monotonic()
         tag = epoch_tag(plan, plan.token)
         deadline = Deadline(engine, tag, plan.timeout_ms)

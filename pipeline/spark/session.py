@@ -35,7 +35,7 @@ _LOOPBACK = "127.0.0.1,localhost,::1"
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark logs every SQL error with its Java stack trace through these, before it raises it."""
 
-_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 """The driver's JVM passes buffers on and lives for some epochs: optimising its code costs more than it saves.
 
 Measured on two cores: a process that runs one small epoch spends 4 to 5 s of CPU time in the JVM instead of 10, one
@@ -74,7 +74,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
 
 
 def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
-    options = (archive_options(find_java()), _QUICK_COMPILER, _logging_options(), settings.get(JAVA_OPTIONS, ""))
+    options = (archive_options(find_java()), QUICK_COMPILER, _logging_options(), settings.get(JAVA_OPTIONS, ""))
     given = {**settings, JAVA_OPTIONS: " ".join(option for option in options if option)}
     builder = SparkSession.builder.appName(f"milepost-{job}")
     if SparkContext._gateway is not None:  # the JVM of a session that was stopped: nothing is started, none is shown
@@ -120,13 +120,17 @@ def _handed_over(settings: Mapping[str, str]) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="milepost-spark-") as folder:  # its mode is 0700
         file = Path(folder) / "spark.properties"
         file.touch(mode=0o600, exist_ok=False)
-        lines = [f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items()]
-        file.write_text("".join(lines), encoding="ascii")
+        file.write_text(properties_text(settings), encoding="ascii")
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(file))} pyspark-shell"
         try:
             yield
         finally:
             del os.environ["PYSPARK_SUBMIT_ARGS"]
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Return settings in Java's properties format, ASCII only."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
 
 
 def _escaped(text: str) -> str:
@@ -147,12 +151,18 @@ def _end_started(before: set[int]) -> None:
 
 
 def _logging_options() -> str:
-    """Java options of a JVM that logs errors if this process logs, and else nothing; quiets PySpark alike."""
+    """Java options of a JVM that logs errors if this process logs, and else nothing."""
+    asked = quiet_pyspark()
+    configuration = Path(__file__).with_name("log4j2.properties").as_uri()
+    return f"-Dlog4j2.configurationFile={configuration} -Dmilepost.log.level={'error' if asked else 'off'}"
+
+
+def quiet_pyspark() -> bool:
+    """Let PySpark log a query's error only if this process logs. Returns: whether it does."""
     asked = logging.getLogger("pipeline").isEnabledFor(logging.INFO)
     for name in _QUERY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.WARNING if asked else logging.CRITICAL + 1)
-    configuration = Path(__file__).with_name("log4j2.properties").as_uri()
-    return f"-Dlog4j2.configurationFile={configuration} -Dmilepost.log.level={'error' if asked else 'off'}"
+    return asked
 
 
 def _prepare_environment(*, local: bool) -> None:

@@ -3,16 +3,18 @@
 One entry is one run as one key-group range sees it. Its name is a digest of what it equals: the run's own SHA-256,
 the range, `max_parallelism`, the schema with its stored names, the keys and the format versions. So an entry is right
 or is never asked for: what an attempt staged and nobody acknowledged is named by a run that no checkpoint lists. Two
-attempts of one task produce the same run and the same bytes; each writes under a temporary name of its own, syncs, and
-renames.
+attempts of one task produce the same run and the same bytes; each writes under a temporary name of its own and renames
+it.
 
-The name also carries size and CRC-32 of the content, checked before use: a torn or altered entry is ignored and
-replaced. A fault of the cache is logged and costs a read of the store, nothing else.
+The name also carries size and CRC-32 of the content, checked before a process uses it first, and again when the file
+changed: a torn or altered entry is ignored and replaced, so nothing is synced. A fault of the cache is logged and costs
+a read of the store, nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -37,6 +39,9 @@ _HASH_COLUMN = "__hash"
 _SUFFIX = ".arrow"
 _TEMPORARY = ".tmp"
 _STALE_TEMPORARY_S = 3_600
+
+_MAPPED = 256
+"""Entries that a process keeps mapped. One that was removed meanwhile is held on the disk until it goes."""
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +101,6 @@ class StateCache:
             temporary = Path(name)
             with os.fdopen(descriptor, "wb") as file:
                 _write(file, layer, schema)
-                file.flush()
-                os.fsync(file.fileno())
             size, checksum = temporary.stat().st_size, _crc32(temporary)
             temporary.replace(folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}")
         except (OSError, pa.ArrowException) as error:
@@ -194,8 +197,22 @@ def _write(file: object, layer: Layer, schema: pa.Schema) -> None:
 
 
 def _read(path: Path, schema: pa.Schema) -> Layer | None:
+    status = path.stat()
+    version = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _mapped(path, schema, version)
+
+
+@functools.lru_cache(maxsize=_MAPPED)
+def _mapped(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | None:
+    """Map an entry whose content is what its name says; None for any other.
+
+    Kept for the epochs that a process runs after each other.
+
+    Args:
+        version: of the file: another one is checked again.
+    """
     _, size, checksum, _ = path.name.split(".")
-    if path.stat().st_size != int(size) or f"{_crc32(path):08x}" != checksum:
+    if version[1] != int(size) or f"{_crc32(path):08x}" != checksum:
         return None
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()

@@ -1,7 +1,7 @@
 """The keyed state of one operator in one subtask, for one epoch: restored, changed, frozen.
 
-In memory it is three layers: *base* (memory-mapped when cached), *deltas* (all delta runs merged) and *changes* (this
-epoch). A read asks the newest first. Nothing is ever rewritten in place, so a frozen state needs no copy.
+In memory it is layers: *base* (memory-mapped when cached), one for each delta run, and *changes* (this epoch). A read
+asks the newest first, each time for fewer keys. Nothing is ever rewritten in place, so a frozen state needs no copy.
 
 A row whose `__expires` is at most the operator's firing watermark at the checkpoint is dead: reads skip it, runs drop
 it. `snapshot.py` holds what follows the freeze.
@@ -15,13 +15,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt
+from pipeline.protocol.errors import ProtocolViolation
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.state.cache import StateCache
+from pipeline.state.gather import Hits, found_of, gather
+from pipeline.state.grouping import KeysOfRows, number_keys
 from pipeline.state.handles import RunHandle, RunKind, StateHandle
-from pipeline.state.key_groups import KEY_HASH_VERSION, Ints, check_key_type, check_max_parallelism, key_group, key_hash
-from pipeline.state.layer import Hasher, KeySpec, Layer, match, sort_rows, stack
-from pipeline.state.runs import check_body, decode_run
+from pipeline.state.key_groups import (
+    Hashes,
+    Ints,
+    check_key_type,
+    check_max_parallelism,
+    key_group,
+    key_hash,
+)
+from pipeline.state.layer import Bools, Hasher, KeySpec, Layer, match, sort_rows, stack
+from pipeline.state.run_reader import RunReader, references
 from pipeline.state.snapshot import EXPIRES_COLUMN, FrozenState, StateIdentity, alive, is_due
 
 
@@ -32,17 +41,24 @@ class SubtaskState:
         self,
         identity: StateIdentity,
         base: Layer,
-        deltas: Layer,
+        deltas: tuple[Layer, ...],
         runs: tuple[RunHandle, ...],
         watermark_us: int | None,
         cache: StateCache | None,
+        live_rows: int | None,
     ) -> None:
+        """Take what was restored.
+
+        Args:
+            deltas: of each delta run, in the order of `runs`. live_rows: at the restored checkpoint, where it is known.
+        """
         self._identity = identity
         self._base = base
         self._deltas = deltas
         self._runs = runs
         self._watermark_us = watermark_us
         self._cache = cache
+        self._live_rows = live_rows
         self._changes: list[Layer] = []
         self._frozen = False
 
@@ -50,26 +66,53 @@ class SubtaskState:
     def schema(self) -> pa.Schema:
         return self._identity.schema
 
+    def group(self, keys: pa.Table) -> KeysOfRows:
+        """Number rows by their key, and find the way to their state (nulls equal nulls)."""
+        wanted = self._key_columns(keys).combine_chunks()
+        numbered = number_keys(wanted, self._identity.keys.hashes(wanted))
+        return KeysOfRows(self, wanted.take(pa.array(numbered.first)), numbered)
+
     def lookup(self, keys: pa.Table) -> pa.Table:
         """Live rows whose key columns equal one of `keys` (nulls equal nulls); any order, each once."""
-        wanted = self._key_columns(keys)
-        hashes = self._identity.keys.hashes(wanted)
-        order = np.argsort(hashes)
-        hashes, wanted = hashes[order], wanted.take(pa.array(order))
-        parts: list[pa.Table] = []
+        rows, found = self.group(keys).find()
+        return rows.filter(pa.array(found))
+
+    def find(self, keys: pa.Table, hashes: Hashes) -> tuple[pa.Table, Bools]:
+        """The live row of each key, in order and null beside the key where there is none; and where there is one.
+
+        Args:
+            keys: distinct. hashes: state hash of each, ascending.
+        """
+        hits: list[Hits] = []
+        open_ = np.arange(len(hashes))
         for layer in self._newest_first():
-            asked, found = match(layer, hashes, wanted, self._identity.keys)
+            asked, rows = match(layer, hashes[open_], keys, self._identity.keys, open_)
             if not asked.size:
                 continue
-            rows = self._live(layer, _distinct(found))
-            if rows.num_rows:
-                parts.append(rows)
+            live = self._is_live(layer, rows)
+            hits.append(Hits(asked, layer, rows) if bool(live.all()) else Hits(asked[live], layer, rows[live]))
             still_open = np.ones(len(hashes), dtype=np.bool_)
             still_open[asked] = False
-            hashes, wanted = hashes[still_open], wanted.filter(pa.array(still_open))
-            if not hashes.size:
+            open_ = open_[still_open[open_]]
+            if not open_.size:
                 break
-        return self._concat(parts)
+        found = found_of(hits, len(hashes))
+        columns = [
+            keys.column(field.name) if field.name in self._identity.keys.key else gather(field, hits, found)
+            for field in self.schema
+        ]
+        return pa.table(columns, schema=self.schema), found
+
+    def put(self, hashes: Hashes, rows: pa.Table, added: int | None) -> None:
+        """Insert or replace rows in the order of their ascending state hashes; no key twice.
+
+        Args:
+            added: how many of them were not alive; None when that was not looked at.
+        """
+        if len(hashes):
+            self._live_rows = None if added is None or self._live_rows is None else self._live_rows + added
+            rows = rows.select(self.schema.names).cast(self.schema).combine_chunks()
+            self._changes.append(Layer(hashes, rows, np.zeros(len(hashes), dtype=np.bool_)))
 
     def due(self, time_us: int) -> pa.Table:
         """Live rows whose timer or expiry is <= time_us; any order."""
@@ -78,9 +121,9 @@ class SubtaskState:
         for layer in self._newest_first():
             positions = np.flatnonzero(is_due(layer, time_us))
             positions = self._not_in(newer, layer, positions)
-            rows = self._live(layer, positions)
-            if rows.num_rows:
-                parts.append(rows)
+            positions = positions[self._is_live(layer, positions)]
+            if positions.size:
+                parts.append(layer.rows.take(pa.array(positions)))
             newer.append(layer)
         return self._concat(parts)
 
@@ -101,6 +144,7 @@ class SubtaskState:
         if not rows.num_rows:
             return
         rows = rows.select(self.schema.names).cast(self.schema)
+        self._live_rows = None
         self._changes.append(sort_rows(rows, self._identity.keys, deleted=False))
 
     def delete(self, keys: pa.Table) -> None:
@@ -113,11 +157,12 @@ class SubtaskState:
             for field in self.schema
         ]
         tombstones = pa.table(columns, schema=self.schema)
+        self._live_rows = None
         self._changes.append(sort_rows(tombstones, self._identity.keys, deleted=True))
 
     def rows(self) -> pa.Table:
         """All live rows, in the order of their state hash."""
-        merged = stack([self._base, self._deltas, *self._changes], self._identity.keys, self.schema)
+        merged = stack([self._base, *self._deltas, *self._changes], self._identity.keys, self.schema)
         return merged.where(~merged.deleted & alive(merged, self._watermark_us)).rows
 
     def freeze(self, watermark_us: int | None) -> FrozenState:
@@ -138,12 +183,21 @@ class SubtaskState:
             )
         self._frozen = True
         changes = stack(self._changes, self._identity.keys, self.schema)
-        return FrozenState(self._identity, self._base, self._deltas, changes, self._runs, watermark_us, self._cache)
+        return FrozenState(
+            self._identity,
+            self._base,
+            self._deltas,
+            changes,
+            self._runs,
+            watermark_us,
+            self._cache,
+            self._live_rows,
+        )
 
     def _newest_first(self) -> list[Layer]:
         if len(self._changes) > 1:
             self._changes = [stack(self._changes, self._identity.keys, self.schema)]
-        layers = [*self._changes, self._deltas, self._base]
+        layers = [*self._changes, *reversed(self._deltas), self._base]
         return [layer for layer in layers if layer.num_rows]
 
     def _not_in(self, newer: Sequence[Layer], layer: Layer, positions: Ints) -> Ints:
@@ -157,10 +211,12 @@ class SubtaskState:
             positions = positions[visible]
         return positions
 
-    def _live(self, layer: Layer, positions: Ints) -> pa.Table:
-        taken = Layer(layer.hashes[positions], layer.rows.take(pa.array(positions)), layer.deleted[positions])
-        keep = ~taken.deleted & alive(taken, self._watermark_us)
-        return taken.rows.filter(pa.array(keep))
+    def _is_live(self, layer: Layer, positions: Ints) -> Bools:
+        """Which of some rows are alive."""
+        live = ~layer.deleted[positions]
+        if self._watermark_us is not None and EXPIRES_COLUMN in self.schema.names:
+            live &= alive(layer, self._watermark_us)[positions]
+        return live
 
     def _concat(self, parts: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(parts).combine_chunks() if parts else self.schema.empty_table()
@@ -168,10 +224,6 @@ class SubtaskState:
     def _key_columns(self, keys: pa.Table) -> pa.Table:
         names = list(self._identity.keys.key)
         return keys.select(names).cast(pa.schema([self.schema.field(name) for name in names]))
-
-
-def _distinct(positions: Ints) -> Ints:
-    return positions if bool((positions[1:] > positions[:-1]).all()) else np.unique(positions)
 
 
 def restore_state(
@@ -220,18 +272,32 @@ def restore_state(
         check_key_type(name, plain.field(name).type)
     keys = KeySpec(tuple(key), tuple(routing_key), hasher)
     identity = StateIdentity(uid, keys, plain, schema, key_groups, max_parallelism)
-    reader = _RunReader(identity, store, prefix, cache, checkpoint_id, job, {} if bodies is None else bodies)
-    runs = _references(identity, handles, checkpoint_id, job)
+    reader = RunReader(identity, store, prefix, cache, checkpoint_id, job, {} if bodies is None else bodies)
+    runs = references(identity, handles, checkpoint_id, job)
     layers = [(run.kind, reader.read(run)) for run in runs]
     if cache is not None:
         cache.retain(uid, key_groups, [(run, run.valid) for run in runs], schema, keys, max_parallelism)
     base = stack([layer for kind, layer in layers if kind is RunKind.BASE], keys, plain)
-    deltas = stack([layer for kind, layer in layers if kind is RunKind.DELTA], keys, plain)
-    state = SubtaskState(identity, base, deltas, runs, watermark_us, cache)
+    deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
+    state = SubtaskState(identity, base, deltas, runs, watermark_us, cache, _live_rows(identity, handles))
     for handle, fired_us in zip(handles, firing, strict=False):
         if fired_us is not None and fired_us != watermark_us:
             state.delete(state.expired(handle.key_groups, fired_us))
     return state
+
+
+def _live_rows(identity: StateIdentity, handles: Sequence[StateHandle]) -> int | None:
+    """Live rows of a subtask that owns all that these handles, or some of them, describe; None where they are not kept.
+
+    They are not where a handle was cut in two by a change of parallelism, and where rows expire.
+    """
+    own = identity.key_groups
+    if EXPIRES_COLUMN in identity.schema.names:
+        return None
+    mine = [item for item in handles if item.key_groups.start < own.stop and own.start < item.key_groups.stop]
+    if any(item.key_groups.start < own.start or item.key_groups.stop > own.stop for item in mine):
+        return None
+    return sum(item.live_rows for item in mine)
 
 
 def read_state(
@@ -272,106 +338,3 @@ def read_state(
         bodies=bodies,
     )
     return state.rows()
-
-
-def _references(
-    identity: StateIdentity, handles: Sequence[StateHandle], checkpoint_id: int, job: str
-) -> tuple[RunHandle, ...]:
-    """Runs that this subtask refers to, each narrowed to the key groups for which it counts here, oldest first."""
-    own, covered = identity.key_groups, 0
-    runs: list[RunHandle] = []
-    for handle in sorted(handles, key=lambda handle: handle.key_groups.start):
-        if handle.max_parallelism != identity.max_parallelism:
-            raise InvalidRequest(
-                f"checkpoint {checkpoint_id}: state of {identity.uid!r} has {handle.max_parallelism} key groups, the "
-                f"spec asks for {identity.max_parallelism}. Nothing was changed.",
-                hint="`checkpointing.max_parallelism` is fixed for the job's life: set it back.",
-            )
-        if handle.hash_version != KEY_HASH_VERSION or handle.uid != identity.uid:
-            raise StateCorrupt(
-                f"checkpoint {checkpoint_id}: got state of {handle.uid!r} with key hash version {handle.hash_version}, "
-                f"expected {identity.uid!r} with version {KEY_HASH_VERSION}. Nothing was changed.",
-                hint=f"Run `milepost verify {job}`.",
-            )
-        common = _intersection(handle.key_groups, own)
-        covered += len(common)
-        for run in handle.runs:
-            valid = _intersection(run.valid, common)
-            if len(valid):
-                runs.append(
-                    RunHandle(run.key, run.size, run.sha256, run.rows, run.kind, run.key_groups, valid, run.offsets)
-                )
-    if handles and covered != len(own):
-        raise StateCorrupt(
-            f"checkpoint {checkpoint_id}: the state handles of {identity.uid!r} cover {covered} of the {len(own)} key "
-            f"groups {own.start} to {own.stop - 1}. Nothing was changed.",
-            hint=f"Run `milepost verify {job}` for all that is broken; restore it from a copy of the store.",
-        )
-    return tuple(runs)
-
-
-def _intersection(left: range, right: range) -> range:
-    start = max(left.start, right.start)
-    return range(start, max(start, min(left.stop, right.stop)))
-
-
-class _RunReader:
-    """Reads runs from the cache, else from the store with their size and checksum verified; each object once."""
-
-    def __init__(
-        self,
-        identity: StateIdentity,
-        store: ObjectStore,
-        prefix: str,
-        cache: StateCache | None,
-        checkpoint_id: int,
-        job: str,
-        bodies: dict[str, bytes],
-    ) -> None:
-        self._identity = identity
-        self._store = store
-        self._prefix = prefix
-        self._cache = cache
-        self._checkpoint_id = checkpoint_id
-        self._job = job
-        self._bodies = bodies
-
-    def read(self, run: RunHandle) -> Layer:
-        identity = self._identity
-        schema, keys, groups = identity.stored, identity.keys, identity.max_parallelism
-        if self._cache is not None:
-            layer = self._cache.load(identity.uid, run, run.valid, schema, keys, groups)
-            if layer is not None:
-                return layer
-        body = self._body(run)
-        try:
-            layer = decode_run(body, run, run.valid, schema, keys, groups)
-        except StateCorrupt as error:
-            raise self._corrupt(run, error.message) from error
-        except (pa.ArrowException, OSError) as error:
-            raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error
-        if self._cache is not None:
-            self._cache.stage(identity.uid, run, run.valid, schema, keys, groups, layer)
-        return layer
-
-    def _body(self, run: RunHandle) -> bytes:
-        if run.key not in self._bodies:
-            try:
-                body = self._store.get(self._prefix + run.key)
-            except NotFound as error:
-                raise self._corrupt(run, "it is missing") from error
-            problem = check_body(run, body)
-            if problem is not None:
-                raise self._corrupt(run, problem)
-            self._bodies[run.key] = body
-        return self._bodies[run.key]
-
-    def _corrupt(self, run: RunHandle, problem: str) -> StateCorrupt:
-        return StateCorrupt(
-            f"checkpoint {self._checkpoint_id}: state run {run.key} of {self._identity.uid!r} cannot be used: "
-            f"{problem}. The checkpoint stays as it is; nothing was changed.",
-            hint=f"Run `milepost verify {self._job}` for all that is broken; restore it from a copy of the store.",
-            checkpoint_id=self._checkpoint_id,
-            uid=self._identity.uid,
-            run=run.key,
-        )

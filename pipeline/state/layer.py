@@ -85,20 +85,47 @@ def stack(layers: Sequence[Layer], keys: KeySpec, schema: pa.Schema) -> Layer:
         return layers[0]
     hashes = np.concatenate([layer.hashes for layer in layers])
     deleted = np.concatenate([layer.deleted for layer in layers])
-    return _sorted_newest(hashes, pa.concat_tables([layer.rows for layer in layers]), deleted, keys)
+    order = np.argsort(hashes, kind="stable")  # which merges what is sorted already
+    return _newest(order, hashes[order], pa.concat_tables([layer.rows for layer in layers]), deleted, keys)
 
 
 def sort_rows(rows: pa.Table, keys: KeySpec, deleted: bool) -> Layer:
     """Make a layer of rows in any order; of a key that comes twice, the last row stays."""
-    return _sorted_newest(keys.hashes(rows), rows, np.full(rows.num_rows, deleted, dtype=np.bool_), keys)
+    order, ordered = stable_order(keys.hashes(rows))
+    return _newest(order, ordered, rows, np.full(rows.num_rows, deleted, dtype=np.bool_), keys)
 
 
-def _sorted_newest(hashes: Hashes, rows: pa.Table, deleted: Bools, keys: KeySpec) -> Layer:
-    """Sort rows, oldest first, by hash and keep the last of each exact key."""
-    order = np.argsort(hashes, kind="stable")
-    hashes = hashes[order]
-    repeated = hashes[1:] == hashes[:-1]
-    if repeated.any():
+def stable_order(hashes: Hashes) -> tuple[Ints, Hashes]:
+    """Positions in ascending order of hash, equal hashes as they come; and the hashes in that order.
+
+    Hash and position are sorted as one word, several times faster than by a stable sort; where what is left of the
+    hashes does not decide, the almost sorted rest is put in order by one.
+    """
+    bits = max(1, (len(hashes) - 1).bit_length())
+    low = np.uint64((1 << bits) - 1)
+    packed = (hashes & ~low) | np.arange(len(hashes), dtype=np.uint64)
+    packed.sort()
+    order = (packed & low).astype(np.int64)
+    ordered = hashes[order]
+    if bool((ordered[1:] < ordered[:-1]).any()):
+        again = np.argsort(ordered, kind="stable")
+        order, ordered = order[again], ordered[again]
+    return order, ordered
+
+
+def _newest(order: Ints, hashes: Hashes, rows: pa.Table, deleted: Bools, keys: KeySpec) -> Layer:
+    """Bring rows, oldest first, into an order by hash and keep the last of each exact key.
+
+    Args:
+        hashes: in that order.
+    """
+    pairs = np.flatnonzero(hashes[1:] == hashes[:-1])
+    if pairs.size and bool(same_keys(rows, order[pairs], rows, order[pairs + 1], keys.key).all()):
+        newest = np.ones(len(order), dtype=np.bool_)
+        newest[pairs] = False
+        hashes, order = hashes[newest], order[newest]
+    elif pairs.size:
+        repeated = hashes[1:] == hashes[:-1]
         involved = np.zeros(len(order), dtype=np.bool_)
         involved[1:] |= repeated
         involved[:-1] |= repeated
@@ -130,24 +157,44 @@ def normalized_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.equal(column, pa.scalar(0.0, column.type)), pa.scalar(0.0, column.type), column)
 
 
-def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec) -> tuple[Ints, Ints]:
+def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: Ints | None = None) -> tuple[Ints, Ints]:
     """Find rows of a layer by exact key.
 
     Args:
         layer: searched.
         hashes: state hash per wanted row; any order, ascending is fastest.
         wanted: has the key columns.
+        rows: which rows of `wanted` are looked for, one per hash; None: all of them, in order.
     Returns:
         (index into wanted, index into layer) per match, tombstones included.
     """
     query, found = _candidates(layer.hashes, hashes)
     if not query.size:
         return query, found
-    equal = np.ones(len(query), dtype=np.bool_)
-    for name in keys.key:
-        left = wanted.column(name).take(pa.array(query))
-        equal &= _equal(left, layer.rows.column(name).take(pa.array(found)))
-    return query[equal], found[equal]
+    query = query if rows is None else rows[query]
+    equal = same_keys(wanted, query, layer.rows, found, keys.key)
+    return (query, found) if bool(equal.all()) else (query[equal], found[equal])
+
+
+def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, key: Sequence[str]) -> Bools:
+    """Whether the keys of pairs of rows are equal, nulls equal to nulls."""
+    equal = np.ones(len(left_rows), dtype=np.bool_)
+    for name in key:
+        one, other = _words(left.column(name)), _words(right.column(name))
+        if one is not None and other is not None and one.dtype == other.dtype:
+            equal &= one[left_rows] == other[right_rows]
+        else:
+            equal &= _equal(left.column(name).take(pa.array(left_rows)), right.column(name).take(pa.array(right_rows)))
+    return equal
+
+
+def _words(column: pa.ChunkedArray) -> npt.NDArray[np.signedinteger] | None:
+    """Whole numbers and times without a null as they lie in memory; None for other columns."""
+    if column.null_count or column.num_chunks != 1:
+        return None
+    if pa.types.is_timestamp(column.type):
+        return column.chunk(0).view(pa.int64()).to_numpy()
+    return column.chunk(0).to_numpy() if pa.types.is_signed_integer(column.type) else None
 
 
 def _candidates(ordered: Hashes, hashes: Hashes) -> tuple[Ints, Ints]:

@@ -6,7 +6,9 @@ attempts of a task produce the same bytes under the same name, and acknowledge t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,8 @@ from pipeline.state.runs import encode_run
 
 TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
+
+_Parts: TypeAlias = tuple[tuple[Layer, Bools], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +83,23 @@ def _at_most(layer: Layer, column: str, time_us: int) -> Bools:
 
 
 class FrozenState:
-    """The state at the barrier: encode it when you like; later changes of the operator do not reach it."""
+    """The state at the barrier: encode it when you like; later changes of the operator do not reach it.
+
+    Args:
+        deltas: of each delta run, in the order of `runs`.
+        live_rows: with the changes; None when they have to be counted.
+    """
 
     def __init__(
         self,
         identity: StateIdentity,
         base: Layer,
-        deltas: Layer,
+        deltas: tuple[Layer, ...],
         changes: Layer,
         runs: tuple[RunHandle, ...],
         watermark_us: int | None,
         cache: StateCache | None,
+        live_rows: int | None,
     ) -> None:
         self._identity = identity
         self._base = base
@@ -97,7 +107,8 @@ class FrozenState:
         self._runs = runs
         self._watermark_us = watermark_us
         self._cache = cache
-        self._changes = self._needed(changes, (deltas, base))
+        self._changes = self._needed(changes, (*reversed(deltas), base))
+        self._live_rows = live_rows
         self._written: Layer | None = None
 
     @property
@@ -111,39 +122,53 @@ class FrozenState:
         Args:
             directory: of the object key relative to the job's root, ends in ``/``.
         """
-        keys, schema = self._identity.keys, self._identity.schema
-        recent = stack([self._deltas, self._changes], keys, schema)
-        shadowed = np.zeros(self._base.num_rows, dtype=np.bool_)
-        _, hidden = match(self._base, recent.hashes, recent.rows, keys)
-        shadowed[hidden] = True
-        base_live = alive(self._base, self._watermark_us) & ~shadowed
-        recent_live = alive(recent, self._watermark_us) & ~recent.deleted
-        write = choose_write(
-            base_rows=self._base.num_rows,
-            delta_rows=self._deltas.num_rows,
-            delta_runs=len({run.key for run in self._runs if run.kind is RunKind.DELTA}),
+        choice = choose_write(
+            base_rows=int(np.count_nonzero(alive(self._base, self._watermark_us))),
+            delta_rows=[layer.num_rows for layer in self._deltas],
             changed_rows=self._changes.num_rows,
         )
         runs = self._runs
         uploads: tuple[Upload, ...] = ()
-        if write is SnapshotWrite.BASE:
-            live = stack([self._base.where(base_live), recent.where(recent_live)], keys, schema)
+        parts: _Parts | None = None
+        if choice.write is SnapshotWrite.BASE:
+            whole = self._stack([self._base, *self._deltas, self._changes])
+            live = whole.where(alive(whole, self._watermark_us) & ~whole.deleted)
             runs, uploads = self._write(live, RunKind.BASE, (), directory)
-        elif write is SnapshotWrite.MERGED_DELTA:
-            bases = tuple(run for run in self._runs if run.kind is RunKind.BASE)
-            runs, uploads = self._write(self._needed(recent, (self._base,)), RunKind.DELTA, bases, directory)
-        elif write is SnapshotWrite.DELTA:
+            parts = ((live, np.ones(live.num_rows, dtype=np.bool_)),)
+        elif choice.write is SnapshotWrite.MERGED_DELTA:
+            older, newest = self._deltas[: -choice.merged], self._deltas[-choice.merged :]
+            replaced = [run for run in self._runs if run.kind is RunKind.DELTA][-choice.merged :]
+            merged = self._needed(self._stack([*newest, self._changes]), (*reversed(older), self._base))
+            kept = tuple(run for run in self._runs if run not in replaced)
+            runs, uploads = self._write(merged, RunKind.DELTA, kept, directory)
+        elif choice.write is SnapshotWrite.DELTA:
             runs, uploads = self._write(self._changes, RunKind.DELTA, self._runs, directory)
+        live_rows = self._live_rows
+        if live_rows is None or TIMER_COLUMN in self._identity.schema.names:
+            parts = parts or self._live()
+            live_rows = sum(int(np.count_nonzero(live)) for _, live in parts)
         handle = StateHandle(
             uid=self._identity.uid,
             key_groups=self._identity.key_groups,
             max_parallelism=self._identity.max_parallelism,
             hash_version=KEY_HASH_VERSION,
             runs=runs,
-            timers=self._timers(((self._base, base_live), (recent, recent_live))),
-            live_rows=int(base_live.sum()) + int(recent_live.sum()),
+            timers=self._timers(parts or ()),
+            live_rows=live_rows,
         )
         return StateSnapshot(handle, uploads)
+
+    def _live(self) -> _Parts:
+        """The base, and all that is newer as one layer, each with what is alive of it and not hidden."""
+        recent = self._stack([*self._deltas, self._changes])
+        shadowed = np.zeros(self._base.num_rows, dtype=np.bool_)
+        _, hidden = match(self._base, recent.hashes, recent.rows, self._identity.keys)
+        shadowed[hidden] = True
+        base_live = alive(self._base, self._watermark_us) & ~shadowed
+        return (self._base, base_live), (recent, alive(recent, self._watermark_us) & ~recent.deleted)
+
+    def _stack(self, layers: Sequence[Layer]) -> Layer:
+        return stack(layers, self._identity.keys, self._identity.schema)
 
     def stage_cache(self, snapshot: StateSnapshot) -> None:
         """Put the run just written into the node-local cache, for the next epoch. A fault is logged, never raised."""
@@ -189,7 +214,7 @@ class FrozenState:
         )
         return (*kept, handle), (Upload(handle.key, body),)
 
-    def _timers(self, parts: tuple[tuple[Layer, Bools], ...]) -> tuple[tuple[int, int], ...]:
+    def _timers(self, parts: _Parts) -> tuple[tuple[int, int], ...]:
         """Earliest timer per key group that this epoch did not fire, of live rows."""
         if TIMER_COLUMN not in self._identity.schema.names:
             return ()

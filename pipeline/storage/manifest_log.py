@@ -2,7 +2,8 @@
 
 Order of one transition: LIST finds the head v; GET reads it; `decide` computes the next state; PUT v+1, create only;
 on every answer but a plain success GET v+1 and compare write ids; last, LIST and GET the head again. What a caller
-may act on is that last head, never the success of its own put.
+may act on is that last head, never the success of its own put. An entry that this log has read, or has written, is
+not read again while the LIST says that it is still the newest, and the same by its etag.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class ManifestLog:
     def __init__(self, store: ObjectStore, write_id_factory: Callable[[], str]) -> None:
         self._store = store
         self._new_write_id = write_id_factory
+        self._newest: tuple[str, Head] | None = None
 
     def head(self) -> Head | None:
         """Return the newest entry, or None for a job without a manifest.
@@ -97,7 +99,9 @@ class ManifestLog:
         newest = next(iter(self._store.list(MANIFEST_PREFIX, limit=1)), None)
         if newest is None:
             return None
-        version = manifest_version(newest.key)
+        version, known = manifest_version(newest.key), self._newest
+        if known is not None and known[0] == newest.etag and known[1].version == version:
+            return known[1]
         entry = self.entry(version)
         if not isinstance(entry, LogEntry):
             raise StateCorrupt(
@@ -105,7 +109,12 @@ class ManifestLog:
                 "its state is lost. Nothing was changed.",
                 version=version,
             )
-        return Head(version, entry.write_id, entry.state)
+        return self._keep(newest.etag, entry)
+
+    def _keep(self, etag: str, entry: LogEntry) -> Head:
+        head = Head(entry.version, entry.write_id, entry.state)
+        self._newest = (etag, head)
+        return head
 
     def entry(self, version: int) -> LogEntry | Tombstone:
         """Return one entry.
@@ -190,11 +199,17 @@ class ManifestLog:
             return Transacted(None, outcome, head)
         version = head.version + 1 if head else 1
         entry = LogEntry(version, self._new_write_id(), outcome.event, outcome.state)
-        self._land(entry)
+        body = encode_entry(entry)
+        etag = self._land(entry, body)
+        stored = decode_entry(body, manifest_key(version))  # as anybody else would read it
+        if etag is not None and isinstance(stored, LogEntry):
+            self._keep(etag, stored)
         return Transacted(version, outcome, self._head_from(version))
 
-    def _land(self, entry: LogEntry) -> None:
+    def _land(self, entry: LogEntry, body: bytes) -> str | None:
         """Put the entry until it is known that it, or another, has the version.
+
+        Returns: its etag; None when no reply told it.
 
         A put whose reply is lost may still land later. Putting the same bytes again under the same version is safe,
         whichever of the two lands; leaving the version while the first is in flight would not be.
@@ -203,14 +218,12 @@ class ManifestLog:
             _LostRace: another entry has the version. CommitOutcomeUnknown: it could not be found out.
             CheckpointError: the store refused the put for good; nothing landed.
         """
-        body = encode_entry(entry)
         in_flight = False
 
-        def put() -> None:
+        def put() -> str | None:
             nonlocal in_flight
             try:
-                self._store.create(manifest_key(entry.version), body)
-                return
+                return self._store.create(manifest_key(entry.version), body).etag
             except CheckpointError as error:
                 refusal = error
             in_flight = in_flight or isinstance(refusal, (CommitOutcomeUnknown, StoreUnavailable))
@@ -220,7 +233,7 @@ class ManifestLog:
             except CheckpointError as error:
                 raise (refusal if final and not in_flight else self._unknown(entry, error)) from error
             if stored == entry.write_id:
-                return
+                return None
             if stored is not None:
                 raise _LostRace from refusal
             if final:
@@ -234,7 +247,7 @@ class ManifestLog:
             reraise=True,
         )
         try:
-            puts(put)
+            return puts(put)
         except _NotConfirmed as error:
             raise self._unknown(entry, error.__cause__) from error
 

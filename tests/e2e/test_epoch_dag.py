@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.jobmaster import Session, Triggered
 from pipeline.protocol.errors import Fenced
-from tests.harness.airflow_instance import GATE, TASKS, AirflowInstance
+from tests.harness.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
 
 ALL_DONE = {task_id: "success" for task_id in TASKS if task_id != "notify_complete"} | {
     "notify_complete[0]": "success",
@@ -82,7 +82,7 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
     """Rule 5, the abort path: the gate fails, the checkpoint is aborted with its reason."""
     gated = airflow.add_job("gated", more=GATE)
     tolerant = airflow.add_job("tolerant", more=GATE, tolerable=1)
-    unstarted = airflow.add_job("unstarted", tolerable=1, conf="{spark.driver.memory: 1k}")
+    unstarted = airflow.add_job("unstarted", tolerable=1, spark=OF_ITS_OWN + ", conf: {spark.driver.memory: 1k}")
     for job in (gated, tolerant, unstarted):
         job.land("a", {"AA": 2_000_000})
 

@@ -14,7 +14,7 @@ from pipeline.jobmaster import Session
 from pipeline.protocol.errors import Fenced
 from pipeline.protocol.ids import CheckpointId
 from pipeline.storage.layout import checkpoint_prefix
-from tests.harness.airflow_instance import RUN_S, AirflowInstance, E2eJob
+from tests.harness.airflow_instance import OF_ITS_OWN, RUN_S, AirflowInstance, E2eJob
 from tests.harness.holding_proxy import Hold, HoldingProxy
 from tests.harness.s3_servers import Ministack
 
@@ -130,7 +130,7 @@ def losses(airflow: AirflowInstance, ministack: Ministack, monkeypatch: pytest.M
         monkeypatch.setenv(name, value)
     with HoldingProxy(ministack.port) as proxy:
         store = f'store: {{endpoint_url: "{proxy.endpoint_url}", region: us-east-1}}\n'
-        job = airflow.add_job("lost", storage=f"s3://{ministack.new_bucket()}", more=store, retries=1)
+        job = airflow.add_job("lost", storage=f"s3://{ministack.new_bucket()}", more=store, retries=1, spark=OF_ITS_OWN)
         found = Losses(airflow, job, proxy)
         try:
             yield found

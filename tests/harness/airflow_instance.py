@@ -54,10 +54,16 @@ operators:
 sinks:
   - {{name: carriers, input: carriers, format: parquet, path: {lake}, mode: upsert}}
 checkpointing: {{timeout: 5m, retained: {{last: {retained}}}, tolerable_failures: {tolerable}}}
-spark: {{master: "local[2]", parallelism: 1, conf: {conf}}}
+spark: {{{spark}, parallelism: 1}}
 airflow: {{retries: {retries}, pool: {pool}}}
 """
 """A job spec; further sections go below it. One subtask: what many of them do is tested without a scheduler."""
+
+ON_THE_SERVER = 'remote: "${env:MILEPOST_SPARK_REMOTE:-}"'
+"""Where a job's epochs run unless it says otherwise: on the one server of the instance, which costs no start."""
+
+OF_ITS_OWN = 'master: "local[2]"'
+"""A Spark in the process of the task."""
 
 GATE = """
 quality:
@@ -198,7 +204,9 @@ class AirflowInstance:
     def start(self) -> None:
         """Start with one job that nobody runs: its DAG is the handle by which a parse can be asked for."""
         (self.config / "idle.yaml").write_text(CARRIERS.format(**self._fields("idle")))
+        self.stack.start_spark()
         self.stack.start_airflow()
+        self.stack.wait_for_spark()
         self.rest: AirflowRest = self.stack.rest()
         self.until(self.rest.dags, "the first parse of the DAG file")
 
@@ -208,7 +216,7 @@ class AirflowInstance:
     def _fields(self, name: str) -> dict[str, Any]:
         folder = self.folder / "jobs" / name
         places = {"storage": folder / "state", "landing": folder / "landing", "lake": folder / "lake"}
-        settings = {"retained": 10, "tolerable": 0, "retries": 0, "pool": "default_pool", "conf": "{}"}
+        settings = {"retained": 10, "tolerable": 0, "retries": 0, "pool": "default_pool", "spark": ON_THE_SERVER}
         return {"name": name, **places, **settings}
 
     def add_job(

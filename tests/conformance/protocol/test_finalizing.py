@@ -147,7 +147,7 @@ def test_a_commit_of_unknown_outcome_deletes_nothing(
     Case: CheckpointCoordinatorFailureTest.testCleanupOmissionForPossibleInconsistentStateException
     """
     lost = Fault(at("create", MANIFEST_PREFIX), effect)
-    unread = Fault(at("get", MANIFEST_PREFIX), Effect.UNAVAILABLE, skip=HEADS_READ_BEFORE + 1, times=READS_BACK)
+    unread = Fault(at("get", MANIFEST_PREFIX), Effect.UNAVAILABLE, times=READS_BACK)
     fails(job, monkeypatch, CommitOutcomeUnknown, lost, unread)
     assert len(job.staged_files(2)) == 2
     assert job.master.list_checkpoints("aborted") == []

@@ -20,7 +20,7 @@ from pipeline.protocol.records import CheckpointKind, ObjectHandle
 from pipeline.protocol.retention import RetentionPolicy, handle_conflicts, plan_retention, subsumable, unreferenced
 from pipeline.state.buffers import Buffer, encode_rows
 from pipeline.state.channel_state import ChannelFile, encode_channel_state
-from pipeline.state.compaction import BASE_SHARE, MAX_DELTAS
+from pipeline.state.compaction import ALMOST_ALL, MAX_DELTAS
 from pipeline.state.handles import RunKind, StateHandle
 from pipeline.state.key_groups import KEY_HASH_VERSION
 from pipeline.storage.layout import channel_prefix
@@ -120,7 +120,7 @@ def test_small_runs_are_merged_and_the_merged_ones_go(tmp_path: Path) -> None:
     """More deltas than a restore should open become one; the base stays."""
     lineage = StateLineage.on(tmp_path)
     (first,) = lineage.epoch(range(1000))
-    assert MAX_DELTAS + 1 < 1000 * BASE_SHARE
+    assert MAX_DELTAS + 1 < 1000 * ALMOST_ALL
     for number in range(MAX_DELTAS):
         (handle,) = lineage.epoch([number])
     assert len(handle.runs) == MAX_DELTAS + 1

@@ -53,7 +53,8 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: BackfillJob) -> None
     assert lines[2].startswith("replays what checkpoints 3 to 5 read: 3 ranges, 3 objects, ")
     assert lines[2].endswith(" bytes, in 3 epochs")
     assert "up to 2026-03-04T00:00:00+00:00: 2 ranges, 2 objects; the quality gate judges those" in lines[3]
-    assert lines[4].startswith("sink table: 5 rows now, 2 at the fork point")
+    assert lines[4].startswith("source rows: changed: how it reads its objects was another one at checkpoint 2")
+    assert lines[5].startswith("sink table: 5 rows now, 2 at the fork point")
     assert lines[-1] == "nothing was changed"
     plan = backfill(job, "--from", "2026-03-03", "--to", "2026-03-04", "--dry-run", "--json").document()
     assert plan["text"] == lines[:-1]
@@ -109,7 +110,7 @@ def test_an_interrupted_backfill_is_told_and_goes_on_with_the_same_command_or_is
     with mortal_session() as session, pytest.raises(KeyboardInterrupt):
         job.backfill(SparklessRunner(before=interrupt), session=session)
     shown = backfill(job, "--from", "2026-03-03", "--dry-run").stdout
-    assert "in 2 epochs" in shown and ": 1 ranges are replayed already" in shown
+    assert "in 2 epochs" in shown and ", which has replayed 1 of 3" in shown
     assert_clear_error(backfill(job, "--dispose"), 2, "Give up all unfinished backfills", "--yes")
     given_up = backfill(job, "--dispose", "--yes")
     assert given_up.stdout.startswith("given up: t")

@@ -35,6 +35,8 @@ def test_a_savepoint_from_its_creation_to_its_disposal(job: CountedJob) -> None:
     assert "one" in ok(milepost("savepoint", "list", spec)).stdout
     unasked = milepost("savepoint", "dispose", spec, "--name", "one")
     assert unasked.exit_code == 2 and "--yes" in unasked.stderr
+    assert "Delete savepoint one of" in unasked.stderr and "a copy of checkpoint 1 at file://" in unasked.stderr
+    assert milepost("savepoint", "dispose", spec, "--name", "two").exit_code == 3, "nobody is asked about what is not"
     done = ok(milepost("savepoint", "dispose", spec, "--name", "one", "--yes"))
     assert done.stdout.startswith("savepoint one is disposed of; deleted: ")
     assert milepost("savepoint", "dispose", spec, "--name", "one", "--yes").exit_code == 3
@@ -49,6 +51,7 @@ def test_another_job_starts_from_an_export_and_ends_at_a_savepoint(job: CountedJ
     assert milepost("start", other.spec_path, "--from", f"file://{tmp_path}/none").exit_code == 3
     started = ok(milepost("start", other.spec_path, "--from", f"file://{tmp_path}/copy", "--claim"))
     assert "is open at checkpoint 3, a copy of checkpoint 2 of job small" in started.stdout
+    assert "if job small lists this savepoint" in started.stderr
     assert "the savepoint was claimed: " in started.stdout and not list((tmp_path / "copy").rglob("*.parquet"))
     ended = ok(milepost("cancel", other.spec_path, "--savepoint", "--yes"))
     assert "savepoint checkpoint-3 holds checkpoint 3" in ended.stdout

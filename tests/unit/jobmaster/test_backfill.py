@@ -29,6 +29,7 @@ from pipeline.protocol.records import JobStatus, TimelineRole
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.storage.layout import channel_prefix
 from tests.harness.backfill_job import BackfillJob, mortal_session
+from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_runner import SparklessRunner
 
 DAYS = 5
@@ -115,6 +116,30 @@ def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: Backf
     result = job.backfill(runner, ranges_per_epoch=4)
     assert result["fork_point"] == 0
     assert [len(plan.inputs[0].objects) for plan in runner.plans] == [4, 2]
+    job.assert_table(6, fixed=True)
+
+
+def test_a_corrected_rule_is_told_with_what_it_does_not_change(job: BackfillJob) -> None:
+    """No state depends on it, so it stops nothing, and what was read with the old one stays as it is."""
+    (told,) = [row for row in job.master.compatibility() if row["detail"] != "unchanged"]
+    assert (told["uid"], told["outcome"], told["verdict"]) == ("source rows", "changed", "compatible")
+    assert told["detail"].startswith("how it reads its objects was another one at checkpoint 5: what was read by then")
+    assert any("source rows: changed: " in line for line in job.master.plan_backfill("2026-03-03")["text"])
+    job.next_day(6)
+    assert {row["detail"] for row in job.master.compatibility()} == {"unchanged"}, "the newest epoch was made with it"
+
+
+def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(job: BackfillJob) -> None:
+    """As the refusal says: other aggregates, and even another number of key groups."""
+    job.edit("total: sum(v)}", "total: sum(v), most: max(v)}")
+    job.edit("checkpointing: {", "checkpointing: {max_parallelism: 64, ")
+    with pytest.raises(InvalidRequest, match="max_parallelism was 128, is 64") as refused:
+        job.epoch()
+    assert "milepost backfill small --from-checkpoint 0" in str(refused.value.hint)
+    job.backfill(from_=None, from_checkpoint=0)
+    job.assert_table(DAYS, fixed=True)
+    assert job.master.read("table").column_names == ["k", "rows", "total", "most"]
+    assert job.next_day(6) == 11
     job.assert_table(6, fixed=True)
 
 
@@ -287,6 +312,9 @@ def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(jo
         job.backfill(at_epoch(2, interrupt), session=session)
     left = open_forks(job.state)[0].timeline_id
     job.edit('["99"]', '["99", "NA"]')
+    told = job.master.plan_backfill("2026-03-03")
+    assert told["gives_up"] == [left] and told["continues"] is None
+    assert f"gives up fork {left}, left by a backfill of another range" in "\n".join(told["text"])
     runner = SparklessRunner()
     job.backfill(runner)
     assert len(runner.plans) == 3
@@ -328,6 +356,51 @@ def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a
     job.backfill(runner, session=airflow("two"))
     assert len(runner.plans) == 2
     job.assert_table(DAYS, fixed=True)
+
+
+def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) -> None:
+    """Running, then killed; what it says to type goes on with it."""
+    told: list[dict[str, Any]] = []
+    runner = SparklessRunner()
+
+    def die(plan: EpochPlan) -> None:
+        told.append(job.master.status())
+        if len(runner.plans) == 2:
+            raise KeyboardInterrupt
+
+    runner.before = die
+    with mortal_session() as session, pytest.raises(KeyboardInterrupt):
+        job.backfill(runner, session=session)
+    (running,) = told[0]["unfinished_backfills"]
+    fork = running["fork"]
+    assert (running["working"], running["fork_point"], running["head"], running["pending"]) == (True, 2, None, 6)
+    assert running["next_step"].startswith(f"backfill on fork {fork}, from checkpoint 2, is running: wait for it")
+    assert told[0]["frozen"] is None
+    status = job.master.status()
+    (left,) = status["unfinished_backfills"]
+    assert (left["working"], left["head"], left["pending"]) == (False, 6, None)
+    assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left["next_step"]
+    assert (status["exit_code"], status["next_step"]) == (0, "nothing to do")
+    line = milepost("status", job.small.folder / "config" / "small.yaml").stdout
+    assert line.endswith(f"; next: nothing to do; {left['next_step']}\n")
+    ran = SparklessRunner()
+    assert job.backfill(ran, None, from_checkpoint=2)["timeline"] == fork
+    assert len(ran.plans) == 2, "the range that was replayed is not replayed again"
+    status = job.master.status()
+    assert status["unfinished_backfills"] == []
+    assert (status["job_status"], status["waits_for"]) == ("initializing", f"an epoch to claim timeline {fork}")
+    assert f"job initializing (waits for an epoch to claim timeline {fork})" in (
+        milepost("status", job.small.folder / "config" / "small.yaml").stdout
+    )
+
+
+def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
+    """Else nobody knows why every trigger is busy."""
+    session = Session.cli()
+    told: list[dict[str, Any]] = []
+    job.backfill(at_epoch(3, lambda: told.append(job.master.status())), session=session)
+    assert told[0]["frozen"]["session_id"] == session.session_id
+    assert job.master.status()["frozen"] is None
 
 
 def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:

@@ -113,8 +113,36 @@ def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
     result = other.master.start(made["location"], claim=True)
     assert result["claimed"]["deleted_objects"] == made["objects"] + 1
     other.assert_equals(saved.job)
+    assert result["claimed"]["listed_by"] == "small", "whose list nobody has looked at"
     answer = saved.job.master.dispose_savepoint("far")
     assert answer["deleted_objects"] == 0 and "nobody knows what to delete" in answer["left"]
+
+
+def test_a_savepoint_of_the_job_itself_is_claimed_from_its_list_also_by_its_location(saved: Saved) -> None:
+    job = saved.job
+    job.run(2)
+    job.master.cancel()
+    (listed,) = job.master.list_savepoints()
+    result = job.master.start(listed["location"], claim=True)
+    assert result["claimed"]["deleted_objects"] == result["savepoint"]["objects"] + 1
+    assert job.master.list_savepoints() == [] and job.master.fsck()["exit_code"] == 0
+
+
+def test_a_name_means_what_was_listed_under_it_and_nothing_that_lies_there_by_now(saved: Saved) -> None:
+    """Another whole savepoint in its folder would be taken silently otherwise."""
+    job = saved.job
+    away = Path(job.master.create_savepoint("away", target="../others")["location"].removeprefix("file://"))
+    job.run(1)
+    newer = job.master.export(4, "../newer")
+    shutil.rmtree(away)
+    shutil.copytree(newer["location"].removeprefix("file://"), away)
+    job.master.cancel()
+    before = job.small.context.head().version
+    with pytest.raises(StateCorrupt, match=r"savepoint\.json") as refused:
+        job.master.start("away")
+    assert "put the savepoint's folder back" in str(refused.value.hint)
+    assert job.small.context.head().version == before
+    assert job.master.start(f"file://{away}")["savepoint"]["checkpoint_id"] == 4, "by its place it is what lies there"
 
 
 def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> None:

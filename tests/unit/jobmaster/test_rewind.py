@@ -368,6 +368,16 @@ def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollbac
     assert job.master.fsck()["exit_code"] == 0
 
 
+def test_an_epoch_that_the_rollback_gave_up_is_no_failure_of_the_timeline_that_follows(job: CountedJob) -> None:
+    """What failed was left on purpose: the job is not unhealthy until an epoch fails again."""
+    job.land([6])
+    job.master.trigger(Session.cli())
+    job.rollback(3, take_over=True)
+    status = job.master.status()
+    assert (status["healthy"], status["next_step"]) == (True, "3 unread objects: milepost run small")
+    assert status["waits_for"] == f"an epoch to claim timeline {status['timeline']}"
+
+
 def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
     job.land([6])
 

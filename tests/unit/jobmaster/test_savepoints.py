@@ -98,6 +98,57 @@ def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob)
     assert report["exit_code"] == 7 and not report["complete"], "while its document is damaged nothing is unreachable"
 
 
+def test_fsck_asks_for_savepoints_where_they_were_written_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner may have moved it, or lost it: what the list says is not there any more."""
+    folder = folder_of(job.master.create_savepoint("away", target="../others")["location"])
+    assert job.master.fsck()["exit_code"] == 0
+    victim = next(folder.glob("tables/table/*"))
+    victim.write_bytes(victim.read_bytes() + b"x")
+    report = job.master.fsck()
+    (missing,) = report["missing"]
+    assert report["exit_code"] == 7 and report["complete"], "what is unreachable in the job does not depend on it"
+    assert missing["where"] == f"savepoint away at file://{folder}" and missing["key"].endswith(victim.name)
+    assert missing["problem"] == f"{victim.stat().st_size} bytes, recorded {victim.stat().st_size - 1}"
+    document = (folder / SAVEPOINT_DOCUMENT).read_bytes()
+    (folder / SAVEPOINT_DOCUMENT).write_bytes(document[:-1] + b" ")
+    assert job.master.fsck()["missing"][0]["problem"] == "another document than the one that was listed"
+    (folder / SAVEPOINT_DOCUMENT).unlink()
+    assert job.master.fsck()["missing"][0]["problem"] == "missing"
+    break_store(monkeypatch, f"file://{folder}", Fault(at("stat", ""), Effect.UNAVAILABLE, times=99))
+    report = job.master.fsck()
+    assert report["exit_code"] == 0 and report["unasked"][0].startswith("savepoint away at ")
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("../store/small", "in the job's own storage"),
+        ("../store/small/mine", "in the job's own storage"),
+        ("../lake/table", "in the table of sink table"),
+        ("../lake/seen/deep/down", "in the table of sink seen"),
+    ],
+)
+def test_a_copy_is_written_where_nobody_takes_it_for_something_else(job: CountedJob, target: str, says: str) -> None:
+    before = stored(job.small.folder)
+    for write in (
+        lambda: job.master.export(2, target),
+        lambda: job.master.create_savepoint("one", target=target),
+    ):
+        with pytest.raises(InvalidRequest, match=says):
+            write()
+    assert stored(job.small.folder) == before
+    assert job.master.export(2, "../store/small-copy")["objects"] > 0, "beside it is not below it"
+
+
+def test_a_copy_is_not_written_where_a_source_would_read_its_tables_as_input(job: CountedJob) -> None:
+    job.edit("*.csv", "**/*")
+    with pytest.raises(InvalidRequest, match="source rows would read it as new input"):
+        job.master.export(2, "../landing/copy")
+    job.edit("**/*", "*.csv")
+    assert job.master.export(2, "../landing/copy")["objects"] > 0
+    assert job.master.status()["unread_objects"] == 0
+
+
 def test_a_name_is_given_once_and_nothing_is_overwritten(job: CountedJob) -> None:
     job.master.create_savepoint("one", at=1)
     before = stored(job.small.folder / "store")

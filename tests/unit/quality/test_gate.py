@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,19 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.spec import QualitySpec
-from pipeline.protocol.errors import InvalidRequest, QualityGateFailed, StateCorrupt
-from pipeline.quality.gate import check_suite, evaluate, evaluate_all, resolve_suite
+from pipeline.jobmaster import Session
+from pipeline.planning import EpochPlan
+from pipeline.protocol.errors import (
+    EnvironmentUnusable,
+    InvalidRequest,
+    QualityGateFailed,
+    StateCorrupt,
+    StoreUnavailable,
+)
+from pipeline.quality.gate import begin_loading, check_suite, evaluate, evaluate_all, resolve_suite
 from pipeline.quality.verdict import GateVerdict, Verdict, VerdictStatus
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
 
 ROOT = Path(__file__).parents[3]
 IN_RANGE = {"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0, "max_value": 10}
@@ -238,3 +249,37 @@ def test_a_stored_verdict_that_is_not_well_formed_is_corrupt(change: dict[str, o
     document = GateVerdict.of((Verdict("s", VerdictStatus.FAILED, 1, ()),)).to_json()
     with pytest.raises(StateCorrupt):
         GateVerdict.from_json({**document, **change})
+
+
+def test_what_keeps_the_library_from_loading_is_told_by_the_gate_alone(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Loading it beside Spark's start saves time; it does not move, hide or repeat an error."""
+    monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
+    monkeypatch.setitem(sys.modules, "great_expectations", None)  # type: ignore[arg-type]
+    thread = begin_loading([suite(IN_RANGE)])
+    assert thread is not None
+    thread.join()
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(EnvironmentUnusable, match="cannot load Great Expectations"):
+        evaluate(suite(IN_RANGE), GOOD)
+
+
+def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for an epoch that nothing is to be asked of."""
+    began = threading.Event()
+    monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
+    monkeypatch.setattr("pipeline.quality.gate._import", began.set)
+    monkeypatch.setattr("pipeline.jobmaster.resolve_suite", lambda spec: None)
+
+    def look(plan: EpochPlan) -> None:
+        assert began.wait(20)
+        raise StoreUnavailable("this is not about the rest")
+
+    expectations = "quality:\n  - {sink: table, expectations: [{type: expect_column_to_exist, column: k}]}\n"
+    job = SparklessJob.create(tmp_path, {"checkpointing:": expectations + "checkpointing:"})
+    job.land("a.csv")
+    with pytest.raises(StoreUnavailable, match="not about the rest"):
+        job.master.run(Session.cli(), SparklessRunner(before=look))
+    began.clear()
+    assert begin_loading(()) is None and not began.is_set()

@@ -17,7 +17,8 @@ from pipeline.protocol.errors import InvalidRequest, ProtocolViolation, StateCor
 from pipeline.protocol.object_store import StoreConfig
 from pipeline.state import evolution, snapshot
 from pipeline.state.cache import StateCache
-from pipeline.state.compaction import MAX_DELTAS, SnapshotWrite, choose_write
+from pipeline.state.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
+from pipeline.state.grouping import number_keys
 from pipeline.state.handles import RunKind, StateHandle
 from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
 from pipeline.state.keyed_state import SubtaskState, restore_state
@@ -204,18 +205,16 @@ def test_two_attempts_write_the_same_bytes_under_the_same_name(tmp_path: Path) -
 
 
 def test_deltas_grow_until_a_base_replaces_every_run(tmp_path: Path) -> None:
-    """Bytes follow changed keys; once deltas outgrow the base's share a base of live rows is written."""
+    """Bytes follow changed keys; once deltas hold some times the base's rows, a base of live rows is written."""
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.epoch([row(f"k{i}", 0, i) for i in range(1_000)])
+    checkpoints.epoch([row(f"k{i}", 0, i) for i in range(100)])
     kinds = []
     for epoch in range(14):
-        checkpoints.epoch([row(f"k{i}", 0, -epoch) for i in range(60 * epoch, 60 * epoch + 60)])
+        checkpoints.epoch([row(f"k{(60 * epoch + i) % 100}", 0, -epoch) for i in range(60)])
         kinds.append([run.kind for run in checkpoints.handles[0].runs])
-    assert [RunKind.BASE] in kinds, "compacted at some point"
-    assert max(map(len, kinds)) <= MAX_DELTAS + 1
-    merged = kinds[MAX_DELTAS]
-    assert len(checkpoints.restore().rows()) == 1_000
-    assert len(merged) <= MAX_DELTAS + 1
+    deltas = 100 * BASE_FACTOR // 60
+    assert [len(runs) for runs in kinds] == [*range(2, deltas + 2), 1, *range(2, deltas + 2), 1][:14]
+    assert len(checkpoints.restore().rows()) == 100
 
 
 def test_small_deltas_on_a_large_base_are_merged_without_rewriting_it(tmp_path: Path) -> None:
@@ -229,23 +228,63 @@ def test_small_deltas_on_a_large_base_are_merged_without_rewriting_it(tmp_path: 
     assert [run.kind for run in runs] == [RunKind.BASE, RunKind.DELTA] and runs[0] == base
     assert runs[1].rows == 2 * (MAX_DELTAS + 1)
     assert checkpoints.restore().rows().num_rows == 1_000 - (MAX_DELTAS + 1)
+    assert checkpoints.handles[0].live_rows == 1_000 - (MAX_DELTAS + 1)
+
+
+def test_a_large_delta_is_left_alone_when_small_ones_behind_it_are_merged(tmp_path: Path) -> None:
+    """A tombstone in a merged delta hides the row of the delta that stays, and goes with the row when a base comes."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.epoch([row(f"k{i}", 0, i) for i in range(1_000)])
+    checkpoints.epoch([row(f"n{i}", 0, i) for i in range(700)])
+    large = checkpoints.handles[0].runs[1]
+    for epoch in range(MAX_DELTAS):
+        checkpoints.epoch([row(f"k{epoch}", 0, -1)], [row(f"n{epoch}", 0, 0)])
+    runs = checkpoints.handles[0].runs
+    assert runs[1] == large and runs[2].rows == 2 * MAX_DELTAS and len(runs) == 3
+    left = checkpoints.restore().rows()
+    assert left.num_rows == checkpoints.handles[0].live_rows == 1_700 - MAX_DELTAS
+    checkpoints.epoch([row(f"k{i}", 0, 7) for i in range(1_000)])
+    assert [run.kind for run in checkpoints.handles[0].runs] == [RunKind.BASE]
+    assert checkpoints.restore().rows().num_rows == 1_700 - MAX_DELTAS
 
 
 @pytest.mark.parametrize(
-    ("base", "delta", "runs", "changed", "expected"),
+    ("base", "deltas", "changed", "expected"),
     [
-        (0, 0, 0, 0, SnapshotWrite.KEEP),
-        (0, 0, 0, 1, SnapshotWrite.BASE),
-        (100, 0, 0, 50, SnapshotWrite.DELTA),
-        (100, 0, 0, 51, SnapshotWrite.BASE),
-        (100, 30, 1, 21, SnapshotWrite.BASE),
-        (100, 10, MAX_DELTAS, 1, SnapshotWrite.MERGED_DELTA),
-        (100, 100, MAX_DELTAS, 0, SnapshotWrite.KEEP),
+        (0, [], 0, Choice(SnapshotWrite.KEEP)),
+        (0, [], 1, Choice(SnapshotWrite.BASE)),
+        (100, [], 79, Choice(SnapshotWrite.DELTA)),
+        (100, [], 80, Choice(SnapshotWrite.BASE)),
+        (100, [50] * 7, 50, Choice(SnapshotWrite.DELTA)),
+        (100, [50] * 7, 51, Choice(SnapshotWrite.BASE)),
+        (1_000, [1] * MAX_DELTAS, 1, Choice(SnapshotWrite.MERGED_DELTA, MAX_DELTAS)),
+        (1_000, [400, *[1] * (MAX_DELTAS - 1)], 1, Choice(SnapshotWrite.MERGED_DELTA, MAX_DELTAS - 1)),
+        (1_000, [*[60] * (MAX_DELTAS - 2), 9, 9], 1, Choice(SnapshotWrite.MERGED_DELTA, 2)),
+        (1_000, [30] * MAX_DELTAS, 30, Choice(SnapshotWrite.BASE)),
+        (100, [1] * MAX_DELTAS, 0, Choice(SnapshotWrite.KEEP)),
     ],
 )
-def test_the_choice_of_what_to_write_is_a_table(base: int, delta: int, runs: int, changed: int, expected: Any) -> None:
-    """A pure function of four numbers."""
-    assert choose_write(base_rows=base, delta_rows=delta, delta_runs=runs, changed_rows=changed) is expected
+def test_the_choice_of_what_to_write_is_a_table(base: int, deltas: list[int], changed: int, expected: Choice) -> None:
+    """A pure function of a few numbers."""
+    assert choose_write(base_rows=base, delta_rows=deltas, changed_rows=changed) == expected
+
+
+@pytest.mark.parametrize("bits", [64, 3])
+def test_rows_are_numbered_by_key_in_the_order_of_their_hash_also_where_keys_share_one(bits: int) -> None:
+    """Each row gets the number of its key, each key its first row; what was put is found, null where nothing is."""
+    keys = pa.table({"name": [f"k{i % 37}" for i in range(400)], "part": pa.array([i % 3 for i in range(400)])})
+
+    def hasher(table: pa.Table, key: Sequence[str]) -> np.ndarray:
+        return key_hash(table, key) & np.uint64(2**bits - 1)
+
+    hashes = hasher(keys, keys.column_names)
+    numbered = number_keys(keys, hashes)
+    rows = keys.to_pylist()
+    assert len(numbered.first) == len({tuple(item.values()) for item in rows}) == 111
+    assert [rows[numbered.first[code]] for code in numbered.codes] == rows
+    assert [rows.index(item) for item in rows] == [numbered.first[code] for code in numbered.codes]
+    assert (np.diff(numbered.hashes.astype(object)) >= 0).all()
+    assert (numbered.hashes == hashes[numbered.first]).all()
 
 
 def test_rows_compacted_away_do_not_come_back_after_rescaling_twice(tmp_path: Path) -> None:

@@ -1,0 +1,186 @@
+"""`RESULTS.md` from the raw results: a pure function of them, so that it can be built again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bench.plots import PLOTS
+from bench.statistics import Spread, ratio
+from bench.systems.registry import entry_of
+from bench.targets import TARGETS, Parts, counted, state_bytes_per_key, walls
+
+LOADED_CORES = 0.1
+"""Above so many cores kept busy by other processes, a part is marked: its wall times mean little."""
+
+
+def render(document: dict[str, Any]) -> str:
+    """The whole text. Args: document: raw results as `command.py` stores them."""
+    parts: Parts = document["parts"]
+    measured = {name: record for name, record in parts.items() if "failed" not in record}
+    sections = [
+        _head(document, measured),
+        _failures(document),
+        _targets(measured),
+        _workloads(measured),
+        _phases(measured),
+        _growth(measured),
+        _others(measured),
+        _versions(document, measured),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _head(document: dict[str, Any], measured: Parts) -> str:
+    machine = document["machine"]
+    mode = document["mode"]
+    raw = f"[results-{mode}.json](results-{mode}.json)"
+    made = f"Written by `make bench MODE={mode}`, not by hand; how: [README.md](README.md); raw figures: {raw}."
+    where = f"{machine['processor']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GB"
+    taken = f"Taken {document['taken']} at commit {machine['commit'] or 'unknown'}: {where}, {machine['system']}."
+    lines = ["# Results of the benchmark", "", made, "", taken]
+    loaded = {name: one["other_busy_cores"] for name, one in measured.items() if one["other_busy_cores"] > LOADED_CORES}
+    if loaded:
+        lines += ["", _smoke(loaded, len(measured))]
+    return "\n".join(lines)
+
+
+def _smoke(loaded: dict[str, float], parts: int) -> str:
+    return (
+        f"**A smoke run, not a measurement**: in {len(loaded)} of {parts} parts other processes kept up to "
+        f"{max(loaded.values()):.1f} cores busy ({', '.join(loaded)}). "
+        "Wall times, and ratios of them, mean little there."
+    )
+
+
+def _failures(document: dict[str, Any]) -> str:
+    lines = [
+        f"* **{name}** was measured without a result: {one['failed']}"
+        for name, one in document["parts"].items()
+        if "failed" in one
+    ]
+    lines += [f"* **{name}** could not be built here: {why}" for name, why in document["unavailable"].items()]
+    return "\n".join(["## What is missing", "", *lines]) if lines else ""
+
+
+def _targets(parts: Parts) -> str:
+    rows = []
+    for target in TARGETS:
+        found, verdict = target.judge(parts)
+        sign = "≤" if target.at_most else "≥"
+        bound = "any" if target.bound == float("inf") else f"{sign} {target.bound:g}{target.unit}"
+        figure, spread = ("–", "–") if found is None else (f"{found.median:.2f}{target.unit}", _range(found))
+        rows.append((target.says, bound, figure, spread, verdict.value))
+    text = (
+        "Ratios are medians over rounds of (their wall time / our wall time), against the better of the other system's "
+        "configurations; in rows “against” something, of (our wall time / that)."
+    )
+    return "\n".join(["## Targets", "", text, "", *_table(("what", "target", "median", "25–75 %", ""), rows)])
+
+
+def _workloads(parts: Parts) -> str:
+    names = [name for name in parts if name.startswith(("workload/", "process/"))]
+    return "\n\n".join(["## Side by side", *(_side_by_side(name, parts[name]) for name in names)]) if names else ""
+
+
+def _side_by_side(name: str, record: dict[str, Any]) -> str:
+    ours = next(system for system in record["systems"] if system.startswith("milepost"))
+    rows = []
+    for system in record["systems"]:
+        epochs = counted(record, system)
+        wall, cpu = Spread.of(walls(record, system)), Spread.of([epoch["cpu_s"] for epoch in epochs])
+        times = ratio(walls(record, system), walls(record, ours))
+        state = state_bytes_per_key(record, system)
+        written = [epoch["figures"]["output_bytes"] for epoch in epochs if "output_bytes" in epoch["figures"]]
+        rows.append(
+            (
+                entry_of(system).says,
+                f"{wall.median:.2f}",
+                _range(wall),
+                f"{cpu.median:.2f}",
+                _range(cpu),
+                f"{times.median:.2f}",
+                "–" if state is None else f"{state.median:.1f}",
+                f"{Spread.of(written).median / 1e6:.1f}" if written else "–",
+                f"{max(epoch['memory_bytes'] for epoch in epochs) / 1e6:.0f}",
+            )
+        )
+    workload = record["workload"]
+    says = (
+        f"{workload['rows']:,} rows per epoch in {workload['files']} Parquet files, {workload['keys']:,} keys "
+        f"({workload['skew']}), seed {workload['seed']}; {len(counted(record, ours))} rounds; all published the same "
+        f"{record['rows']:,} rows."
+    )
+    head = ("system", "wall s", "25–75 %", "CPU s", "25–75 %", "× ours", "state B/key", "published MB", "memory MB")
+    return "\n".join([f"### {name.split('/', 1)[1]}: {workload['says']}", "", says, "", *_table(head, rows)])
+
+
+def _phases(parts: Parts) -> str:
+    """Medians of the phases of our own warm epochs, workload by workload."""
+    shown = {
+        name.split("/", 1)[1]: counted(record, "milepost")
+        for name, record in parts.items()
+        if name.startswith("workload/") and "milepost" in record["systems"]
+    }
+    if not shown:
+        return ""
+    rows = []
+    for phase in next(iter(shown.values()))[0]["figures"]["phases"]:
+        cells = []
+        for epochs in shown.values():
+            values = [epoch["figures"]["phases"][phase] for epoch in epochs]
+            measured = [value for value in values if value is not None]
+            cells.append(f"{Spread.of(measured).median:.0f}" if measured else "–")
+        rows.append((phase.removesuffix("_ms"), *cells))
+    text = "Milliseconds of a warm epoch by phase, medians, as `milepost show` tells them."
+    return "\n".join(["## Where our time goes", "", text, "", *_table(("phase", *shown), rows)])
+
+
+def _growth(parts: Parts) -> str:
+    shown = [plot for plot in PLOTS if any(plot.holds(name) for name in parts)]
+    images = [f"![{plot.title}](plots/{plot.file})" for plot in shown]
+    return "\n\n".join(["## How cost grows", *images]) if images else ""
+
+
+def _others(parts: Parts) -> str:
+    lines = []
+    for name, record in parts.items():
+        for probe in [record.get("probes", {}).get("empty")]:
+            if probe is not None:
+                asked = ", ".join(f"{count} {operation}" for operation, count in sorted(probe["requests"].items()))
+                lines.append(
+                    f"* Empty epoch, warm ({name}): {probe['wall_s'] * 1000:.0f} ms, {probe['spark_jobs']} Spark jobs, "
+                    f"{sum(probe['requests'].values())} store requests ({asked})."
+                )
+    for one in parts.get("restore/keyed-5m", {}).get("rounds", []):
+        decode = one["decode"]
+        lines.append(
+            f"* Restore without the node's cache: an epoch of {one['cold_s']:.2f} s instead of {one['warm_s']:.2f} s "
+            f"(`show` names {one['cold']['figures']['phases']['restore_ms']} ms of restoring); "
+            f"pyarrow reads and decodes the same {decode['files']} files ({decode['bytes'] / 1e6:.1f} MB, "
+            f"{decode['rows']:,} rows) in {decode['wall_s']:.2f} s."
+        )
+    for system in parts.get("memory/512 MB", {}).get("systems", {}):
+        epochs = counted(parts["memory/512 MB"], system)
+        largest = max(epoch["largest_task_bytes"] for epoch in epochs) / 1e6
+        lines.append(f"* Largest Python task of {system} at 5 M keys: {largest:.0f} MB.")
+    return "\n".join(["## Other figures", "", *lines]) if lines else ""
+
+
+def _versions(document: dict[str, Any], parts: Parts) -> str:
+    found: dict[str, set[str]] = {}
+    for record in parts.values():
+        for system in record.get("systems", {}).values():
+            for name, version in system["versions"].items():
+                found.setdefault(name, set()).add(version)
+    lines = [f"* {name} {', '.join(sorted(versions))}" for name, versions in sorted(found.items())]
+    return "\n".join(["## Versions", "", f"* Java {document['machine']['java']}", *lines])
+
+
+def _range(spread: Spread) -> str:
+    return f"{spread.low:.2f}–{spread.high:.2f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    right = ["---"] + ["---:"] * (len(head) - 1)
+    return [f"| {' | '.join(cells)} |" for cells in (head, right, *rows)]

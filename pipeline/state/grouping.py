@@ -1,0 +1,114 @@
+"""Rows numbered by key, once: hashed, ordered, found in the state, and stored again in that same order.
+
+The order is that of the state hash, so what is stored is a sorted layer as it stands. Keys that share a hash are told
+apart by comparing the key columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.state.key_groups import Hashes, Ints
+from pipeline.state.layer import Bools, same_keys, stable_order
+
+if TYPE_CHECKING:
+    from pipeline.state.keyed_state import SubtaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Distinct keys of some rows.
+
+    Attributes:
+        hashes: ascending, one per key. codes: of each row the number of its key. first: of each key its first row.
+    """
+
+    hashes: Hashes
+    codes: Ints
+    first: Ints
+
+
+def number_keys(keys: pa.Table, hashes: Hashes) -> Numbered:
+    """Number the distinct keys by hash, those that share one by their first row.
+
+    Args:
+        keys: key columns of each row, equal keys equal bits. hashes: state hash of each row.
+    """
+    order, ordered = stable_order(hashes)
+    begins = np.ones(len(order), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    numbers = np.cumsum(begins) - 1
+    first = order[begins]
+    repeats = np.flatnonzero(~begins)
+    rows = order[repeats]
+    other = ~same_keys(keys, rows, keys, first[numbers[repeats]], keys.column_names)
+    if other.any():
+        return _told_apart(keys, hashes, order, first[numbers], repeats[other])
+    codes = np.empty(len(order), dtype=np.int64)
+    codes[order] = numbers
+    return Numbered(ordered[begins], codes, first)
+
+
+def _told_apart(keys: pa.Table, hashes: Hashes, order: Ints, first: Ints, open_: Ints) -> Numbered:
+    """Number keys of which some share a hash.
+
+    Args:
+        first: of each row in `order` the first row with its hash. open_: positions in `order` whose key is another one.
+    """
+    count = len(order)
+    while open_.size:  # each round finds one more key of every hash that still has one
+        begins = np.ones(len(open_), dtype=np.bool_)
+        shared = hashes[order[open_]]
+        np.not_equal(shared[1:], shared[:-1], out=begins[1:])
+        first[open_] = order[open_[begins]][np.cumsum(begins) - 1]
+        other = ~same_keys(keys, order[open_], keys, first[open_], keys.column_names)
+        open_ = open_[other]
+    of_row = np.empty(count, dtype=np.int64)
+    of_row[order] = first
+    firsts = np.flatnonzero(of_row == np.arange(count))
+    ranked, ordered = stable_order(hashes[firsts])
+    firsts = firsts[ranked]
+    number = np.empty(count, dtype=np.int64)
+    number[firsts] = np.arange(len(firsts))
+    return Numbered(ordered, number[of_row], firsts)
+
+
+class KeysOfRows:
+    """Implements `operators.contract.GroupedKeys`; made by `SubtaskState.group`."""
+
+    def __init__(self, state: SubtaskState, keys: pa.Table, numbered: Numbered) -> None:
+        self._state = state
+        self._keys = keys
+        self._numbered = numbered
+        self._found: Bools | None = None
+
+    @property
+    def keys(self) -> pa.Table:
+        """One row per distinct key, in the order of the state hash."""
+        return self._keys
+
+    @property
+    def codes(self) -> Ints:
+        """Of each row the number of its key."""
+        return self._numbered.codes
+
+    @property
+    def first(self) -> Ints:
+        """Of each key the index of its first row."""
+        return self._numbered.first
+
+    def find(self) -> tuple[pa.Table, Bools]:
+        """The live row of each key, null beside the key where there is none; and where there is one."""
+        rows, self._found = self._state.find(self._keys, self._numbered.hashes)
+        return rows, self._found
+
+    def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
+        """Insert or replace the keys, or those in `kept`: a row for each, in order."""
+        hashes, found = self._numbered.hashes, self._found
+        if kept is not None:
+            hashes, found = hashes[kept], None if found is None else found[kept]
+        self._state.put(hashes, rows, None if found is None else len(found) - int(np.count_nonzero(found)))

@@ -1,0 +1,119 @@
+"""From state handles to layers: which runs count for a subtask, read from the node cache or the store and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from pipeline.protocol.errors import InvalidRequest, NotFound, StateCorrupt
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.state.cache import StateCache
+from pipeline.state.handles import RunHandle, StateHandle
+from pipeline.state.key_groups import KEY_HASH_VERSION
+from pipeline.state.layer import Layer
+from pipeline.state.runs import check_body, decode_run
+from pipeline.state.snapshot import StateIdentity
+
+
+def references(
+    identity: StateIdentity, handles: Sequence[StateHandle], checkpoint_id: int, job: str
+) -> tuple[RunHandle, ...]:
+    """Runs that this subtask refers to, each narrowed to the key groups for which it counts here, oldest first."""
+    own, covered = identity.key_groups, 0
+    runs: list[RunHandle] = []
+    for handle in sorted(handles, key=lambda handle: handle.key_groups.start):
+        if handle.max_parallelism != identity.max_parallelism:
+            raise InvalidRequest(
+                f"checkpoint {checkpoint_id}: state of {identity.uid!r} has {handle.max_parallelism} key groups, the "
+                f"spec asks for {identity.max_parallelism}. Nothing was changed.",
+                hint="`checkpointing.max_parallelism` is fixed for the job's life: set it back.",
+            )
+        if handle.hash_version != KEY_HASH_VERSION or handle.uid != identity.uid:
+            raise StateCorrupt(
+                f"checkpoint {checkpoint_id}: got state of {handle.uid!r} with key hash version {handle.hash_version}, "
+                f"expected {identity.uid!r} with version {KEY_HASH_VERSION}. Nothing was changed.",
+                hint=f"Run `milepost verify {job}`.",
+            )
+        common = _intersection(handle.key_groups, own)
+        covered += len(common)
+        for run in handle.runs:
+            valid = _intersection(run.valid, common)
+            if len(valid):
+                runs.append(
+                    RunHandle(run.key, run.size, run.sha256, run.rows, run.kind, run.key_groups, valid, run.offsets)
+                )
+    if handles and covered != len(own):
+        raise StateCorrupt(
+            f"checkpoint {checkpoint_id}: the state handles of {identity.uid!r} cover {covered} of the {len(own)} key "
+            f"groups {own.start} to {own.stop - 1}. Nothing was changed.",
+            hint=f"Run `milepost verify {job}` for all that is broken; restore it from a copy of the store.",
+        )
+    return tuple(runs)
+
+
+def _intersection(left: range, right: range) -> range:
+    start = max(left.start, right.start)
+    return range(start, max(start, min(left.stop, right.stop)))
+
+
+class RunReader:
+    """Reads runs from the cache, else from the store with their size and checksum verified; each object once."""
+
+    def __init__(
+        self,
+        identity: StateIdentity,
+        store: ObjectStore,
+        prefix: str,
+        cache: StateCache | None,
+        checkpoint_id: int,
+        job: str,
+        bodies: dict[str, bytes],
+    ) -> None:
+        self._identity = identity
+        self._store = store
+        self._prefix = prefix
+        self._cache = cache
+        self._checkpoint_id = checkpoint_id
+        self._job = job
+        self._bodies = bodies
+
+    def read(self, run: RunHandle) -> Layer:
+        identity = self._identity
+        schema, keys, groups = identity.stored, identity.keys, identity.max_parallelism
+        if self._cache is not None:
+            layer = self._cache.load(identity.uid, run, run.valid, schema, keys, groups)
+            if layer is not None:
+                return layer
+        body = self._body(run)
+        try:
+            layer = decode_run(body, run, run.valid, schema, keys, groups)
+        except StateCorrupt as error:
+            raise self._corrupt(run, error.message) from error
+        except (pa.ArrowException, OSError) as error:
+            raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error
+        if self._cache is not None:
+            self._cache.stage(identity.uid, run, run.valid, schema, keys, groups, layer)
+        return layer
+
+    def _body(self, run: RunHandle) -> bytes:
+        if run.key not in self._bodies:
+            try:
+                body = self._store.get(self._prefix + run.key)
+            except NotFound as error:
+                raise self._corrupt(run, "it is missing") from error
+            problem = check_body(run, body)
+            if problem is not None:
+                raise self._corrupt(run, problem)
+            self._bodies[run.key] = body
+        return self._bodies[run.key]
+
+    def _corrupt(self, run: RunHandle, problem: str) -> StateCorrupt:
+        return StateCorrupt(
+            f"checkpoint {self._checkpoint_id}: state run {run.key} of {self._identity.uid!r} cannot be used: "
+            f"{problem}. The checkpoint stays as it is; nothing was changed.",
+            hint=f"Run `milepost verify {self._job}` for all that is broken; restore it from a copy of the store.",
+            checkpoint_id=self._checkpoint_id,
+            uid=self._identity.uid,
+            run=run.key,
+        )

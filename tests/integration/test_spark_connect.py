@@ -1,0 +1,276 @@
+"""Epochs on a Spark Connect server and on a cluster: same tables, and a server that outlives its clients (I3, I13)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pipeline.config.load import load_job
+from pipeline.jobmaster import JobMaster, Session
+from pipeline.spark import connect
+from pipeline.spark.runner import SparkEpochRunner
+from scripts.stack import SPARK
+from tests.harness.connect_server import ConnectServer, connect_server
+from tests.harness.flights_job import FlightsJob
+from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
+from tests.harness.processes import stop_tree, wait_until
+from tests.harness.recovering_job import quality_section
+
+LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
+SPEC = """\
+name: held
+storage: ../store
+sources:
+  rows: {{format: csv, path: ../landing/*.csv, schema: {{k: int64}}, limits_per_epoch: {{max_files: 1}}}}
+operators:
+  - {{uid: one, kind: sql, inputs: [rows], sql: "SELECT k, 10 / k AS share FROM rows"}}
+  - {{uid: held, kind: process, inputs: [one], key: [k], function: "{function}"}}
+sinks:
+  - {{name: held, input: held, format: parquet, path: ../lake/held, mode: append}}
+checkpointing: {{timeout: {timeout}, tolerable_failures: 9}}
+spark: {{remote: "{remote}", parallelism: 2, conf: {conf}}}
+"""
+FUNCTION = """\
+import os
+import time
+from pathlib import Path
+
+FORM = "{form}"
+
+
+class Held:
+    state = {{"seen": "int64"}}
+    output = {{"k": "int64", "form": "string"}}
+
+    def on_rows(self, key, rows, state, ctx):
+        if Path("{folder}/die").exists():
+            os._exit(3)
+        if Path("{folder}/hold").exists():
+            Path("{folder}/held-{{}}".format(os.getpid())).touch()
+            while not Path("{folder}/never").exists():
+                time.sleep(0.05)
+        yield {{"k": key, "form": FORM}}
+"""
+
+
+class HeldJob:
+    """A job whose process function waits for ever while a file `hold` is there, and dies while `die` is."""
+
+    def __init__(self, folder: Path, server: ConnectServer, **values: str) -> None:
+        self.folder, self.server = folder, server
+        for name in ("config", "landing"):
+            (folder / name).mkdir()
+        self.spec = folder / "config" / "held.yaml"
+        self.write(**values)
+        self.module(folder / "config" / "held_ops.py", "old")
+
+    def write(self, **values: str) -> None:
+        defaults = {"function": "held_ops:Held", "timeout": "10m", "remote": self.server.remote, "conf": "{}"}
+        self.spec.write_text(SPEC.format(**(defaults | values)))
+
+    def module(self, file: Path, form: str) -> None:
+        file.write_text(FUNCTION.format(folder=self.folder, form=form))
+
+    def land(self, *keys: int) -> None:
+        for key in keys:
+            (self.folder / "landing" / f"{key}.csv").write_text(f"k\n{key}\n")
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """The next function that runs waits for ever, and has begun when the block ends."""
+        (self.folder / "hold").touch()
+        yield
+        wait_until(self.holders, seconds=90, what="the process function")
+        (self.folder / "hold").unlink()
+
+    def start(self) -> psutil.Popen:
+        """A run in a process of its own, once its function holds a slot of the server."""
+        with self.holding():
+            return psutil.Popen(
+                [sys.executable, "-m", "pipeline", "run", str(self.spec)],
+                env={**os.environ, **self.server.environment},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+
+    def holders(self) -> list[Path]:
+        return list(self.folder.glob("held-*"))
+
+    def rows(self) -> list[tuple[int, str]]:
+        rows: list[dict[str, Any]] = json.loads(milepost("read", self.spec, "held", "--format", "json").stdout)
+        return sorted((row["k"], row["form"]) for row in rows)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def client(server: ConnectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process may use the server."""
+    monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", server.environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"])
+
+
+def assert_ran(outcome: Outcome) -> None:
+    assert outcome.exit_code == 0, outcome.stderr
+
+
+def test_a_job_goes_from_a_server_to_a_cluster_and_back(server: ConnectServer, tmp_path: Path) -> None:
+    """State and positions do not depend on where the epoch's Spark is; every table equals DuckDB's."""
+    job = FlightsJob.create(tmp_path / "job", {quality_section(): "", "max_files: 4": "max_files: 1"})
+    here = job.spec_path.read_text()
+    job.land(range(1, 4))
+    job.edit(here, {LOCAL: f'spark: {{remote: "{server.remote}", parallelism: 2}}'})
+    assert_ran(milepost("run", job.spec_path))
+    job.edit(here, {LOCAL: 'spark: {master: "local-cluster[1,2,1024]", parallelism: 1}'})
+    assert_ran(milepost_process("run", job.spec_path, environment={"SPARK_LOCAL_HOSTNAME": "localhost"}))
+    job.edit(here, {LOCAL: f'spark: {{remote: "{server.remote}", parallelism: 1}}'})
+    assert_ran(milepost("run", job.spec_path))
+    assert len(job.epochs()) == 3
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_new_run_interrupts_what_a_killed_client_left_on_the_server(server: ConnectServer, tmp_path: Path) -> None:
+    """A server's job outlives its client; held slots would keep every later epoch waiting for ever."""
+    job = HeldJob(tmp_path, server)
+    job.land(1, 2)
+    running = job.start()
+    stop_tree(running, kill=True)
+    (worker,) = [int(path.name.removeprefix("held-")) for path in job.holders()]
+    assert psutil.pid_exists(worker), "its Spark job lives on"
+    job.land(3)
+    assert_ran(milepost("run", job.spec, "--take-over"))
+    wait_until(lambda: not psutil.pid_exists(worker), seconds=30, what="the end of the orphan's worker")
+    assert_ran(milepost("run", job.spec, "--until-caught-up"))
+    assert job.rows() == [(1, "old"), (2, "old"), (3, "old")]
+
+
+def test_an_installed_module_edited_between_two_epochs_runs_in_its_new_form(
+    server: ConnectServer, tmp_path: Path
+) -> None:
+    """I13: the server's Python workers have imported the old form, and live on."""
+    job = HeldJob(tmp_path, server, function="installed_ops:Held")
+    for key, form in ((1, "old"), (2, "new")):
+        job.module(server.modules / "installed_ops.py", form)
+        job.land(key)
+        assert_ran(milepost_process("run", job.spec, environment=server.environment))
+    assert job.rows() == [(1, "old"), (2, "new")]
+
+
+def test_what_fails_on_the_server_is_refused_as_it_is_elsewhere(server: ConnectServer, tmp_path: Path) -> None:
+    """A value that SQL cannot compute, a worker that dies, an epoch that takes too long; then as if never."""
+    job = HeldJob(tmp_path, server)
+    job.land(0)
+    assert_clear_error(milepost("run", job.spec), 1, "operator one: its SQL 10 / `k`", "DIVIDE_BY_ZERO")
+    (tmp_path / "landing" / "0.csv").write_text("k\n5\n")
+    (tmp_path / "die").touch()
+    died = milepost("run", job.spec)
+    assert (died.exit_code, "Python worker exited unexpectedly" in died.stderr) == (1, True)
+    (tmp_path / "die").unlink()
+    (tmp_path / "hold").touch()
+    job.write(timeout="3s")
+    assert_clear_error(milepost("run", job.spec), 6, "was still running after", "was cancelled")
+    (tmp_path / "hold").unlink()
+    job.write()
+    assert_ran(milepost("run", job.spec))
+    assert job.rows() == [(5, "old")]
+
+
+def test_a_session_that_the_server_has_closed_is_followed_by_another(server: ConnectServer, tmp_path: Path) -> None:
+    """Servers close idle sessions, and never take the id again."""
+    job, runner = HeldJob(tmp_path, server), SparkEpochRunner()
+    sessions: list[Any] = []
+    for key, conf in ((1, "{spark.sql.shuffle.partitions: 7}"), (2, "{}"), (3, "{}")):
+        job.write(conf=conf)
+        job.land(key)
+        assert JobMaster(load_job(job.spec)).run(Session.cli(), runner)["status"] == "completed"
+        engine = runner._engine
+        assert isinstance(engine, connect.RemoteEngine) and engine.slots == 2
+        sessions.append((engine.session.session_id, engine.session.conf.get("spark.sql.shuffle.partitions")))
+        if key == 2:
+            engine.session.client.release_session()
+    (first, seven), (second, taken_back), (third, _) = sessions
+    assert first == second != third
+    assert (seven, taken_back) == ("7", "200"), "what the spec no longer says is taken back"
+    assert len(job.rows()) == 3
+
+
+def test_doctor_says_what_answers(server: ConnectServer, tmp_path: Path) -> None:
+    checks = milepost("doctor", HeldJob(tmp_path, server).spec).stdout
+    assert f"Spark 4.3.0 at {server.remote}, local[2,3]" in checks
+
+
+@pytest.mark.parametrize(
+    ("values", "token", "mentions"),
+    [
+        ({"remote": "sc://localhost:1"}, None, ("no Spark Connect server answers at sc://localhost:1", "refused")),
+        ({}, "wrong", ("does not let this process in: the token was refused", "SPARK_CONNECT_AUTHENTICATE_TOKEN")),
+        ({}, "", ("does not let this process in: it asks for a token",)),
+        ({"conf": "{spark.executor.memory: 3g}"}, None, ("spark.executor.memory cannot be set on the running",)),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_refused_in_a_line(
+    server: ConnectServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    values: dict[str, str],
+    token: str | None,
+    mentions: tuple[str, ...],
+) -> None:
+    job = HeldJob(tmp_path, server, **values)
+    job.land(1)
+    if token is not None:
+        monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", token)
+    outcome = milepost("run", job.spec)
+    assert_clear_error(outcome, 8, "Nothing was run", *mentions)
+    assert len(outcome.error) == 2, "one line, and what to do"
+    assert "wrong" not in outcome.stderr
+
+
+def test_the_token_is_in_no_command_line_log_or_file_of_others(server: ConnectServer) -> None:
+    """Other users of the machine are not trusted (DESIGN 9); the server answers on loopback alone."""
+    token = server.environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
+    assert len(token) >= 32
+    for process in server.processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that has just ended shows nothing any more
+            assert token not in " ".join(process.cmdline())
+    holding = []
+    for path in server.folder.rglob("*"):
+        if path.is_file() and token.encode() in path.read_bytes():
+            holding.append((path.name, path.stat().st_mode & 0o777))
+    assert holding == [("spark-token", 0o600)]
+    listening = [one for one in server.processes[0].net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    assert listening and {one.laddr.ip.removeprefix("::ffff:") for one in listening} == {"127.0.0.1"}
+
+
+def test_a_server_that_dies_fails_the_epoch_and_the_next_one_runs_on_its_successor(
+    server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the epoch is visible, and it does not count against the job: its machine was unusable."""
+    monkeypatch.setattr(connect, "_RETRIES", 1)
+    job = HeldJob(tmp_path, server)
+    job.land(1)
+    with ThreadPoolExecutor() as pool:
+        with job.holding():
+            running = pool.submit(milepost, "run", job.spec)
+        server.stack.stop(SPARK)
+        assert_clear_error(
+            running.result(90), 8, "the Spark Connect server at sc://localhost:", "does not answer any more"
+        )
+    assert milepost("status", job.spec, "--json").document()["job_status"] == "running"
+    server.start()
+    job.write()
+    assert_ran(milepost("run", job.spec))
+    assert job.rows() == [(1, "old")]

@@ -1,0 +1,153 @@
+"""RESULTS.md says what was measured, and as plainly what was missed, failed or not measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.plots import PLOTS, series_of
+from bench.report import render
+from bench.targets import TARGETS, Verdict
+from bench.workloads import WORKLOADS
+
+
+def epochs(walls: list[float], **figures: object) -> dict[str, Any]:
+    """A system's record: one warm-up that must not count, then the given rounds."""
+    rounds = [
+        {
+            "number": number,
+            "wall_s": wall,
+            "cpu_s": 2 * wall,
+            "memory_bytes": 1e9,
+            "largest_task_bytes": 2e8,
+            "figures": {"state_bytes": 600, "output_bytes": 10**6, **figures},
+            "counted": number > 0,
+        }
+        for number, wall in enumerate([1000.0, *walls])
+    ]
+    return {"versions": {"pyarrow": "26.0.1"}, "epochs": rounds}
+
+
+def ours(walls: list[float]) -> dict[str, Any]:
+    phases = {"plan_ms": 100, "begin_ms": 10, "restore_ms": 70, "sync_ms": 10, "async_ms": 40, "commit_ms": 30}
+    return epochs(walls, phases=phases | {"notify_ms": 40, "subsume_ms": 20, "other_ms": None})
+
+
+def record(workload: str, systems: dict[str, Any], *, busy: float = 0.02, **more: Any) -> dict[str, Any]:
+    count = max(len(system["epochs"]) for system in systems.values())
+    return {
+        "workload": WORKLOADS[workload].to_json(),
+        "rows": 10,
+        "changed_keys": [100] * count,
+        "input_bytes": [1] * count,
+        "other_busy_cores": busy,
+        "probes": {},
+        "systems": systems,
+        **more,
+    }
+
+
+def document(**parts: Any) -> dict[str, Any]:
+    machine = {
+        "processor": "P", "cores": 2, "memory_bytes": 2**34, "system": "Linux", "python": "3.11", "java": "17",
+        "commit": "abc",
+    }  # fmt: skip
+    named = {name.replace("__", "/").replace("_", "-"): one for name, one in parts.items()}
+    return {"mode": "quick", "taken": "2026-01-01", "machine": machine, "unavailable": {}, "parts": named}
+
+
+def line(text: str, begins: str) -> str:
+    return next(one for one in text.splitlines() if begins in one)
+
+
+def judged(parts: dict[str, Any]) -> dict[str, Verdict]:
+    return {target.says: target.judge(parts)[1] for target in TARGETS}
+
+
+def test_a_missed_target_is_stated_as_missed_with_its_figure() -> None:
+    """7 times is asked for; the better of the two stores takes 6 times as long."""
+    systems = {"milepost": ours([1.0] * 3), "spark-hdfs": epochs([6.0] * 3), "spark-rocksdb": epochs([9.0] * 3)}
+    text = render(document(workload__keyed_1m=record("keyed-1m", systems)))
+    assert line(text, "1 M keys: Structured") == (
+        "| 1 M keys: Structured Streaming's better store | ≥ 7 × | 6.00 × | 6.00–6.00 | **missed** |"
+    )
+
+
+def test_a_target_that_is_met_says_so_and_only_counted_rounds_count() -> None:
+    systems = {"milepost": ours([1.0] * 3), "spark-hdfs": epochs([7.0] * 3)}
+    text = render(document(workload__keyed_1m=record("keyed-1m", systems)))
+    assert "| 7.00 × | 7.00–7.00 | met |" in line(text, "1 M keys: Structured")
+    assert "| 6.00 B | 6.00–6.00 | met |" in line(text, "1 M keys: state bytes per changed key")
+
+
+@pytest.mark.parametrize(("wall", "verdict"), [(1.8, Verdict.MET), (1.81, Verdict.MISSED)])
+def test_the_limit_is_the_best_engine_and_bounds_from_above(wall: float, verdict: Verdict) -> None:
+    systems = {"milepost": ours([wall] * 3), "limit-numpy": epochs([1.0] * 3), "limit-duckdb": epochs([1.5] * 3)}
+    parts = {"workload/keyed-1m": record("keyed-1m", systems)}
+    assert judged(parts)["1 M keys: ours against the bare limit"] is verdict
+
+
+def test_what_was_not_measured_is_no_success() -> None:
+    assert set(judged({}).values()) == {Verdict.UNKNOWN}
+    assert render(document()).count("| – | – | not measured |") == len(TARGETS)
+
+
+def test_every_target_of_a_whole_run_is_judged() -> None:
+    """Each of them reads figures that the parts of the full mode have."""
+    every = {
+        "milepost": ours([1.0]),
+        "spark-hdfs": epochs([20.0]),
+        "flink-hashmap": epochs([20.0]),
+        "limit-numpy": epochs([1.0]),
+    }
+    processes = {f"milepost-{kind}": ours([1.0]) for kind in ("process", "served")}
+    processes |= {f"spark-hdfs-{kind}": epochs([20.0]) for kind in ("process", "served")}
+    empty = {"status": "empty", "wall_s": 0.01, "requests": {"get": 4, "list": 2}, "spark_jobs": 0}
+    parts = {f"workload/{name}": record(name, every, probes={"empty": empty}) for name in WORKLOADS}
+    parts |= {f"process/{name}": record(name, processes) for name in ("keyed-1m", "keyed-5m")}
+    cold = ours([2.0])["epochs"][1]
+    decode = {"wall_s": 0.5, "bytes": 10, "files": 1, "rows": 5}
+    parts["restore/keyed-5m"] = {
+        "rounds": [{"warm_s": 1.0, "cold_s": 2.0, "decode": decode, "cold": cold}],
+        "other_busy_cores": 0.0,
+    }
+    limited = {"milepost": ours([1.0]), "milepost:worker_memory_mb=512": ours([2.0])}
+    parts["memory/512 MB"] = record("keyed-5m", limited)
+    verdicts = judged(parts)
+    assert Verdict.UNKNOWN not in verdicts.values()
+    missed = [says for says, verdict in verdicts.items() if verdict is Verdict.MISSED]
+    assert missed == ["checkpoint overhead, 1 M keys"]  # 150 ms of 1 s
+    text = render(document(**{name.replace("/", "__").replace("-", "_"): one for name, one in parts.items()}))
+    assert "an epoch of 2.00 s instead of 1.00 s (`show` names 70 ms" in text and "| sync | 10 | 10 |" in text
+    assert "0 Spark jobs, 6 store requests (4 get, 2 list)" in text
+
+
+def test_a_run_beside_other_work_is_marked_as_a_smoke_run() -> None:
+    systems = {"milepost": ours([1.0])}
+    calm = render(document(workload__keyed_1m=record("keyed-1m", systems)))
+    loaded = render(document(workload__keyed_1m=record("keyed-1m", systems, busy=1.4)))
+    assert "smoke run" not in calm
+    assert "**A smoke run, not a measurement**: in 1 of 1 parts other processes kept up to 1.4 cores busy" in loaded
+
+
+def test_of_a_part_with_a_wrong_result_the_reason_is_printed_and_no_time() -> None:
+    reason = "spark-hdfs, workload window: expected 3 rows, got 2"
+    text = render(document(workload__window={"failed": reason}))
+    assert f"* **workload/window** was measured without a result: {reason}" in text
+    assert "### window" not in text and "not measured" in line(text, "tumbling window")
+
+
+def test_a_system_that_cannot_be_built_is_named_with_the_reason() -> None:
+    text = render({**document(), "unavailable": {".venv-flink": "ERROR: no matching distribution"}})
+    assert "* **.venv-flink** could not be built here: ERROR: no matching distribution" in text
+
+
+def test_a_plot_has_a_point_per_part_and_none_of_a_failed_one() -> None:
+    parts = {
+        "rows/300000": record("keyed-1m", {"milepost": ours([3.0] * 3)}),
+        "rows/100000": record("keyed-1m", {"milepost": ours([1.0] * 3)}),
+        "rows/1000000": {"failed": "x"},
+    }
+    plot = next(plot for plot in PLOTS if plot.group == "rows")
+    assert series_of(plot, parts) == {"milepost": [(100_000.0, 1.0, 600.0), (300_000.0, 3.0, 600.0)]}

@@ -1,0 +1,46 @@
+"""Real workers, started, paused and measured: with the limit alone, which needs no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.generate import Shape
+from bench.processes import WorkerFailed
+from bench.rounds import Field, Plan, run_workload
+from bench.workloads import WORKLOADS, Workload
+
+SHAPE = Shape(keys=2_000, rows=5_000, files=2)
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+def test_two_systems_run_the_same_epochs_in_turns_and_are_compared(tmp_path: Path) -> None:
+    workload = replace(WORKLOADS["keyed-10k"], shape=SHAPE)
+    said: list[str] = []
+    record = run_workload(workload, ["limit-numpy", "limit-duckdb"], Plan(1, 2), tmp_path, said.append)
+    turns = [one.split(": ")[-1].split(" ")[0] for one in said if one.endswith("ended")]
+    numpy, duckdb = "limit-numpy", "limit-duckdb"
+    assert turns == [numpy, duckdb, duckdb, numpy, numpy, duckdb]
+    assert record["rows"] == SHAPE.keys and record["changed_keys"][0] == SHAPE.keys
+    for system in record["systems"].values():
+        assert [epoch["counted"] for epoch in system["epochs"]] == [False, True, True]
+        assert all(epoch["wall_s"] > 0 and epoch["cpu_s"] >= 0 for epoch in system["epochs"])
+        assert all(epoch["figures"]["state_bytes"] > 0 for epoch in system["epochs"])
+    assert Workload.from_json(record["workload"]) == workload
+    assert not (tmp_path / "systems").exists()
+
+
+def test_a_system_that_cannot_do_its_part_is_named_and_its_process_ended(tmp_path: Path) -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with pytest.raises(
+        WorkerFailed, match=r"limit-numpy: prepare failed(.|\n)*the limit is built for running aggregates"
+    ):
+        with Field(WORKLOADS["window"], ["limit-numpy"], tmp_path, silent):
+            pytest.fail("it must not be prepared")
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before

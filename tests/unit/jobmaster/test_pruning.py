@@ -1,0 +1,411 @@
+"""Published files that no retained checkpoint's table needs any more are listed, later deleted; all else stays (I8)."""
+
+from __future__ import annotations
+
+import json
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.cli.main import app
+from pipeline.jobmaster import Session
+from pipeline.protocol.errors import CheckpointError, StoreUnavailable
+from pipeline.protocol.object_store import ObjectStore, StoreConfig
+from pipeline.sinks import parquet, sink_chain
+from pipeline.storage.open import open_store
+from tests.harness.counted_job import CountedJob
+from tests.harness.hooked_store import Hook
+from tests.harness.job_stores import LaterStore
+from tests.harness.sparkless_runner import SparklessRunner
+
+HOUR_MS = 3_600_000
+HOURS = 2
+"""Between two epochs: more than the grace period, so each of them looks at the tables."""
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(autouse=True)
+def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots every 3 heads and compaction from 4 files on."""
+    monkeypatch.setattr(sink_chain, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(parquet, "COMPACT_FILES", 4)
+
+
+def at_hour(monkeypatch: pytest.MonkeyPatch, hour: int, before: Hook | None = None, after: Hook | None = None) -> None:
+    """From now on it is so many hours later for every store that is opened for the master."""
+
+    def nothing(operation: str, key: str) -> None:
+        return None
+
+    def opener(config: StoreConfig) -> ObjectStore:
+        return LaterStore(open_store(config), before or nothing, after or nothing, later_ms=hour * HOUR_MS)
+
+    monkeypatch.setattr("pipeline.job_context.open_store", opener)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Seven epochs, two hours apart, of which two are retained; not to be changed: `job` is a copy of it."""
+    job = CountedJob.create(tmp_path_factory.mktemp("prepared") / "job", {"last: 1": "last: 2"})
+    job.land(range(1, 8))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sink_chain, "SNAPSHOT_EVERY", 3)
+        patch.setattr(parquet, "COMPACT_FILES", 4)
+        for number in range(7):
+            at_hour(patch, HOURS * number)
+            job.run()
+    return job
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedJob:
+    at_hour(monkeypatch, HOURS * 7)
+    return prepared.copy_to(tmp_path / "job")
+
+
+def store(job: CountedJob, sink: str) -> ObjectStore:
+    return job.small.context.sink(sink).store
+
+
+def files(job: CountedJob, sink: str) -> set[str]:
+    return {stat.key for stat in store(job, sink).list("data/")}
+
+
+def lists(job: CountedJob, sink: str) -> set[str]:
+    return {stat.key for stat in store(job, sink).list("_garbage/")}
+
+
+def listed(job: CountedJob, sink: str) -> set[str]:
+    return {file for one in job.small.context.sink(sink).garbage().lists() for file in one.files}
+
+
+def needed(job: CountedJob, sink: str) -> set[str]:
+    """What the table consists of at its head and as of each retained checkpoint, all of which it has shown."""
+    table = job.small.context.sink(sink)
+    ids = [one.checkpoint_id for one in job.small.context.head().state.checkpoints]
+    return {file.key for one in (table.head(), *map(table.find, ids)) for file in table.contents(one, []).files}
+
+
+def assert_whole(job: CountedJob) -> None:
+    """Every retained checkpoint can be read, and nothing that is needed is missing."""
+    job.assert_tables_equal_the_oracle()
+    assert job.master.verify(deep=True)["problems"] == []
+    report = job.master.fsck()
+    assert (report["exit_code"], report["missing"], report["damaged"], report["foreign"]) == (0, [], [], [])
+
+
+def test_what_compaction_replaced_is_listed_and_then_deleted_once_no_retained_checkpoint_has_it(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upsert table costs what its retained checkpoints need; of an append table nothing goes."""
+    seen = files(job, "seen")
+    assert not any(f"chk-{1:020d}" in key for key in files(job, "table")), "the first epoch's files are gone"
+    for number in range(8, 10):
+        at_hour(monkeypatch, HOURS * number)
+        job.land([number])
+        before = {int(one.checkpoint_id): job.master.read("table", at=int(one.checkpoint_id)) for one in job.live[-2:]}
+        job.run()
+        retained = [int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints]
+        assert len(retained) == 2
+        for checkpoint_id in set(before) & set(retained):
+            assert job.master.read("table", at=checkpoint_id) == before[checkpoint_id]
+        assert files(job, "table") == needed(job, "table") | listed(job, "table")
+        assert not needed(job, "table") & listed(job, "table")
+        assert_whole(job)
+    assert seen < files(job, "seen") and lists(job, "seen") == set()
+    assert files(job, "seen") == needed(job, "seen")
+
+
+def test_a_look_costs_a_few_requests_and_only_the_first_epoch_of_a_grace_period_looks(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two small tables and two retained checkpoints; an epoch right after asks the tables nothing for this."""
+    calls: list[tuple[str, str]] = []
+
+    def count(operation: str, key: str) -> None:
+        calls.append((operation, key))
+
+    at_hour(monkeypatch, HOURS * 8, before=count)
+    session = subsuming(job, 8)
+    calls.clear()
+    job.master.subsume(session)
+    looked = [call for call in calls if call[1].startswith(("_heads/", "_snapshots/", "_garbage/", "data/"))]
+    assert any(call == ("list", "_garbage/") for call in looked)
+    assert len(looked) <= 30, looked
+    session = subsuming(job, 9)
+    calls.clear()
+    job.master.subsume(session)
+    assert [call for call in calls if call[1].startswith(("_heads/", "_snapshots/", "_garbage/", "data/"))] == []
+
+
+def subsuming(job: CountedJob, number: int) -> Session:
+    """A session whose epoch is published, and whose subsumption is still to come."""
+    job.land([number])
+    session = Session.cli()
+    triggered = job.master.trigger(session)
+    checkpoint_id = triggered.checkpoint_id  # type: ignore[union-attr]
+    job.master.run_epoch(session, checkpoint_id, SparklessRunner())
+    job.master.complete(session, checkpoint_id)
+    for sink in ("seen", "table"):
+        job.master.notify_complete(session, checkpoint_id, sink)
+    return session
+
+
+def is_prune_write(operation: str, key: str) -> bool:
+    return operation in ("put", "delete") and key.startswith(("_garbage/", "data/")) and "/t" not in key[:6]
+
+
+def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
+    prepared: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I8: what is listed and absent is forgotten later; what is unlisted and present is listed later."""
+    whole = prepared.copy_to(tmp_path / "whole")
+    written: list[str] = []
+
+    def note(operation: str, key: str) -> None:
+        if is_prune_write(operation, key):
+            written.append(f"{operation} {key}")
+
+    at_hour(monkeypatch, HOURS * 8)
+    session = subsuming(whole, 8)
+    at_hour(monkeypatch, HOURS * 8, after=note)
+    told = whole.master.subsume(session)
+    deleted = sum(one.startswith("delete data/") for one in written)
+    assert told["pruned_files"] == deleted > 0
+    assert any(one.startswith("put _garbage/") for one in written)
+    for number, moment in zip(range(len(written)), cycle(("before", "after"))):
+        job = prepared.copy_to(tmp_path / str(number))
+        at_hour(monkeypatch, HOURS * 8)
+        session = subsuming(job, 8)
+        hooks: dict[str, Hook] = {moment: kill_at(number)}
+        at_hour(monkeypatch, HOURS * 8, **hooks)
+        with pytest.raises(Killed):
+            job.master.subsume(session)
+        at_hour(monkeypatch, HOURS * 8)
+        assert_whole(job)
+        job.land([9])
+        at_hour(monkeypatch, HOURS * 9)
+        job.run()
+        assert files(job, "table") == needed(job, "table") | listed(job, "table")
+        assert_whole(job)
+
+
+def kill_at(nth: int) -> Hook:
+    left = [nth]
+
+    def hook(operation: str, key: str) -> None:
+        if is_prune_write(operation, key):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+
+    return hook
+
+
+@pytest.mark.parametrize("operation", ["get", "put", "delete"])
+def test_a_table_that_cannot_be_looked_at_never_fails_the_epoch_and_is_pruned_by_the_next(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    at_hour(monkeypatch, HOURS * 8)
+    session = subsuming(job, 8)
+    before, kept = files(job, "table"), lists(job, "table")
+
+    def fail(called: str, key: str) -> None:
+        if called == operation and key.startswith(("_garbage/", "data/")):
+            raise StoreUnavailable("no answer")
+
+    at_hour(monkeypatch, HOURS * 8, before=fail)
+    assert job.master.subsume(session)["pruned_files"] == 0
+    at_hour(monkeypatch, HOURS * 8)
+    assert files(job, "table") == before
+    assert kept <= lists(job, "table")
+    assert_whole(job)
+    job.land([9])
+    at_hour(monkeypatch, HOURS * 9)
+    job.run()
+    assert files(job, "table") < before | files(job, "table")
+    assert_whole(job)
+
+
+def test_a_session_that_was_replaced_prunes_nothing(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I3: it may have an older look at what is retained."""
+    at_hour(monkeypatch, HOURS * 8)
+    session = subsuming(job, 8)
+    job.land([9])
+    job.master.trigger(Session.cli())
+    before = {sink: (files(job, sink), lists(job, sink)) for sink in ("seen", "table")}
+    assert job.master.subsume(session)["pruned_files"] == 0
+    assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
+
+
+def test_what_a_rollback_left_goes_with_the_last_checkpoint_that_could_bring_it_back(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.land([8])
+    at_hour(monkeypatch, HOURS * 8)
+    job.run()
+    job.rollback(7)
+    left = files(job, "seen") - needed_now(job, "seen")
+    assert left, "checkpoint 8's"
+    for number in (9, 10, 11, 12):
+        at_hour(monkeypatch, HOURS * number)
+        job.land([number])
+        assert_whole(job)
+        retained = {int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints}
+        if 8 in retained:
+            assert left <= files(job, "seen")
+            assert job.master.read("seen", at=8).num_rows == 3 * 8
+        job.run()
+    assert not left & files(job, "seen")
+    assert {key for sink in ("seen", "table") for key in files(job, sink)} == {
+        key for sink in ("seen", "table") for key in needed(job, sink) | listed(job, sink)
+    }
+    assert_whole(job)
+
+
+def needed_now(job: CountedJob, sink: str) -> set[str]:
+    table = job.small.context.sink(sink)
+    return {file.key for file in table.contents(table.head(), []).files}
+
+
+def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I14: somebody may be about to let the table show what only the switch's checkpoint needs."""
+
+    def down(operation: str, key: str) -> None:
+        if operation == "create" and key.startswith("_heads/"):
+            raise StoreUnavailable("no answer")
+
+    at_hour(monkeypatch, HOURS * 8, before=down)
+    with pytest.raises(CheckpointError):
+        job.rollback(6)
+    at_hour(monkeypatch, HOURS * 9)
+    before = {sink: (files(job, sink), lists(job, sink)) for sink in ("seen", "table")}
+    for table in job.master.collect_garbage()["tables"]:
+        assert f"does not show checkpoint 6 of timeline {job.small.context.head().state.live}" in table["kept_because"]
+        assert (table["listed"], table["due"]) == ([], [])
+    assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
+    job.run()
+    assert_whole(job)
+
+
+def test_a_table_that_another_life_of_the_job_has_moved_on_is_kept_whole(
+    prepared: CountedJob, job: CountedJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A copy of the job's storage knows nothing of the checkpoints that the other one retains."""
+    copy = prepared.copy_to(tmp_path / "copy")
+    for text in ("../lake/table", "../lake/seen"):
+        copy.edit(text, str(job.small.folder / text[3:]))
+    job.land([8])
+    at_hour(monkeypatch, HOURS * 6)  # in the grace period of the last look
+    job.run()
+    free = files(job, "table") - needed(job, "table")
+    store(job, "table").delete(lists(job, "table"))
+    at_hour(monkeypatch, HOURS * 12)
+    for table in copy.master.collect_garbage()["tables"]:
+        assert "does not show checkpoint 7" in table["kept_because"]
+        assert table["listed"] == []
+    assert 0 < copy.master.fsck()["objects"]["kept"] <= len(free)
+    assert lists(job, "table") == set()
+    job.master.collect_garbage()
+    assert listed(job, "table") == free
+
+
+def test_what_milepost_did_not_write_is_never_touched(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 9."""
+    table = store(job, "table")
+    old = f"data/chk-{2:020d}/"
+    foreign = [
+        "readme.md",
+        "data/part-0.parquet",
+        f"{old}notes.txt",
+        f"{old}t3/part-0.parquet",
+        f"data/chk-{99:020d}/t1/0-{'a' * 64}.parquet",
+        f"{old}t99999/0-{'a' * 64}.parquet",
+        "_garbage/readme.md",
+    ]
+    for key in foreign:
+        table.put(key, b"?")
+    for number in (8, 9, 10):
+        job.land([number])
+        at_hour(monkeypatch, HOURS * number)
+        job.run()
+        job.master.collect_garbage()
+    assert all(table.get(key) == b"?" for key in foreign)
+    report = job.master.fsck()
+    assert sorted(item["key"] for item in report["foreign"]) == sorted(foreign)
+
+
+def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a job whose schedule has ended: nobody leads, and `gc` alone comes back."""
+    at_hour(monkeypatch, HOURS * 9)
+    spec = str(job.spec_path)
+    (seen, table) = job.master.collect_garbage(dry_run=True)["tables"]
+    assert (seen["sink"], seen["listed"], seen["due"], seen["waiting"]) == ("seen", [], [], 0)
+    due = listed(job, "table")
+    assert set(table["due"]) == due and due
+    before = files(job, "table")
+    planned = CliRunner().invoke(app, ["gc", spec, "--dry-run"])
+    assert planned.exit_code == 0, planned.output
+    assert f"sink table: published files due, would be deleted: {len(due)}" in planned.output
+    assert next(iter(due)) in planned.output
+    assert files(job, "table") == before
+    done = CliRunner().invoke(app, ["gc", spec, "--json"])
+    assert json.loads(done.stdout)["data"]["pruned_files"] == len(due)
+    assert files(job, "table") == before - due
+    for hour in (11, 13):
+        at_hour(monkeypatch, HOURS * hour)
+        job.master.collect_garbage()
+    assert files(job, "table") == needed(job, "table")
+    assert lists(job, "table") == set()
+    assert_whole(job)
+
+
+def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(job: CountedJob) -> None:
+    """The audit knows which files may be gone, however many heads still name them."""
+    assert job.master.fsck()["exit_code"] == 0
+    free = sorted(listed(job, "table"))
+    store(job, "table").delete(free)
+    assert job.master.fsck()["exit_code"] == 0
+    older, _ = job.small.context.head().state.checkpoints
+    table = job.small.context.sink("table")
+    only_older = {file.key for file in table.contents(table.find(older.checkpoint_id), []).files} - needed_now(
+        job, "table"
+    )
+    key = sorted(only_older or needed_now(job, "table"))[0]
+    store(job, "table").delete([key])
+    report = job.master.fsck()
+    assert report["exit_code"] == 7
+    (missing,) = report["missing"]
+    assert (missing["where"], missing["key"]) == ("sink table", key)
+    with pytest.raises(CheckpointError):
+        job.master.verify(deep=False)
+
+
+def test_a_damaged_list_is_named_and_nothing_is_deleted_by_it(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = store(job, "table")
+    (key,) = lists(job, "table")
+    table.put(key, table.get(key)[:-1])
+    before = files(job, "table")
+    report = job.master.fsck()
+    assert report["exit_code"] == 7
+    assert any(key in line for line in report["damaged"])
+    job.land([8])
+    at_hour(monkeypatch, HOURS * 8)
+    job.run()
+    assert before <= files(job, "table")
+    table.delete([key])
+    for number in (9, 10):
+        job.land([number])
+        at_hour(monkeypatch, HOURS * number)
+        job.run()
+    assert files(job, "table") == needed(job, "table") | listed(job, "table")
+    assert_whole(job)

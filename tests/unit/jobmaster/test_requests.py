@@ -1,0 +1,74 @@
+"""How often an epoch asks the stores: on S3 each answer takes tens of milliseconds, and is paid for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobmaster import Session
+from tests.harness.counted_stores import count_requests
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+EMPTY = 6
+NORMAL = {"trigger": 8, "run": 17, "validate": 2, "complete": 6, "notify table": 10, "subsume": 11}
+"""One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own."""
+
+
+def three_files(tmp_path: Path) -> tuple[SparklessJob, SparklessRunner]:
+    """A job with three files to read, whose limit is one file per epoch."""
+    job = SparklessJob.create(tmp_path / "job")
+    for name in "abc":
+        job.land(f"{name}.csv")
+    return job, SparklessRunner()
+
+
+def test_an_empty_epoch_of_a_running_process_asks_little_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request says that the head is still the same, one lists each source; the data plane is not called."""
+    job, runner = three_files(tmp_path)
+    requests = count_requests(monkeypatch)
+    master = job.master
+    while master.run(Session.cli(), runner)["status"] == "completed":
+        requests.clear()
+    assert len(requests.calls) <= EMPTY, f"the first one after an epoch that read\n{requests.told()}"
+    requests.clear()
+    assert master.run(Session.cli(), runner)["status"] == "empty"
+    assert requests.asked == [("list", "manifest/"), ("list", "")], requests.told()
+    assert len(runner.plans) == 3
+
+
+def test_an_empty_epoch_of_a_fresh_process_asks_little_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a scheduler's task, once the stores are known to keep the rules: it also reads the head, its metadata, and
+    what the source has consumed, which is at most 8 runs."""
+    job, runner = three_files(tmp_path)
+    while job.master.run(Session.cli(), runner)["status"] == "completed":
+        pass
+    requests = count_requests(monkeypatch)
+    assert job.master.run(Session.cli(), runner)["status"] == "empty"
+    consumed = [key for _, key in requests.asked if "/consumed/" in key]
+    assert len(consumed) == 3
+    assert len(requests.asked) - len(consumed) <= EMPTY, requests.told()
+
+
+def test_an_epoch_asks_no_more_than_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Per step, in a process that has run one before. More than this needs a reason, fewer a new figure here."""
+    job, runner = three_files(tmp_path)
+    requests = count_requests(monkeypatch)
+    master = job.master
+    for _ in range(3):
+        requests.clear()
+        assert master.run(Session.cli(), runner, progress=requests)["status"] == "completed"
+    assert requests.by_step == NORMAL, requests.told()
+
+
+def test_what_another_session_wrote_is_seen_at_once(tmp_path: Path) -> None:
+    """I1: a head that is kept in memory is one that the store's listing still calls the newest."""
+    job, runner = three_files(tmp_path)
+    one, other = job.master, job.master
+    for master in (one, other, one):
+        assert master.run(Session.cli(), runner)["status"] == "completed"
+    assert [plan.base for plan in runner.plans] == [0, 1, 2]
+    assert one.run(Session.cli(), runner)["status"] == other.run(Session.cli(), runner)["status"] == "empty"

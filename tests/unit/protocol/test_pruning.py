@@ -1,0 +1,88 @@
+"""When published files of a table may be listed and deleted: who, how old, beside what (I8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.pruning import look_is_due, may_be_listed, may_prune
+from pipeline.protocol.retention import minimum_grace_ms
+from tests.harness.job_log import TIMEOUT_MS, A, B, JobLog
+
+GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
+
+
+def ended(epochs: int = 2) -> JobLog:
+    log = JobLog()
+    for _ in range(epochs):
+        log.epoch(A)
+    return log
+
+
+def test_files_go_after_the_grace_period_and_not_a_millisecond_before() -> None:
+    """Whoever looked at the table before the listing has read what it found."""
+    state = ended().state
+    listed = state.version - 1
+    assert may_prune(state, None, listed, 1_000, 1_000 + GRACE_MS, GRACE_MS)
+    assert not may_prune(state, None, listed, 1_000, 999 + GRACE_MS, GRACE_MS)
+
+
+def test_of_those_who_lead_only_one_that_was_granted_its_token_later_deletes() -> None:
+    log = ended()
+    leader = log.state.timeline().leader
+    assert leader is not None and leader.session_id == A
+    assert not may_prune(log.state, A, leader.token, 0, GRACE_MS, GRACE_MS), "its own listing"
+    assert not may_prune(log.state, B, leader.token - 1, 0, GRACE_MS, GRACE_MS), "it does not lead"
+    assert may_prune(log.state, A, leader.token - 1, 0, GRACE_MS, GRACE_MS)
+    listed = log.state.version
+    log.epoch(B)
+    assert may_prune(log.state, B, listed, 0, GRACE_MS, GRACE_MS)
+
+
+def test_an_epoch_that_was_triggered_before_the_listing_keeps_the_files_until_it_ends() -> None:
+    log = ended()
+    log.trigger(B)
+    listed = log.state.version
+    assert not may_prune(log.state, None, listed, 0, GRACE_MS, GRACE_MS)
+    assert may_prune(log.state, None, log.pending.prefixes[0] - 1, 0, GRACE_MS, GRACE_MS)
+
+
+def test_a_file_is_listed_only_below_a_checkpoint_that_this_job_has_ended() -> None:
+    log = ended(2)
+    token = FencingToken(2)
+    assert may_be_listed(log.state, CheckpointId(2), token)
+    assert not may_be_listed(log.state, CheckpointId(0), token)
+    assert not may_be_listed(log.state, CheckpointId(3), token), "no session of the job can have staged it"
+    assert not may_be_listed(log.state, CheckpointId(2), FencingToken(log.state.version + 1))
+    log.trigger(A)
+    pending = log.pending.checkpoint_id
+    assert not may_be_listed(log.state, pending, log.pending.token)
+    assert not may_be_listed(log.state, CheckpointId(pending + 1), token)
+    assert may_be_listed(log.state, CheckpointId(pending - 1), token)
+
+
+@pytest.mark.parametrize(("retained", "periods"), [(2, 1), (10, 1), (11, 2), (21, 3)])
+def test_the_first_epoch_of_a_grace_period_looks_and_of_several_when_more_is_retained(
+    retained: int, periods: int
+) -> None:
+    """What a look costs grows with what is retained, so it comes less often."""
+    state = ended(retained).state
+    every_ms = periods * GRACE_MS
+
+    def due(before_ms: int, newest_ms: int) -> bool:
+        *others, before, newest = state.checkpoints
+        times = (replace(before, trigger_time_ms=before_ms), replace(newest, trigger_time_ms=newest_ms))
+        return look_is_due(replace(state, checkpoints=(*others, *times)), GRACE_MS)
+
+    assert due(every_ms - 1, every_ms)
+    assert not due(0, every_ms - 1)
+    assert not due(every_ms, 2 * every_ms - 1)
+    assert due(0, 5 * every_ms)
+
+
+def test_the_first_epoch_of_a_job_looks_and_a_job_without_one_does_not() -> None:
+    """Nothing before it says when the last look was."""
+    assert look_is_due(ended(1).state, GRACE_MS)
+    assert not look_is_due(ended(0).state, GRACE_MS)
