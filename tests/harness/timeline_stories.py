@@ -125,7 +125,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def what_a_rollback_left_is_gone_back_to(self, pick: int, sink: str, keys: list[int]) -> None:
-        """The epochs that it left were never published at one sink; others came since, and some of those are old."""
+        """The epochs that it left were never published at one sink; others came since, and two looks for garbage."""
         self.world.spec_changes(policy=POLICIES[2 * (pick % 2)])
         self.epochs_complete_or_wait(keys)
         before = self.model.head
@@ -135,11 +135,17 @@ class TimelineStories(CommandMachine):
         left = self.model.head
         self.done(self.world.rollback(before if before in self.model.retained else 0, insists=True))
         self.world.sink_is_down(sink, False)
+        if pick >= 6 and left in self.model.retained:
+            self.done(self.world.save(left))  # which keeps it, whatever the tiers say
         self.world.clock_jumps(HOUR_MS)
         for _ in range(2):
             self.epochs_complete_or_wait(keys)
-        self.world.clock_jumps(2 * HOUR_MS)
-        self.done(self.world.person("gc"))
+        for _ in range(2):  # what one look lists the next one deletes
+            self.world.clock_jumps(2 * HOUR_MS)
+            if pick < 6:
+                self.done(self.world.person("gc"))
+            else:
+                self.epochs_complete_or_wait(keys)
         calm = self.calm and left in self.model.retained
         back = self.world.rollback(left, insists=True)
         self.done(back)
