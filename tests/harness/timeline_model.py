@@ -35,8 +35,8 @@ class TimelineModel:
         state: of the newest manifest entry, as it is stored.
         parents, objects: by completed checkpoint: where it comes from, what its own epoch consumed.
         ended: by checkpoint id: the winning token, 0: aborted. granted: by checkpoint id: the token in force.
-        heads: per sink, its newest head as it is stored. history: per sink, every checkpoint it has had a head of.
-        compacted: per sink, the checkpoints that were published with one file for the whole table.
+        heads: per sink, its newest head as it is stored. tables: per sink, its files as of every checkpoint
+            that it has shown.
         savepoints: by name or place: the objects that had been consumed. restores: by session: what it is about to
             restore. saved_rules, rules, rule: by savepoint, hash of a spec, checkpoint: what the counts count.
         unreplayable: checkpoints that no recorded input leads past. trigger_times_ms: by checkpoint.
@@ -60,8 +60,7 @@ class TimelineModel:
         self.listed: set[str] = set()
         self.switches: dict[int, Json] = {}
         self.heads: dict[str, Json | None] = dict.fromkeys(sinks)
-        self.history: dict[str, set[int]] = {sink: set() for sink in self.heads}
-        self.compacted: dict[str, set[int]] = {sink: set() for sink in self.heads}
+        self.tables: dict[str, dict[int, list[str]]] = {sink: {} for sink in self.heads}
         self.savepoints: dict[str, list[str]] = {}
         self.restores: dict[str, list[str]] = {}
         self.saved_rules: dict[str, str] = {}
@@ -174,7 +173,7 @@ class TimelineModel:
                     self._aborted(event["aborted"])
             case "SinkConfirmed":
                 number, sink = event["checkpoint_id"], event["sink"]
-                require(number in self.history[sink], f"I11: {sink} confirms {number}, and has not published it")
+                require(number in self.tables[sink], f"I11: {sink} confirms {number}, and has not published it")
             case "SinkRealigned":
                 head = self.heads[event["sink"]]
                 require(head and head["decision"] >= event["decision"], f"I11: {event['sink']} has not followed")
@@ -193,7 +192,7 @@ class TimelineModel:
         dropped = set(event["checkpoint_ids"])
         lost = sorted(dropped & self._kept(before, self.policies[event["session_id"]]))
         require(not lost, f"I8: {lost} are subsumed, and must stay")
-        for sink, history in self.history.items():
+        for sink, history in self.tables.items():
             for number in self.retained:
                 way = self.lineage(number)
                 shown = max((at for at, one in enumerate(way) if one in history), default=-1)
@@ -209,7 +208,6 @@ class TimelineModel:
         for one in state["timelines"]:
             kept |= {one["head"]} if one["role"] != "abandoned" else set()
             kept |= {one["pending"]["base"]} if one["pending"] else set()
-            kept |= {one["parent"][1]} if one["role"] == "fork" else set()
         for group in (retained, retained & set(self.lineage(self.head))):
             kept |= kept_by_a_plain_reading({one: self.trigger_times_ms[one] for one in group}, *policy)
         return kept
@@ -263,22 +261,28 @@ class TimelineModel:
             require(switch and switch["to"] == number, f"I14: {sink} follows {decision} to {number}, not {switch}")
         else:
             require(self.ended.get(number), f"I14: checkpoint {number} is published at {sink}, and not completed")
-            require(number not in self.history[sink], f"I14: checkpoint {number} is published twice at {sink}")
+            require(number not in self.tables[sink], f"I14: checkpoint {number} is published twice at {sink}")
             require(self.parents[number] == self.at(sink), f"I14: {sink}: {number} does not follow {self.at(sink)}")
             if decision == max(self.switches, default=0):
                 on = number in self.lineage(self.head)
                 require(on, f"I14: {sink} publishes {number}, which the live timeline does not have")
+        self._shows(sink, number, head)
         self.heads[sink] = head
-        self.history[sink] |= {
-            number,
-            *(step["checkpoint_id"] for step in (head["followed"] or {"steps": ()})["steps"]),
-        }
-        if head["replaced_by"] is not None:
-            self.compacted[sink].add(number)
+
+    def _shows(self, sink: str, number: int, head: Json) -> None:
+        tables, added = self.tables[sink], [file["key"] for file in head["added"]]
+        followed = head["followed"]
+        if followed is None:
+            before = tables[self.at(sink)] if self.heads[sink] else []
+            tables[number] = [head["replaced_by"]["key"]] if head["replaced_by"] else before + added
+            return
+        files = (tables[followed["base"][2]] if followed["base"] else []) + added
+        tables |= {step["checkpoint_id"]: files[: step["live_files"]] for step in followed["steps"]}
+        tables[number] = files
 
     def deleted(self, sink: str | None, key: str) -> None:
         """An object is about to be deleted (I8)."""
-        if key.startswith(("_probe/", "_garbage/", "_snapshots/")):
+        if key.startswith("_probe/"):
             return
         if sink is None:
             owner = next((one for one in self.retained if key in self.keys[one]), None)
@@ -286,20 +290,25 @@ class TimelineModel:
             listed = any(covers(entry, key) for entry in self.listed)
             require(listed or not key.startswith("chk-"), f"I8: {key} is deleted, and not listed as garbage")
             return
+        if key.startswith("_garbage/"):
+            return  # what it lists is judged file by file
         found = _STAGED.match(key)
         require(found, f"I8: {key} of sink {sink} is deleted, and is no staged file")
         number, token = (int(found[1]), int(found[2])) if found else (0, 0)
         require(number in self.ended, f"I8: {key} is deleted, and may still be published")
-        if self.ended[number] == token:
-            for one in (*self.retained, self.at(sink)):
-                needed = number in self.made_of(sink, one)
-                require(not needed, f"I8: {key} is deleted, and sink {sink} needs it to show checkpoint {one}")
+        won = self.ended[number] == token
+        for one in (self.at(sink), *self.retained) if won else ():
+            require(
+                not self._needs(sink, one, key, number), f"I8: {key} of {sink} is deleted, checkpoint {one} needs it"
+            )
 
-    def made_of(self, sink: str, checkpoint: int) -> list[int]:
-        """The checkpoints whose files a sink's table consists of: since one of them held the whole table."""
-        lineage = self.lineage(checkpoint)
-        whole = [index for index, one in enumerate(lineage) if one in self.compacted[sink]]
-        return lineage[max(whole, default=0) :]
+    def _needs(self, sink: str, checkpoint: int, key: str, number: int) -> bool:
+        """Whether the sink's table needs a file that was staged for `number` to be put at a checkpoint."""
+        while checkpoint and checkpoint not in self.tables[sink]:
+            if checkpoint == number:
+                return True
+            checkpoint = self.parents[checkpoint]
+        return key in self.tables[sink].get(checkpoint, ())
 
     def needed(self) -> set[str]:
         """Every key of the job's store that a retained checkpoint names."""

@@ -19,7 +19,7 @@ from tests.harness.plain_model import TIMEOUT_MS, require
 from tests.harness.protocol_world import SINKS, Answers
 from tests.harness.stepped_processes import Process
 from tests.harness.timeline_model import TimelineModel
-from tests.harness.timeline_world import COUNT, POLICIES, SUM, TimelineWorld
+from tests.harness.timeline_world import COUNT, MAX_FILES, POLICIES, SUM, TimelineWorld
 
 HOUR_MS = 3_600_000
 KEYS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
@@ -125,7 +125,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def what_a_rollback_left_is_gone_back_to(self, pick: int, sink: str, keys: list[int]) -> None:
-        """The epochs that it left were never published at one sink; others came since, and some of those are old."""
+        """The epochs that it left were never published at one sink; others came since, and two looks for garbage."""
         self.world.spec_changes(policy=POLICIES[2 * (pick % 2)])
         self.epochs_complete_or_wait(keys)
         before = self.model.head
@@ -135,11 +135,17 @@ class TimelineStories(CommandMachine):
         left = self.model.head
         self.done(self.world.rollback(before if before in self.model.retained else 0, insists=True))
         self.world.sink_is_down(sink, False)
+        if pick >= 6 and left in self.model.retained:
+            self.done(self.world.save(left))  # which keeps it, whatever the tiers say
         self.world.clock_jumps(HOUR_MS)
         for _ in range(2):
             self.epochs_complete_or_wait(keys)
-        self.world.clock_jumps(2 * HOUR_MS)
-        self.done(self.world.person("gc"))
+        for _ in range(2):  # what one look lists the next one deletes
+            self.world.clock_jumps(2 * HOUR_MS)
+            if pick < 6:
+                self.done(self.world.person("gc"))
+            else:
+                self.epochs_complete_or_wait(keys)
         calm = self.calm and left in self.model.retained
         back = self.world.rollback(left, insists=True)
         self.done(back)
@@ -153,7 +159,7 @@ class TimelineStories(CommandMachine):
             self.world.clock_jumps((5 + 4 * (pick // 3)) * HOUR_MS)
             self.epochs_complete_or_wait(keys)
         for checkpoint in self.model.retained[:1]:
-            self.world.check_state(checkpoint)
+            self.world.check_checkpoint(checkpoint)
 
     @initialize(**SCENE)
     def a_savepoint_is_restored(self, pick: int, sink: str, keys: list[int]) -> None:
@@ -178,7 +184,7 @@ class TimelineStories(CommandMachine):
         """Its last epoch is its end; then it is started, and what came before cannot be replayed past the end."""
         calm, before = self.calm, self.model.head
         self.world.land(keys)
-        for _ in range(3 + len(self.world.landed) // 8):  # an epoch reads eight objects
+        for _ in range(3 + len(self.world.landed) // MAX_FILES):
             if self.model.status == "running":
                 self.done(self.world.epoch(Answers.ALL, insists=True, drain=True))
         require(not calm or self.model.status == "finished", f"a drained job is {self.model.status}")

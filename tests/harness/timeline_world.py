@@ -26,6 +26,8 @@ COUNT, SUM = "count(*)", "sum(k)"
 """What the table of counts counts: to change from one to the other takes a backfill from the empty state."""
 POLICIES = ((2, 3, 0), (1, 0, 2), (1, 2, 2), (2, 0, 0))
 """How many checkpoints are retained: last, hourly, daily."""
+MAX_FILES = 8
+"""How many of the landed objects an epoch reads."""
 FOREIGN = ("of-another-job.csv",)
 """What another job had consumed when its savepoint was made."""
 
@@ -44,7 +46,7 @@ class TimelineWorld(SteppedJob):
         _another_job()  # before this job's stores take the place of the real ones
         super().__init__(folder)
         self.spec = folder / "config" / "small.yaml"
-        self._text = self.spec.read_text()
+        self._text = self.spec.read_text().replace("max_files: 3", f"max_files: {MAX_FILES}")
         self._specs: dict[tuple[object, ...], LoadedJob] = {}
         self._checked: dict[str, object] = {}
         self._deletions = 0
@@ -69,11 +71,7 @@ class TimelineWorld(SteppedJob):
         if wanted not in self._specs:
             last, hourly, daily = self.policy
             text = self._text.replace("{last: 2}", f"{{last: {last}, hourly: {hourly}, daily: {daily}}}")
-            text = (
-                text.replace("max_files: 3", "max_files: 8").replace(COUNT, self.rule)
-                + f"spark: {{parallelism: {self.parallelism}}}\n"
-            )
-            self.spec.write_text(text)
+            self.spec.write_text(f"{text.replace(COUNT, self.rule)}spark: {{parallelism: {self.parallelism}}}\n")
             self._specs[wanted] = self.job.loaded()
         self.loaded = self._specs[wanted]
         self.model.rules[self.loaded.spec_hash] = self.rule
@@ -183,9 +181,9 @@ class TimelineWorld(SteppedJob):
         super()._deleted(url, key)
         self._deletions += self._urls.get(url) is not None
 
-    def table(self, sink: str) -> Rows:
+    def table(self, sink: str, at: int | None = None) -> Rows:
         try:
-            rows = self.master.read(sink).to_pylist()
+            rows = self.master.read(sink, at).to_pylist()
         except NotFound:
             return []
         return sorted((row["k"], row["rows" if sink == "counts" else "v"]) for row in rows)
@@ -193,8 +191,12 @@ class TimelineWorld(SteppedJob):
     def expected(self, sink: str, checkpoint: int) -> Rows:
         return self.model.counts(checkpoint) if sink == "counts" else self.model.seen(checkpoint)
 
-    def check_state(self, checkpoint: int) -> None:
-        """The operators' state at a retained checkpoint is what DuckDB makes of the objects that led to it."""
+    def check_checkpoint(self, checkpoint: int) -> None:
+        """State and tables at a retained checkpoint are what DuckDB makes of the objects that led to it."""
+        for sink in SINKS:
+            if checkpoint in self.model.tables[sink]:
+                shown, read = self.table(sink, checkpoint), self.expected(sink, checkpoint)
+                require(shown == read, f"I14: {sink} as of {checkpoint} is {shown}, what was read says {read}")
         column = {COUNT: "count(*)", SUM: "sum(k).low"}[self.model.rule[checkpoint]]
         found = sorted((row["k"], row[column]) for row in self.master.state("latest", checkpoint).to_pylist())
         expected = self.model.counts(checkpoint)
@@ -214,7 +216,7 @@ class TimelineWorld(SteppedJob):
         consumed = sorted(set(self.model.consumed(self.model.head)).difference(FOREIGN))
         require(consumed == sorted(self.landed), f"consumed {consumed} of {sorted(self.landed)}")
         for checkpoint in self.model.retained:
-            self.check_state(checkpoint)
+            self.check_checkpoint(checkpoint)
         self.check_stores()
 
     def revive(self) -> None:

@@ -127,7 +127,7 @@ class Timelines(TimelineStories):
     def a_checkpoint_is_read(self, pick: int) -> None:
         checkpoint = self.retained(pick)
         if checkpoint:
-            self.world.check_state(checkpoint)
+            self.world.check_checkpoint(checkpoint)
 
     @rule(what=st.sampled_from(["abort", "cancel and start", "resume", "gc", "gc", "dispose"]))
     def a_person(self, what: str) -> None:
@@ -212,4 +212,4 @@ class Timelines(TimelineStories):
 
 
 TestTimelines = seed(int(os.environ["MILEPOST_SEED"]))(Timelines).TestCase
-TestTimelines.settings = in_the_suite(examples=3, steps=20)
+TestTimelines.settings = in_the_suite(examples=3, steps=18)
