@@ -208,6 +208,7 @@ class TimelineModel:
         for one in state["timelines"]:
             kept |= {one["head"]} if one["role"] != "abandoned" else set()
             kept |= {one["pending"]["base"]} if one["pending"] else set()
+            kept |= {one["parent"][1]} if one["role"] == "fork" else set()
         for group in (retained, retained & set(self.lineage(self.head))):
             kept |= kept_by_a_plain_reading({one: self.trigger_times_ms[one] for one in group}, *policy)
         return kept
@@ -290,8 +291,8 @@ class TimelineModel:
             listed = any(covers(entry, key) for entry in self.listed)
             require(listed or not key.startswith("chk-"), f"I8: {key} is deleted, and not listed as garbage")
             return
-        if key.startswith("_garbage/"):
-            return  # what it lists is judged file by file
+        if key.startswith(("_garbage/", "_snapshots/")):
+            return  # what a list names is judged file by file; a snapshot repeats what the heads say
         found = _STAGED.match(key)
         require(found, f"I8: {key} of sink {sink} is deleted, and is no staged file")
         number, token = (int(found[1]), int(found[2])) if found else (0, 0)
