@@ -37,13 +37,11 @@ from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import CheckpointError, CommitConflict, Fenced
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from pipeline.protocol.preconditions import check_runnable, ended
-from pipeline.protocol.pruning import look_is_due
 from pipeline.protocol.reasons import reason_of
 from pipeline.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
 from pipeline.protocol.requests import AbortRequest, RebindRequest
-from pipeline.protocol.retention import minimum_grace_ms
 from pipeline.protocol.runs import covered
-from pipeline.pruning import prune_tables
+from pipeline.pruning import is_look_due, prune_tables
 from pipeline.quality.gate import resolve_suite
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sessions import Session
@@ -248,7 +246,7 @@ class JobMaster(Bootstrap, Backfills):
         """
         context, timeout_ms = self._context, self._context.timeout_ms
         sweep_forks(context, session)
-        look = look_is_due(context.head().state, minimum_grace_ms(timeout_ms))
+        look = is_look_due(context, timeout_ms)
         subsumed = subsume_old(context, session.session_id)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
         pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0

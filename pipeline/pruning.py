@@ -19,7 +19,7 @@ from typing import Any
 from pipeline.job_context import JobContext
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.ids import SessionId
-from pipeline.protocol.pruning import may_prune
+from pipeline.protocol.pruning import look_is_due, may_prune
 from pipeline.protocol.records import ManifestState
 from pipeline.protocol.retention import minimum_grace_ms
 from pipeline.sinks.contract import TableObject
@@ -56,6 +56,11 @@ class PrunePlan:
             "due": [file for _, files in self.due for file in files],
             "waiting": self.waiting,
         }
+
+
+def is_look_due(context: JobContext, timeout_ms: int) -> bool:
+    """Whether the epoch that has just completed looks at the tables; asked before it subsumes anything."""
+    return look_is_due(context.head().state, minimum_grace_ms(timeout_ms))
 
 
 def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:
