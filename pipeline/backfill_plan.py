@@ -258,6 +258,7 @@ def document_of(
             allow_non_restored_state=plan.request.allow_non_restored_state,
         ),
         "sinks": _sinks(context, plan),
+        "skipped_sinks": _skipped(context, plan),
         "code_hash": plan.code.hash,
         "spec_hash": context.job.spec_hash,
     }
@@ -288,6 +289,12 @@ def _sinks(context: JobContext, plan: BackfillPlan) -> dict[str, dict[str, Any]]
             "problem": None,
         }
     return sinks
+
+
+def _skipped(context: JobContext, plan: BackfillPlan) -> list[str]:
+    """Sinks of the live head that the spec does not have any more."""
+    head = context.base_metadata(plan.state, plan.state.timeline().head)
+    return sorted(set(head.marks if head is not None else ()) - {sink.name for sink in context.spec.sinks})
 
 
 def _text(document: dict[str, Any]) -> Iterator[str]:
@@ -326,6 +333,8 @@ def _text(document: dict[str, Any]) -> Iterator[str]:
             "made again"
         )
         yield from (f"cannot be undone: sink {name}: {limit}" for limit in sink["cannot_undo"])
+    for name in document["skipped_sinks"]:
+        yield f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
     yield "until the last step the live timeline goes on; what it completes meanwhile is replayed too"
 
 

@@ -57,6 +57,9 @@ class EpochAnswers:
 class EpochRunner(Protocol):
     """The data plane as the JobMaster sees it."""
 
+    def prepare(self, plan: EpochPlan) -> None:
+        """Import what `run` will need. Afterwards another thread may import libraries beside it."""
+
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Run one epoch. Raises SubtaskDeclined, or what the store raises."""
 
@@ -111,6 +114,8 @@ def run_planned_epoch(
     code = read_recorded_code(context, pending)
     timeline = pending_timeline(state, pending)
     plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), clock.started_ms)
+    clock("session")
+    runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())
     with Heartbeat(context, pending, runner.stop):
         clock("data plane")
@@ -138,7 +143,7 @@ def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -
     """The metadata's `started_ms` and `timings`. What the data plane did before and after its job is the job's."""
     timings = {
         "begin_ms": clock.ms("begin"),
-        "session_ms": answers.session_ms,
+        "session_ms": clock.ms("session") + answers.session_ms,
         "job_ms": max(answers.job_ms, clock.ms("data plane") - answers.session_ms),
         "gate_ms": clock.ms("gate"),
         "prepare_ms": clock.ms("prepare"),

@@ -40,7 +40,7 @@ class Placed:
     Attributes:
         sink: whose object it is; None for the job's own store.
         staged_by: checkpoint id and token that staged it at the sink.
-        published: a head of the sink's chain names it.
+        prunable: part of the sink's table, or of its chain: `pruning.py` says whether it goes.
         proof: of an unreachable one: why nothing can need it any more.
     """
 
@@ -48,7 +48,7 @@ class Placed:
     standing: Standing
     sink: str | None = None
     staged_by: tuple[CheckpointId, FencingToken] | None = None
-    published: bool = False
+    prunable: bool = False
     proof: str = ""
 
 
@@ -131,20 +131,19 @@ def describe(reach: JobReach, item: Placed) -> dict[str, Any]:
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
     needed = sink.references()
-    judged = sink.needs is not None and sink.needs.unknown is None
     for item in sink.table.objects:
         key = item.stat.key
-        published = key in sink.table.published
         if key in needed:
             yield Placed(item.stat, Standing.REFERENCED, sink.name)
         elif item.list_of_garbage:
             yield Placed(item.stat, Standing.LISTED, sink.name)
+        elif key in sink.table.published or item.snapshot_of is not None:
+            free = sink.needs is not None and sink.needs.frees(reach.state, key)
+            found = published_standing(free=free, listed=key in sink.table.listed)
+            why = published_proof(item.staged_by) if found is Standing.UNREACHABLE else ""
+            yield Placed(item.stat, found, sink.name, item.staged_by, prunable=True, proof=why)
         elif item.staged_by is None:
             yield Placed(item.stat, Standing.LOG if item.permanent else Standing.FOREIGN, sink.name)
-        elif published:
-            found = published_standing(reach.state, *item.staged_by, judged=judged, listed=key in sink.table.listed)
-            why = published_proof(item.staged_by[0]) if found is Standing.UNREACHABLE else ""
-            yield Placed(item.stat, found, sink.name, item.staged_by, published, why)
         else:
             checkpoint_id, token = item.staged_by
             fate = reach.fates.get(checkpoint_id)
@@ -152,7 +151,7 @@ def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
             if found is Standing.UNREACHABLE and key in sink.table.listed:
                 found = Standing.LISTED
             why = staged_proof(sink.name, checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
-            yield Placed(item.stat, found, sink.name, item.staged_by, published, why)
+            yield Placed(item.stat, found, sink.name, item.staged_by, proof=why)
 
 
 def _proof(reach: JobReach, key: str) -> str:

@@ -131,7 +131,7 @@ def _dead_staging(
     """Tokens that left files at a sink which nothing can publish any more, all of them written before the grace."""
     newest: dict[tuple[CheckpointId, FencingToken], int] = {}
     for item in placed:
-        if item.staged_by is not None and not item.published and item.standing is Standing.UNREACHABLE:
+        if item.staged_by is not None and not item.prunable and item.standing is Standing.UNREACHABLE:
             newest[item.staged_by] = max(newest.get(item.staged_by, 0), item.stat.last_modified_ms)
     return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
 
@@ -146,7 +146,7 @@ def _prune_plan(
         sink.name,
         sink.needs,
         context.sink(sink.name).garbage().lists(),
-        [item.stat.key for item in placed if item.sink == sink.name and item.published],
+        [item.stat.key for item in placed if item.sink == sink.name and item.prunable],
         session_id=None,
         now_ms=sink.now_ms,
         timeout_ms=timeout_ms,

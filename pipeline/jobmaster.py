@@ -360,15 +360,8 @@ class JobMaster(Bootstrap, Backfills):
             return None
         if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
             return NothingToDo("covered", claim.outcome.message)
-        summary = {
-            item.name: {
-                "objects": len(item.objects),
-                "bytes": sum(obj.size for obj in item.objects),
-                "left_for_later": item.pending_objects,
-            }
-            for item in plan.sources
-        }
-        return self._triggered(claim.state, self._leadership.require_own_pending(claim.state, session), summary, clock)
+        pending = self._leadership.require_own_pending(claim.state, session)
+        return self._triggered(claim.state, pending, plan.summary, clock)
 
     def _triggered(
         self, state: ManifestState, pending: PendingCheckpoint, summary: dict[str, Any], clock: StepClock

@@ -83,6 +83,18 @@ class InputRecord:
     final: bool = False
     held_back: str | None = None
 
+    @property
+    def summary(self) -> dict[str, dict[str, int]]:
+        """Per source, objects and bytes to read, and objects left for later."""
+        return {
+            item.name: {
+                "objects": len(item.objects),
+                "bytes": sum(obj.size for obj in item.objects),
+                "left_for_later": item.pending_objects,
+            }
+            for item in self.sources
+        }
+
 
 def encode_input_record(record: InputRecord) -> bytes:
     """Canonical JSON of the input record."""

@@ -1,4 +1,7 @@
-"""Pruning of tables: published files that no retained checkpoint's table needs any more are listed, then deleted (I8).
+"""Pruning of tables: what no retained checkpoint's table needs any more is listed, then deleted (I8).
+
+That is published files, and snapshots of the chain. Heads stay for ever: a freed key would let a frozen writer's head
+land (I6).
 
 Order of a look: list the objects of each table -> read the manifest's head, then every retained checkpoint's metadata
 -> read the table's chain. Files that are needed by nothing are written to a list beside the table (phase one). A later
@@ -16,12 +19,11 @@ from typing import Any
 from pipeline.job_context import JobContext
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.ids import SessionId
-from pipeline.protocol.pruning import may_be_listed, may_prune
+from pipeline.protocol.pruning import may_prune
 from pipeline.protocol.records import ManifestState
 from pipeline.protocol.retention import minimum_grace_ms
 from pipeline.sinks.contract import TableObject
 from pipeline.sinks.parquet import ParquetSink
-from pipeline.sinks.sink_head import data_key_owner
 from pipeline.sinks.table_garbage import MAX_LISTED, GarbageList
 from pipeline.table_needs import Share, TableNeeds, table_needs
 
@@ -86,7 +88,7 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
                 name,
                 table_needs(state, shares, name, context.sink_location(name), sink.history()),
                 sink.garbage().lists(),
-                [item.stat.key for item in listing if item.staged_by is not None],
+                [item.stat.key for item in listing],
                 session_id=session_id,
                 now_ms=sink.garbage().clock_ms(),
                 timeout_ms=timeout_ms,
@@ -121,11 +123,11 @@ def plan_pruning(
     if needs.unknown is not None:
         return PrunePlan(sink, needs.unknown, None, (), len(known))
     grace_ms = minimum_grace_ms(timeout_ms)
-    free = sorted(key for key in set(candidates) - known if _is_free(state, needs, key))[:MAX_LISTED]
+    free = sorted(key for key in set(candidates) - known if needs.frees(state, key))[:MAX_LISTED]
     due = []
     for one in lists:
         if may_prune(state, session_id, one.manifest_version, one.since_ms, now_ms, grace_ms):
-            files = tuple(file for file in one.files if _is_free(state, needs, file))
+            files = tuple(file for file in one.files if needs.frees(state, file))
             if len(files) < len(one.files):
                 _LOG.warning("sink %s: %s lists files that are needed: they stay", sink, one.key)
             due.append((one, files))
@@ -149,11 +151,6 @@ def carry_out(sink: ParquetSink, plan: PrunePlan) -> int:
     except CheckpointError as error:
         _say_left(plan.sink, error)
     return deleted
-
-
-def _is_free(state: ManifestState, needs: TableNeeds, key: str) -> bool:
-    owner = data_key_owner(key)
-    return owner is not None and key not in needs.files and may_be_listed(state, *owner)
 
 
 def _say_left(sink: str, error: CheckpointError) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -88,7 +90,7 @@ class Savepoints(Rewind):
             require_outside(context, root)
         require_free(root)
         pin = copying_pin(prefix) if prefix else session.session_id
-        with held(context, session.session_id, pin, checkpoint_id) as state:
+        with held(context, session.session_id, pin, checkpoint_id) as state, self._telling_what_else():
             try:
                 contents = self._contents(state, checkpoint_id)
                 require_unread(context, root, contents.keys)
@@ -115,7 +117,7 @@ class Savepoints(Rewind):
         require_outside(context, root)
         require_free(root)
         session_id = Session.cli().session_id
-        with held(context, session_id, session_id, chosen) as state:
+        with held(context, session_id, session_id, chosen) as state, self._telling_what_else():
             contents = self._contents(state, chosen)
             require_unread(context, root, contents.keys)
             write_copy(contents, root, copied)
@@ -246,6 +248,16 @@ class Savepoints(Rewind):
                 checkpoint_id=int(wanted),
             )
         return wanted
+
+    @contextmanager
+    def _telling_what_else(self) -> Iterator[None]:
+        """Let the error of a damaged checkpoint say what can be copied instead."""
+        try:
+            yield
+        except StateCorrupt as error:
+            job = self._context.spec.name
+            error.hint = error.hint or f"milepost verify {job} lists what is broken; take another checkpoint"
+            raise
 
     def _record(self, request: RecordSavepointRequest, prefix: str) -> None:
         """List the savepoint. What was copied stays unless the transition was refused: it may have landed."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from pipeline.metadata import CheckpointMetadata, SinkPosition, SinkSnapshot
 from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.pruning import may_be_listed
 from pipeline.protocol.records import ManifestState
 from pipeline.sinks.contract import Committable, StagedFile, TableReference
+from pipeline.sinks.sink_head import data_key_owner, snapshot_version
 from pipeline.sinks.table_history import TableHistory
 
 
@@ -32,14 +34,29 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class TableNeeds:
-    """Which files of a table are needed.
+    """Which files and snapshots of a table are needed.
 
     Attributes:
-        files: by key. unknown: why more may be needed, so that nothing of the table may go; None when this is all.
+        files: by key. newest: version of the newest head; a snapshot of a later one may belong to a commit under way.
+        unknown: why more may be needed, so that nothing of the table may go; None when this is all.
     """
 
     files: Mapping[str, TableReference]
+    newest: int
     unknown: str | None
+
+    def frees(self, state: ManifestState, key: str) -> bool:
+        """Whether an object below the table may be listed, and deleted, as needed by nothing.
+
+        Nothing but a staged file or a snapshot ever may. A snapshot is written before the head that names it; once a
+        head of its version is there, whoever comes late with another one finds the version taken.
+        """
+        if key in self.files or self.unknown is not None:
+            return False
+        owner, version = data_key_owner(key), snapshot_version(key)
+        if owner is not None:
+            return may_be_listed(state, *owner)
+        return version is not None and version <= self.newest
 
 
 def staged_files(committable: Committable) -> tuple[StagedFile, ...]:
@@ -65,8 +82,8 @@ def table_needs(
         found, problem = _needed_by(state, shares, checkpoint_id, sink, location, history)
         files.update((reference.key, reference) for reference in found)
         lost += [problem] if problem is not None else []
-    files.update((reference.key, reference) for reference in history.live())
-    return TableNeeds(files, _not_shown(state, shares, sink, history) or next(iter(lost), None))
+    files.update((reference.key, reference) for reference in (*history.links(), *history.live()))
+    return TableNeeds(files, history.version, _not_shown(state, shares, sink, history) or next(iter(lost), None))
 
 
 def _needed_by(

@@ -7,19 +7,20 @@ permission. Whatever comes from data or from the store is escaped by the templat
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
+import pathlib
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from airflow.plugins_manager import AirflowPlugin
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Path
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 PREFIX = "/milepost"
 SHOWN_CHECKPOINTS = 50
 SHOWN_EVENTS = 50
-HERE = Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parent
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -32,8 +33,8 @@ templates = Environment(
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 
 
-def config_folder() -> Path:
-    return Path(os.environ.get("MILEPOST_CONFIG") or HERE.parent / "config")
+def config_folder() -> pathlib.Path:
+    return pathlib.Path(os.environ.get("MILEPOST_CONFIG") or HERE.parent / "config")
 
 
 @pages.get(
@@ -43,17 +44,48 @@ def config_folder() -> Path:
 )
 def checkpoints(dag_id: str) -> HTMLResponse:
     """The checkpoints and the newest history of the job that has a DAG of this id."""
+    return _answer(dag_id, "checkpoints_page.html", _read)
+
+
+@pages.get(
+    "/checkpoints/{dag_id}/{checkpoint_id}",
+    response_class=HTMLResponse,
+    dependencies=[Depends(requires_access_dag(method="GET"))],
+)
+def checkpoint(dag_id: str, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLResponse:
+    """Where the time of one checkpoint's epoch went."""
+    return _answer(dag_id, "checkpoint_page.html", lambda job: _read_one(job, checkpoint_id))
+
+
+def _answer(dag_id: str, template: str, read: Callable[[Any], dict[str, Any]]) -> HTMLResponse:
+    """The page of what `read` finds of the job, or of why there is nothing to see."""
     from pipeline.orchestration.specs import job_of_dag
     from pipeline.protocol.errors import CheckpointError, NotFound
 
     try:
-        job = job_of_dag(config_folder(), dag_id)
-        shown = _read(job)
+        shown = read(job_of_dag(config_folder(), dag_id))
     except NotFound as error:
         return _page(404, dag_id=dag_id, problem=error.message, hint=error.hint)
     except CheckpointError as error:
         return _page(503, dag_id=dag_id, problem=error.message, hint=error.hint)
-    return _page(200, dag_id=dag_id, problem="", hint="", **shown)
+    return _page(200, template, dag_id=dag_id, problem="", hint="", **shown)
+
+
+def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
+    from pipeline.jobmaster import JobMaster
+
+    document = JobMaster(job).show(checkpoint_id)
+    phases: dict[str, Any] = dict(document.get("phases") or {})
+    total_ms = phases.pop("total_ms", None)
+    longest_ms = max((spent for spent in phases.values() if spent is not None), default=0)
+    return {
+        "job": job.spec.name,
+        "checkpoint": document,
+        "phases": [(name.removesuffix("_ms"), spent) for name, spent in phases.items() if spent is not None],
+        "total_ms": total_ms,
+        "longest_ms": longest_ms or 1,
+        "tasks": document.get("tasks") or [],
+    }
 
 
 def _read(job: Any) -> dict[str, Any]:
@@ -71,7 +103,7 @@ def _read(job: Any) -> dict[str, Any]:
     }
 
 
-def _page(status_code: int, **shown: Any) -> HTMLResponse:
+def _page(status_code: int, template: str = "checkpoints_page.html", /, **shown: Any) -> HTMLResponse:
     values: dict[str, Any] = {
         "job": "",
         "storage": "",
@@ -80,12 +112,16 @@ def _page(status_code: int, **shown: Any) -> HTMLResponse:
         "checkpoints": [],
         "events": [],
     } | shown
-    html = templates.get_template("checkpoints_page.html").render(values)
+    html = templates.get_template(template).render(values)
     return HTMLResponse(html, status_code=status_code, headers=HEADERS)
 
 
 def seconds(value: Any) -> str:
     return f"{value / 1000:.1f} s" if isinstance(value, (int, float)) else ""
+
+
+def milliseconds(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else "-"
 
 
 def size(value: Any) -> str:
@@ -107,7 +143,7 @@ def moment(value: Any) -> str:
     return str(value)[:19].replace("T", " ") if value else ""
 
 
-templates.filters.update(seconds=seconds, size=size, count=count, moment=moment)
+templates.filters.update(seconds=seconds, milliseconds=milliseconds, size=size, count=count, moment=moment)
 
 
 class CheckpointsPage(AirflowPlugin):

@@ -27,7 +27,6 @@ from pipeline.protocol.layout import (
     token_of_prefix,
     token_prefix_of_key,
 )
-from pipeline.protocol.pruning import may_be_listed
 from pipeline.protocol.records import ManifestState
 from pipeline.protocol.retention import lowest_pending
 
@@ -44,7 +43,7 @@ class Standing(Enum):
     LISTED = "listed as garbage: deleted once it is due"
     UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
     UNREACHABLE = "nothing refers to it, and nothing can any more"
-    KEPT = "published once; what retained checkpoints need of its table is not known now, so it stays"
+    KEPT = "of a table of which it is not known now what retained checkpoints need, or about to be published: it stays"
     PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
     FOREIGN = "not part of the job's layout: not ours to delete"
 
@@ -118,15 +117,13 @@ def staged_standing(
     return Standing.UNREACHABLE
 
 
-def published_standing(
-    state: ManifestState, checkpoint_id: CheckpointId, token: FencingToken, *, judged: bool, listed: bool
-) -> Standing:
-    """Return where a file stands that some head of its sink's chain names, and that no root needs.
+def published_standing(*, free: bool, listed: bool) -> Standing:
+    """Return where a file or snapshot of a sink's table stands that no root needs, as far as that is known.
 
     Args:
-        judged: what the table's roots need is known as a whole. listed: a list of the table's garbage names it.
+        free: it is known, and the object may go. listed: a list of the table's garbage names it.
     """
-    if not judged or not may_be_listed(state, checkpoint_id, token):
+    if not free:
         return Standing.KEPT
     return Standing.LISTED if listed else Standing.UNREACHABLE
 
@@ -160,12 +157,10 @@ def staged_proof(sink: str, checkpoint_id: CheckpointId, token: FencingToken, fa
     return _proof(checkpoint_id, token, fate)
 
 
-def published_proof(checkpoint_id: CheckpointId) -> str:
-    """Say in one clause why nothing can need a file any more that this checkpoint published."""
-    return (
-        f"published by checkpoint {checkpoint_id}; neither the table's head nor its state as of any retained checkpoint"
-        " has it"
-    )
+def published_proof(staged_by: tuple[CheckpointId, FencingToken] | None) -> str:
+    """Say in one clause why nothing can need a file of a table any more, or (None) a snapshot of its chain."""
+    whose = "a snapshot" if staged_by is None else f"published by checkpoint {staged_by[0]}"
+    return f"{whose}; neither the head of the table nor its state as of any retained checkpoint needs it"
 
 
 def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:

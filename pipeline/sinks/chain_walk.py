@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pipeline.protocol.errors import NotFound, StateCorrupt
 from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.sinks.contract import TableObject, TableReference, TableWalk
-from pipeline.sinks.sink_head import HEADS, SNAPSHOTS, SinkHead, data_key_owner, head_key, head_version
+from pipeline.sinks.sink_head import HEADS, SinkHead, data_key_owner, head_key, head_version, snapshot_version
 from pipeline.sinks.table_garbage import TableGarbage, is_list_key
 from pipeline.sinks.table_history import TableHistory
 
@@ -35,12 +35,8 @@ def walk_chain(store: ObjectStore, history: TableHistory) -> TableWalk:
                 continue
             read += 1
             published |= {file.key for file in (*head.added, *((head.replaced_by,) if head.replaced_by else ()))}
-            if head.snapshot is not None:
-                via = (f"head {head.version} of checkpoint {head.mark.checkpoint_id}",)
-                snapshot = head.snapshot
-                references.setdefault(snapshot.key, TableReference(snapshot.key, snapshot.size, via))
     try:
-        references.update((reference.key, reference) for reference in history.live())
+        references.update((reference.key, reference) for reference in (*history.links(), *history.live()))
         garbage = TableGarbage(store).read(item.stat.key for item in objects if item.list_of_garbage)
         listed.update(file for one in garbage for file in one.files)
     except (NotFound, StateCorrupt) as error:
@@ -55,7 +51,8 @@ def _placed(stat: ObjectStat) -> TableObject:
     return TableObject(
         stat,
         data_key_owner(stat.key),
-        permanent=stat.key.startswith((HEADS, SNAPSHOTS)),
+        permanent=stat.key.startswith(HEADS),
+        snapshot_of=snapshot_version(stat.key),
         list_of_garbage=is_list_key(stat.key),
     )
 

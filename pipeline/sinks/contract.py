@@ -137,12 +137,14 @@ class TableObject:
     Attributes:
         staged_by: checkpoint id and token that staged it; None for anything else.
         permanent: part of what says what the table is; never deleted.
+        snapshot_of: the head that a snapshot of the chain was written for; None for anything else.
         list_of_garbage: says which files may go; deleted with the last of them.
     """
 
     stat: ObjectStat
     staged_by: tuple[CheckpointId, FencingToken] | None
     permanent: bool
+    snapshot_of: int | None = None
     list_of_garbage: bool = False
 
 

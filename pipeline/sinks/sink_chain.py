@@ -7,8 +7,8 @@ Layout below the sink's root::
 
 Order of writes of a commit: staged files -> (every `SNAPSHOT_EVERY` heads) snapshot -> head n+1 = the commit.
 A head lists only what it added and names the newest snapshot, so its size does not grow with the table, and a reader
-fetches at most one snapshot and `SNAPSHOT_EVERY` heads. No head and no snapshot that a head names is ever deleted:
-a freed key would let a frozen writer's put succeed (I6).
+fetches at most one snapshot and `SNAPSHOT_EVERY` heads. No head is ever deleted: a freed key would let a frozen
+writer's put succeed (I6). Snapshots go when no checkpoint that is kept is read through them (`table_history.py`).
 
 Two kinds of head. A commit adds an epoch to its predecessor, on one timeline. A follow lets the table show what a
 decision of the manifest (rollback, fast-forward) made of it: any point of its history plus checkpoints that were never

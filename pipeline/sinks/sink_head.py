@@ -34,7 +34,7 @@ SNAPSHOTS = "_snapshots/"
 
 _TOP = 10**19
 _HEAD_KEY = re.compile(r"_heads/(\d{20})\.json")
-_SNAPSHOT_KEY = re.compile(r"_snapshots/\d{20}-[0-9a-f]{64}\.json")
+_SNAPSHOT_KEY = re.compile(r"_snapshots/(\d{20})-[0-9a-f]{64}\.json")
 _DATA_KEY = re.compile(r"data/chk-(\d{20})/t(\d+)/(?:\d+|all)-[0-9a-f]{64}\.parquet")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FORMAT_2_FIELDS = {"decision", "followed_at", "followed"}
@@ -180,6 +180,12 @@ def head_version(key: str) -> int:
 
 def snapshot_key(version: int, sha256: str) -> str:
     return f"{SNAPSHOTS}{version:020d}-{sha256}.json"
+
+
+def snapshot_version(key: str) -> int | None:
+    """The version of the head that a snapshot was written for; None for a key that is no snapshot's."""
+    match = _SNAPSHOT_KEY.fullmatch(key)
+    return None if match is None else int(match[1])
 
 
 def mark_entry(head: SinkHead) -> MarkEntry:

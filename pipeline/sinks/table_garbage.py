@@ -1,4 +1,4 @@
-"""Lists of table files that nothing needs any more, kept beside the table until the files are deleted (I8).
+"""Lists of files and snapshots that nothing needs any more, beside their table until they are deleted (I8).
 
 `_garbage/<20 digits of a manifest version>-<sha256>.json`, named by its content. A list is no authority: it says since
 when its files are known to be needed by nothing. Whoever deletes them proves it again first, so a list that is lost,
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pipeline.protocol.documents import exact_fields
 from pipeline.protocol.errors import NotFound, StateCorrupt
 from pipeline.protocol.object_store import ObjectStore
-from pipeline.sinks.sink_head import data_key_owner, dump
+from pipeline.sinks.sink_head import data_key_owner, dump, snapshot_version
 
 GARBAGE = "_garbage/"
 FORMAT = "milepost-sink-garbage/1"
@@ -32,7 +32,7 @@ class GarbageList:
 
     Attributes:
         manifest_version: of the look. since_ms: when it began, by the clock of the sink's store.
-        files: keys below the table, ascending, each of the shape that staging gives.
+        files: keys below the table, ascending, each of the shape that staging, or a snapshot, gives.
     """
 
     manifest_version: int
@@ -72,12 +72,16 @@ def list_from_bytes(key: str, body: bytes) -> GarbageList:
     files = fields["files"]
     if fields["format"] != FORMAT:
         raise _corrupt(key, f"expected the format {FORMAT}, got {fields['format']!r}")
-    if not all(isinstance(file, str) and data_key_owner(file) is not None for file in files):
+    if not all(isinstance(file, str) and _is_of_a_table(file) for file in files):
         raise _corrupt(key, "names what is no file of a table")
     listed = GarbageList(fields["manifest_version"], fields["since_ms"], tuple(files))
     if listed.manifest_version < 1 or listed.files != tuple(sorted(set(files))) or listed.key != key:
         raise _corrupt(key, "is not the list that its name says")
     return listed
+
+
+def _is_of_a_table(key: str) -> bool:
+    return data_key_owner(key) is not None or snapshot_version(key) is not None
 
 
 class TableGarbage:

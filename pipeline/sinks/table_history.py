@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.sinks.chain_reader import ChainReader
-from pipeline.sinks.contract import Committable, TableReference
+from pipeline.sinks.contract import Committable, StagedFile, TableReference
 from pipeline.sinks.sink_head import ChainContent, ChainOwner, SinkHead, committable_digest
 
 
@@ -46,18 +48,49 @@ class TableHistory(ChainReader):
             and head.committable_sha256 == committable_digest(committable)
         )
 
-    def live(self) -> tuple[TableReference, ...]:
-        """The files that a reader of the newest head opens. Raises StateCorrupt."""
+    @property
+    def version(self) -> int:
+        """Of the newest head; 0 before the first."""
         head = self.newest()
-        if head is None:
-            return ()
-        via = (f"head {head.version} of checkpoint {head.mark.checkpoint_id}",)
-        return tuple(TableReference(file.key, file.size, via) for file in self.content(head).files)
+        return head.version if head is not None else 0
+
+    def live(self) -> tuple[TableReference, ...]:
+        """What a reader of the newest head opens besides heads: files, and the newest snapshot. Raises StateCorrupt."""
+        head = self.newest()
+        return (
+            () if head is None else (*_snapshot(head), *_files(head, head.mark.checkpoint_id, self.content(head).files))
+        )
+
+    def links(self) -> tuple[TableReference, ...]:
+        """The snapshots that lead through the history: of each follow, and of the end of the lineage that it left.
+
+        Raises: StateCorrupt.
+        """
+        found: list[TableReference] = []
+        head = self.newest()
+        while head is not None and head.followed_at:
+            found += _snapshot(self._linked(head.followed_at))
+            left = head.followed_at - 1
+            head = self._linked(left) if left else None
+            found += _snapshot(head) if head is not None else ()
+        return tuple(found)
 
     def as_of(self, checkpoint_id: int) -> tuple[TableReference, ...] | None:
-        """The files of the table as of a checkpoint's newest mark; None when it has none. Raises StateCorrupt."""
+        """What a reader of a checkpoint's newest mark opens besides heads; None: it has none. Raises StateCorrupt."""
         entry = self.find_anywhere(self.newest(), checkpoint_id)
         if entry is None:
             return None
-        via = (f"head {entry.version} of checkpoint {checkpoint_id}",)
-        return tuple(TableReference(file.key, file.size, via) for file in self.point(entry).files)
+        head = self._linked(entry.version)
+        return (*_snapshot(head), *_files(head, checkpoint_id, self.point(entry).files))
+
+
+def _files(head: SinkHead, checkpoint_id: int, files: tuple[StagedFile, ...]) -> Iterator[TableReference]:
+    for file in files:
+        yield TableReference(file.key, file.size, (f"head {head.version} of checkpoint {checkpoint_id}",))
+
+
+def _snapshot(head: SinkHead) -> tuple[TableReference, ...]:
+    if head.snapshot is None:
+        return ()
+    via = (f"head {head.version} of checkpoint {head.mark.checkpoint_id}",)
+    return (TableReference(head.snapshot.key, head.snapshot.size, via),)

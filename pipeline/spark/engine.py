@@ -73,6 +73,12 @@ def epoch_tag(plan: EpochPlan, token: FencingToken) -> str:
     return f"{plan.spec.name}/{plan.timeline}/{token}"
 
 
+def load_engine(plan: EpochPlan) -> None:
+    """Import the modules of the kind of session that a plan's spec asks for."""
+    if plan.spec.spark.remote is not None:
+        import pipeline.spark.connect  # noqa: F401
+
+
 def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
     """Return the engine of a plan's spec, ready to run: the one that this process kept, if it still serves.
 

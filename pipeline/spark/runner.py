@@ -12,7 +12,7 @@ from pipeline.protocol.acknowledgements import decode_answer
 from pipeline.protocol.barrier import AckEvent, EventKind, acknowledgement, carry
 from pipeline.protocol.errors import CheckpointExpired
 from pipeline.spark.deadline import Deadline
-from pipeline.spark.engine import SPARK_ERRORS, Engine, epoch_tag, open_engine
+from pipeline.spark.engine import SPARK_ERRORS, Engine, epoch_tag, load_engine, open_engine
 from pipeline.spark.epoch_graph import epoch_frame
 from pipeline.spark.levels import EpochLevels, plan_levels
 from pipeline.spark.refusals import crash, refusal
@@ -24,6 +24,13 @@ class SparkEpochRunner:
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._running: str | None = None
+
+    def prepare(self, plan: EpochPlan) -> None:
+        """Import what the plan's kind of session needs.
+
+        PySpark's modules import each other in circles: two threads that enter one from two sides may see it half done.
+        """
+        load_engine(plan)
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Run the epoch's job to its end.

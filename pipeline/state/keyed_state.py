@@ -69,7 +69,7 @@ class SubtaskState:
     def group(self, keys: pa.Table) -> KeysOfRows:
         """Number rows by their key, and find the way to their state (nulls equal nulls)."""
         wanted = self._key_columns(keys).combine_chunks()
-        numbered = number_keys(wanted, self._identity.keys.hashes(wanted))
+        numbered = number_keys(wanted, self._identity.keys.hashes)
         return KeysOfRows(self, wanted.take(pa.array(numbered.first)), numbered)
 
     def lookup(self, keys: pa.Table) -> pa.Table:

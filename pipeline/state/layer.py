@@ -7,6 +7,7 @@ Two keys may share a hash: every match is confirmed by comparing the key columns
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -23,6 +24,9 @@ Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], Hashes]
 
 _UPPER = np.uint64(0xFFFFFFFF00000000)
 _LOWER = np.uint64(0x00000000FFFFFFFF)
+
+ROWS_AT_ONCE = 1 << 20
+"""How many rows are merged together: a base of all layers takes the memory of its own rows, not of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,14 @@ class Layer:
             return self
         return Layer(self.hashes[keep], self.rows.filter(pa.array(keep)).combine_chunks(), self.deleted[keep])
 
+    def between(self, borders: Hashes) -> list[Layer]:
+        """The rows below the first border, from each border to the next, and from the last one on; not copied."""
+        cuts = [0, *np.searchsorted(self.hashes, borders).tolist(), self.num_rows]
+        return [
+            Layer(self.hashes[start:stop], self.rows.slice(start, stop - start), self.deleted[start:stop])
+            for start, stop in itertools.pairwise(cuts)
+        ]
+
 
 def empty_layer(schema: pa.Schema) -> Layer:
     return Layer(np.empty(0, dtype=np.uint64), schema.empty_table(), np.empty(0, dtype=np.bool_))
@@ -83,6 +95,24 @@ def stack(layers: Sequence[Layer], keys: KeySpec, schema: pa.Schema) -> Layer:
         return empty_layer(schema)
     if len(layers) == 1:
         return layers[0]
+    parts = -(-sum(layer.num_rows for layer in layers) // ROWS_AT_ONCE)
+    borders = np.array([(part << 64) // parts for part in range(1, parts)], dtype=np.uint64)
+    pieces = [layer.between(borders) for layer in layers]
+    return joined([_merged([piece[part] for piece in pieces], keys) for part in range(parts)])
+
+
+def joined(layers: Sequence[Layer]) -> Layer:
+    """One layer of layers whose hashes follow each other."""
+    if len(layers) == 1:
+        return layers[0]
+    return Layer(
+        np.concatenate([layer.hashes for layer in layers]),
+        pa.concat_tables([layer.rows for layer in layers]).combine_chunks(),
+        np.concatenate([layer.deleted for layer in layers]),
+    )
+
+
+def _merged(layers: Sequence[Layer], keys: KeySpec) -> Layer:
     hashes = np.concatenate([layer.hashes for layer in layers])
     deleted = np.concatenate([layer.deleted for layer in layers])
     order = np.argsort(hashes, kind="stable")  # which merges what is sorted already
@@ -120,7 +150,8 @@ def _newest(order: Ints, hashes: Hashes, rows: pa.Table, deleted: Bools, keys: K
         hashes: in that order.
     """
     pairs = np.flatnonzero(hashes[1:] == hashes[:-1])
-    if pairs.size and bool(same_keys(rows, order[pairs], rows, order[pairs + 1], keys.key).all()):
+    named = rows.select(list(keys.key)).combine_chunks()
+    if pairs.size and bool(same_keys(named, order[pairs], named, order[pairs + 1], keys.key).all()):
         newest = np.ones(len(order), dtype=np.bool_)
         newest[pairs] = False
         hashes, order = hashes[newest], order[newest]

@@ -401,6 +401,7 @@ class SinkTimelineTests(SinkSwitchTests):
             assert files is not None
             assert {item.key: item.size for item in files}.items() <= sizes.items()
             base = sink.find(checkpoint_id)
-            assert {item.key for item in files} == {file.key for file in sink.contents(base, []).files}
+            assert {item.key for item in files} & data == {file.key for file in sink.contents(base, []).files}
         assert history.as_of(17) is None
+        assert {item.key for item in history.links()} <= sizes.keys()
         assert history.live() == tuple(replace(item, chain=("head 7 of checkpoint 44",)) for item in needed[44] or ())

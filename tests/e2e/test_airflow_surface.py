@@ -28,6 +28,11 @@ def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowIn
     assert '<td class="pending">pending</td>' in page.text
     assert "CheckpointTriggered" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert get(airflow, f"{path}/1", logged_in=False).status_code == 401
+    one = get(airflow, f"{path}/1")
+    assert one.status_code == 200 and "Checkpoint 1 of shown" in one.text
+    assert "default-src 'none'" in one.headers["content-security-policy"]
+    assert [get(airflow, f"{path}/{number}").status_code for number in ("2", "0", "x")] == [404, 422, 422]
 
 
 def test_the_checkpoints_page_escapes_what_it_shows(airflow: AirflowInstance) -> None:

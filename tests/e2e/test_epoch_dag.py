@@ -30,6 +30,10 @@ def test_a_triggered_run_is_one_epoch_and_emits_its_asset_event(airflow: Airflow
     for task_id in TASKS:
         text = job.log(run_id, task_id, map_index=0 if task_id == "notify_complete" else -1)
         assert f"checkpoint 1, timeline main, token {job.token(run_id, task_id)}: {task_id}" in text
+    phases = job.master.show(1)["phases"]
+    steps = ("plan_ms", "begin_ms", "session_ms", "read_ms", "process_ms", "commit_ms", "notify_ms", "subsume_ms")
+    assert None not in [phases[step] for step in steps], "each task has left what it measured"
+    assert sum(phases[step] for step in steps) + phases["other_ms"] <= phases["total_ms"], "other: between the tasks"
     (event,) = airflow.asset_events(job.dag_id)
     assert event["uri"] == f"file://{job.folder}/lake"
     assert event["extra"] == {"checkpoint_id": 1, "timeline": "main", "watermark": None, "rows": 2}

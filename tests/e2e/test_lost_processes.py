@@ -107,10 +107,11 @@ class Losses:
     def let_go(self, orphan: Orphan) -> None:
         """Let the held write reach the store, and wait until the orphan has done all that it could still do."""
         orphan.write.release()
-        orphan.task.resume()
-        supervisor = orphan.task.parent()
-        if supervisor is not None and supervisor.status() == psutil.STATUS_STOPPED:
-            supervisor.kill()
+        with suppress(psutil.NoSuchProcess):  # one that was not frozen may have ended by now
+            orphan.task.resume()
+            supervisor = orphan.task.parent()
+            if supervisor is not None and supervisor.status() == psutil.STATUS_STOPPED:
+                supervisor.kill()
         orphan.task.wait(ORPHAN_S)
 
     def end(self) -> None:

@@ -74,6 +74,7 @@ class Job:
     live: str = "main"
     heads: dict[str, int] = field(default_factory=lambda: {"main": 0})
     forks: set[str] = field(default_factory=set)
+    forked_at: dict[str, int] = field(default_factory=dict)
     following: Switch | None = None
     must_follow: set[str] = field(default_factory=set)
     tables: dict[str, Table] = field(default_factory=lambda: {sink: Table() for sink in SINKS})
@@ -114,6 +115,7 @@ class Job:
         """What retention has to keep of what is retained, by the words of the design."""
         on_live = self.retained & set(self.lineage(self.heads[self.live]))
         kept = {*roots, *self.owed, *(self.heads[name] for name in (self.live, *self.forks))}
+        kept |= {self.forked_at[name] for name in self.forks}
         for group in (on_live, self.retained):
             kept |= kept_by_a_plain_reading({one: self.done[one].at_ms for one in group}, *policy)
         kept |= {one for one in self.retained if self.done[one].timeline in self.forks}

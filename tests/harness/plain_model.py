@@ -113,7 +113,7 @@ class PlainModel:
 
     def deleted(self, sink: str | None, key: str) -> None:
         """An object is about to be deleted (I8)."""
-        if key.startswith("_probe/"):
+        if key.startswith(("_probe/", "_garbage/", "_snapshots/")):
             return
         if sink is not None:
             number, token = self._owner(key)

@@ -115,6 +115,10 @@ class SinkMachine(RuleBasedStateMachine):
         """The checkpoints that a timeline may begin at."""
         return [0, *self.completed]
 
+    def may_commit(self, entry: Completed) -> bool:
+        """Whether somebody may commit it."""
+        return True
+
     def bases(self, target: int) -> list[int]:
         """The checkpoints that the content of a follow to this one may be built on, oldest first."""
         return [0, *(one for one in self.lineage(target) if one in self.history)]
@@ -181,7 +185,7 @@ class SinkMachine(RuleBasedStateMachine):
             kind: any; useful: it moves the table on; tempting: a commit right after the checkpoint that the table
                 shows, of another timeline than it is on.
         """
-        steps: list[Step] = [Commit(entry) for entry in self.completed.values()]
+        steps: list[Step] = [Commit(entry) for entry in self.completed.values() if self.may_commit(entry)]
         for decision, timeline, target in self.decisions:
             bases = self.bases(target)
             steps += [Follow(decision, timeline, target, base) for base in {bases[-1], bases[len(bases) // 2]}]

@@ -64,6 +64,9 @@ class SparklessRunner:
     plans: list[EpochPlan] = field(default_factory=list)
     told_to_stop: threading.Event = field(default_factory=threading.Event)
 
+    def prepare(self, plan: EpochPlan) -> None:
+        """Nothing: all that it needs is imported."""
+
     def stop(self) -> None:
         """Remember it; what `before` or `after` waits for may look at it."""
         self.told_to_stop.set()

@@ -36,6 +36,7 @@ class TimelineModel:
         parents, objects: by completed checkpoint: where it comes from, what its own epoch consumed.
         ended: by checkpoint id: the winning token, 0: aborted. granted: by checkpoint id: the token in force.
         heads: per sink, its newest head as it is stored. history: per sink, every checkpoint it has had a head of.
+        compacted: per sink, the checkpoints that were published with one file for the whole table.
         savepoints: by name or place: the objects that had been consumed. restores: by session: what it is about to
             restore. saved_rules, rules, rule: by savepoint, hash of a spec, checkpoint: what the counts count.
         unreplayable: checkpoints that no recorded input leads past. trigger_times_ms: by checkpoint.
@@ -60,6 +61,7 @@ class TimelineModel:
         self.switches: dict[int, Json] = {}
         self.heads: dict[str, Json | None] = dict.fromkeys(sinks)
         self.history: dict[str, set[int]] = {sink: set() for sink in self.heads}
+        self.compacted: dict[str, set[int]] = {sink: set() for sink in self.heads}
         self.savepoints: dict[str, list[str]] = {}
         self.restores: dict[str, list[str]] = {}
         self.saved_rules: dict[str, str] = {}
@@ -207,6 +209,7 @@ class TimelineModel:
         for one in state["timelines"]:
             kept |= {one["head"]} if one["role"] != "abandoned" else set()
             kept |= {one["pending"]["base"]} if one["pending"] else set()
+            kept |= {one["parent"][1]} if one["role"] == "fork" else set()
         for group in (retained, retained & set(self.lineage(self.head))):
             kept |= kept_by_a_plain_reading({one: self.trigger_times_ms[one] for one in group}, *policy)
         return kept
@@ -270,10 +273,12 @@ class TimelineModel:
             number,
             *(step["checkpoint_id"] for step in (head["followed"] or {"steps": ()})["steps"]),
         }
+        if head["replaced_by"] is not None:
+            self.compacted[sink].add(number)
 
     def deleted(self, sink: str | None, key: str) -> None:
         """An object is about to be deleted (I8)."""
-        if key.startswith("_probe/"):
+        if key.startswith(("_probe/", "_garbage/", "_snapshots/")):
             return
         if sink is None:
             owner = next((one for one in self.retained if key in self.keys[one]), None)
@@ -285,8 +290,16 @@ class TimelineModel:
         require(found, f"I8: {key} of sink {sink} is deleted, and is no staged file")
         number, token = (int(found[1]), int(found[2])) if found else (0, 0)
         require(number in self.ended, f"I8: {key} is deleted, and may still be published")
-        published = self.ended[number] == token and (number in self.retained or number in self.history[sink])
-        require(not published, f"I8: {key} is deleted, and belongs to checkpoint {number}")
+        if self.ended[number] == token:
+            for one in (*self.retained, self.at(sink)):
+                needed = number in self.made_of(sink, one)
+                require(not needed, f"I8: {key} is deleted, and sink {sink} needs it to show checkpoint {one}")
+
+    def made_of(self, sink: str, checkpoint: int) -> list[int]:
+        """The checkpoints whose files a sink's table consists of: since one of them held the whole table."""
+        lineage = self.lineage(checkpoint)
+        whole = [index for index, one in enumerate(lineage) if one in self.compacted[sink]]
+        return lineage[max(whole, default=0) :]
 
     def needed(self) -> set[str]:
         """Every key of the job's store that a retained checkpoint names."""

@@ -35,6 +35,9 @@ class Meanwhile:
             self.scheduled = self.job.run()
         return self.inner.run(plan)
 
+    def prepare(self, plan: EpochPlan) -> None:
+        self.inner.prepare(plan)
+
     def stop(self) -> None:
         self.inner.stop()
 

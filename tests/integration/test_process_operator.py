@@ -283,6 +283,9 @@ class OtherCodeRunner:
         changed = replace(function, code=replace(function.code, files=files))
         return self._runner.run(replace(plan, functions={**plan.functions, "turnaround": changed}))
 
+    def prepare(self, plan: EpochPlan) -> None:
+        self._runner.prepare(plan)
+
     def stop(self) -> None:
         self._runner.stop()
 

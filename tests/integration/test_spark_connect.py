@@ -27,6 +27,12 @@ from tests.harness.processes import stop_tree, wait_until
 from tests.harness.recovering_job import quality_section
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
+CLUSTER = (
+    'spark: {master: "local-cluster[1,2,1024]", parallelism: 1, '
+    'conf: {spark.executor.extraJavaOptions: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}'
+)
+"""A master, a worker and an executor in processes of their own; the last one's JVM lives for one epoch."""
+
 SPEC = """\
 name: held
 storage: ../store
@@ -134,7 +140,7 @@ def test_a_job_goes_from_a_server_to_a_cluster_and_back(server: ConnectServer, t
     job.land(range(1, 4))
     job.edit(here, {LOCAL: f'spark: {{remote: "{server.remote}", parallelism: 2}}'})
     assert_ran(milepost("run", job.spec_path))
-    job.edit(here, {LOCAL: 'spark: {master: "local-cluster[1,2,1024]", parallelism: 1}'})
+    job.edit(here, {LOCAL: CLUSTER})
     assert_ran(milepost_process("run", job.spec_path, environment={"SPARK_LOCAL_HOSTNAME": "localhost"}))
     job.edit(here, {LOCAL: f'spark: {{remote: "{server.remote}", parallelism: 1}}'})
     assert_ran(milepost("run", job.spec_path))

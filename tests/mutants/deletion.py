@@ -18,6 +18,10 @@ _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
 _TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
 _TEST_SHARED = "tests/conformance/protocol/test_shared_state.py::"
 _TEST_GC = "tests/unit/jobmaster/test_gc.py::"
+_PRUNING = "pipeline/protocol/pruning.py"
+_NEEDS = "pipeline/table_needs.py"
+_TEST_PRUNING = "tests/unit/protocol/test_pruning.py::"
+_TEST_TABLES = "tests/unit/jobmaster/test_pruning.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -186,5 +190,85 @@ MUTANTS: tuple[Mutant, ...] = (
             _TEST_COMPLETE + "test_prefixes_of_earlier_tries_become_garbage_and_the_winners_does_not",
             _TEST_PENDING + "test_what_a_late_try_has_written_is_garbage_of_its_checkpoint",
         ),
+    ),
+    Mutant(
+        "files of a retained checkpoint's table are pruned once the head has others",
+        "I8",
+        _NEEDS,
+        "            found += [TableReference(one.key, one.size, (*top, *one.chain)) for one in published]\n",
+        "",
+        (_TEST_TABLES + "test_what_compaction_replaced_is_listed_and_then_deleted_once_no_retained_checkpoint_has_it",),
+    ),
+    Mutant(
+        "what waits to be published on the way back to a checkpoint that was left is pruned",
+        "I8",
+        _NEEDS,
+        '        found += list(_staged(snapshot, (*top, f"staged for checkpoint {at}")))\n',
+        "",
+        (_TEST_TABLES + "test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come_back_to_it",),
+    ),
+    Mutant(
+        "a table that somebody else has moved on is pruned by what this job retains",
+        "I8",
+        _NEEDS,
+        "    if not history.shows(state.live, head.checkpoint_id, snapshot.committable):\n",
+        "    if history.newest() is None:\n",
+        (_TEST_TABLES + "test_a_table_that_another_life_of_the_job_has_moved_on_is_kept_whole",),
+    ),
+    Mutant(
+        "published files are deleted because a list names them",
+        "I8",
+        "pipeline/pruning.py",
+        "files = tuple(file for file in one.files if needs.frees(state, file))",
+        "files = one.files",
+        (_TEST_TABLES + "test_a_list_that_names_what_is_needed_takes_nothing_of_it",),
+    ),
+    Mutant(
+        "a session that was replaced looks at the tables by an older state",
+        "I8",
+        "pipeline/pruning.py",
+        "    if leader is None or leader.session_id != session_id:\n        return 0\n",
+        "",
+        (_TEST_TABLES + "test_a_session_that_was_replaced_prunes_nothing",),
+    ),
+    Mutant(
+        "published files are deleted without a grace period",
+        "I8",
+        _PRUNING,
+        "now_ms - since_ms >= grace_ms and all(",
+        "all(",
+        (_TEST_PRUNING + "test_files_go_after_the_grace_period_and_not_a_millisecond_before",),
+    ),
+    Mutant(
+        "published files are deleted by the very leader that listed them",
+        "I8",
+        _PRUNING,
+        " or leader.token <= since_version:",
+        ":",
+        (_TEST_PRUNING + "test_of_those_who_lead_only_one_that_was_granted_its_token_later_deletes",),
+    ),
+    Mutant(
+        "published files are deleted beside an epoch that was triggered before they were listed",
+        "I8",
+        _PRUNING,
+        "now_ms - since_ms >= grace_ms and all(token > since_version for token in triggered)",
+        "now_ms - since_ms >= grace_ms and triggered is not None",
+        (_TEST_PRUNING + "test_an_epoch_that_was_triggered_before_the_listing_keeps_the_files_until_it_ends",),
+    ),
+    Mutant(
+        "what an epoch has staged so far is listed as garbage of its table",
+        "I8",
+        _PRUNING,
+        "(state.next_checkpoint_id if lowest is None else lowest)",
+        "state.next_checkpoint_id",
+        (_TEST_PRUNING + "test_a_file_is_listed_only_below_a_checkpoint_that_this_job_has_ended",),
+    ),
+    Mutant(
+        "a file that somebody else put below a table is pruned",
+        "I8",
+        "pipeline/sinks/sink_head.py",
+        'r"data/chk-(\\d{20})/t(\\d+)/(?:\\d+|all)-[0-9a-f]{64}\\.parquet"',
+        'r"data/chk-(\\d{20})/t(\\d+)/.+"',
+        (_TEST_TABLES + "test_what_milepost_did_not_write_is_never_touched",),
     ),
 )

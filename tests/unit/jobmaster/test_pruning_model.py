@@ -34,10 +34,11 @@ from pipeline.pruning import PrunePlan, carry_out, plan_pruning
 from pipeline.sinks import parquet, sink_chain
 from pipeline.sinks.contract import Committable, SinkMark
 from pipeline.sinks.parquet import ParquetSink, SinkMode
+from pipeline.sinks.sink_head import SinkHead
 from pipeline.storage.open import open_store
 from pipeline.table_needs import Share, staged_files, table_needs
 from tests.harness.hooked_store import HookedStore
-from tests.harness.sink_machine import Commit, Follow, Killed, SinkMachine
+from tests.harness.sink_machine import Commit, Completed, Follow, Killed, SinkMachine
 
 TIMEOUT_MS = 600_000
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
@@ -165,6 +166,10 @@ class PrunedMachine(SinkMachine):
     def targets(self) -> list[int]:
         return [0, *sorted(self.retained)]
 
+    def may_commit(self, entry: Completed) -> bool:
+        """No fork commits before it is live, and then its checkpoints come with the follow."""
+        return entry.mark.timeline in {"main", *(timeline for _, timeline, _ in self.decisions)}
+
     def bases(self, target: int) -> list[int]:
         return super().bases(target)[-1:]
 
@@ -198,7 +203,7 @@ class PrunedMachine(SinkMachine):
     def look(self, pending: int | None = None, between: Callable[[], None] = lambda: None) -> PrunePlan:
         """One look. Args: between: what happens between the listing and the reading of the manifest."""
         sink = self.table_at(self.store())
-        listing = [item.stat.key for item in sink.objects() if item.staged_by is not None]
+        listing = [item.stat.key for item in sink.objects()]
         between()
         state = self.state(pending)
         needs = table_needs(state, self.shares(), "table", "here", sink.history())
@@ -260,8 +265,14 @@ class PrunedMachine(SinkMachine):
             stored = {stat.key for stat in store.list("data/")} - set(self.foreign)
             assert stored == self.needed()
             assert list(store.list("_garbage/")) == []
+            follows = sum(head.followed is not None for head in self.all_heads())
+            assert len(list(store.list("_snapshots/"))) <= 1 + 2 * follows + len(self.retained)
             assert all(store.get(key) == b"?" for key in self.foreign)
         super().teardown()
+
+    def all_heads(self) -> list[SinkHead]:
+        history = self.table_at(self.store()).history()
+        return [history.at(version) for version in range(1, history.version + 1)]
 
     def come_to_rest(self) -> None:
         """The table follows the newest switch, then shows the live head, which is above checkpoint 0."""
@@ -303,4 +314,4 @@ def test_after_any_history_every_retained_checkpoint_reads_as_it_did_and_nothing
     """I8, I14. Snapshots every 3 heads and compaction from 4 files on, so that short histories meet both."""
     monkeypatch.setattr(sink_chain, "SNAPSHOT_EVERY", 3)
     monkeypatch.setattr(parquet, "COMPACT_FILES", 4)
-    run_state_machine_as_test(machine, settings=settings(max_examples=15, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=25, deadline=None))

@@ -188,8 +188,10 @@ def test_what_is_not_retained_cannot_be_copied(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_gives_no_savepoint(job: CountedJob) -> None:
     run = next((job.small.folder / "store").rglob("state/latest/*.parquet"))
     run.write_bytes(b"x" * run.stat().st_size)
-    with pytest.raises(StateCorrupt):
-        job.master.create_savepoint("one")
+    for save in (lambda: job.master.create_savepoint("one"), lambda: job.master.export(3, "../copy")):
+        with pytest.raises(StateCorrupt) as refused:
+            save()
+        assert refused.value.hint == "milepost verify small lists what is broken; take another checkpoint"
     assert job.master.list_savepoints() == []
     assert not list((job.small.folder / "store" / "small").glob("savepoints/**/*.parquet")), (
         "what was copied is cleared away"

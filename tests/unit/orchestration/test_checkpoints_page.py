@@ -46,3 +46,28 @@ def test_it_tells_the_live_timeline_and_what_a_rollback_has_left(plugin: ModuleT
     assert f"timeline {timeline}" in page and "sinks that have yet to follow it: seen" in page
     assert page.count('<tr class="left">') == page.count("completed (not live)") == 1
     assert "TimelineSwitched" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page, "text of people is escaped"
+
+
+def test_a_checkpoint_has_a_page_of_where_its_time_went(
+    plugin: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that is retained; of others the page says why there is nothing to see, and nothing fails."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3, {"last: 1": "last: 2"}).small
+    monkeypatch.setenv("MILEPOST_CONFIG", str(job.folder / "config"))
+    every = plugin.checkpoints("small__epoch").body.decode()
+    assert '<a href="small__epoch/3">3</a>' in every
+    page = plugin.checkpoint("small__epoch", 3)
+    shown = page.body.decode()
+    phases = job.master.show(3)["phases"]
+    assert page.status_code == 200
+    for name, spent in phases.items():
+        assert (f"<td>{name.removesuffix('_ms')}</td>" in shown) is (spent is not None and name != "total_ms")
+    assert f">{phases['total_ms']:,}</th>" in shown and '<a href="../small__epoch">' in shown
+    retained = {int(one.checkpoint_id) for one in job.context.head().state.checkpoints}
+    for gone in {1, 2} - retained:
+        assert (
+            "only a retained checkpoint has its measurements" in plugin.checkpoint("small__epoch", gone).body.decode()
+        )
+    assert plugin.checkpoint("small__epoch", 9).status_code == 404
+    open_to = [route.dependencies for route in plugin.pages.routes]
+    assert len(open_to) == 2 and all(open_to), "each route asks Airflow for the user's permission"

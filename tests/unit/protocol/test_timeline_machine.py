@@ -284,7 +284,7 @@ class Timelines(RuleBasedStateMachine):
     def opened(self, at: int) -> str:
         fork = str(self.log.fork(REPLAY, at))
         self.job.forks.add(fork)
-        self.job.heads[fork] = at
+        self.job.heads[fork] = self.job.forked_at[fork] = at
         return fork
 
     def replay(self, fork: str) -> None:

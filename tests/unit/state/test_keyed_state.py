@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from pipeline.operators import contract
 from pipeline.protocol.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from pipeline.protocol.object_store import StoreConfig
-from pipeline.state import evolution, snapshot
+from pipeline.state import evolution, layer, snapshot
 from pipeline.state.cache import StateCache
 from pipeline.state.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
 from pipeline.state.grouping import number_keys
 from pipeline.state.handles import RunKind, StateHandle
 from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
 from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.state.layer import Hasher
+from pipeline.state.layer import Hasher, KeySpec, sort_rows, stack
 from pipeline.storage.local import LocalStore
 from tests.harness.timers import next_timer
 
@@ -270,21 +270,40 @@ def test_the_choice_of_what_to_write_is_a_table(base: int, deltas: list[int], ch
 
 
 @pytest.mark.parametrize("bits", [64, 3])
-def test_rows_are_numbered_by_key_in_the_order_of_their_hash_also_where_keys_share_one(bits: int) -> None:
-    """Each row gets the number of its key, each key its first row; what was put is found, null where nothing is."""
-    keys = pa.table({"name": [f"k{i % 37}" for i in range(400)], "part": pa.array([i % 3 for i in range(400)])})
+@pytest.mark.parametrize("names", [3, 211])
+def test_rows_are_numbered_by_key_in_the_order_of_their_hash_also_where_keys_share_one(names: int, bits: int) -> None:
+    """Each row gets the number of its key, each key its first row, whether a table or a sort finds the keys."""
+    rows = [{"name": f"k{i % names}" if i % names else None, "part": i % 2} for i in range(1_000)]
+    keys = pa.Table.from_pylist(rows)
 
-    def hasher(table: pa.Table, key: Sequence[str]) -> np.ndarray:
-        return key_hash(table, key) & np.uint64(2**bits - 1)
+    def hasher(table: pa.Table) -> np.ndarray:
+        return key_hash(table, table.column_names) >> np.uint64(64 - bits)
 
-    hashes = hasher(keys, keys.column_names)
-    numbered = number_keys(keys, hashes)
-    rows = keys.to_pylist()
-    assert len(numbered.first) == len({tuple(item.values()) for item in rows}) == 111
+    numbered = number_keys(keys, hasher)
+    assert len(numbered.first) == 2 * names
     assert [rows[numbered.first[code]] for code in numbered.codes] == rows
     assert [rows.index(item) for item in rows] == [numbered.first[code] for code in numbered.codes]
-    assert (np.diff(numbered.hashes.astype(object)) >= 0).all()
-    assert (numbered.hashes == hashes[numbered.first]).all()
+    assert (numbered.hashes[1:] >= numbered.hashes[:-1]).all()
+    assert (numbered.hashes == hasher(keys)[numbered.first]).all()
+    shared = numbered.hashes[1:] == numbered.hashes[:-1]
+    assert (numbered.first[1:] > numbered.first[:-1])[shared].all() and shared.any() == (bits == 3)
+
+
+@pytest.mark.parametrize("hasher", [key_hash, weak_hash])
+def test_layers_that_are_merged_part_by_part_are_the_same_layer(
+    monkeypatch: pytest.MonkeyPatch, hasher: Hasher
+) -> None:
+    """A part holds all rows of its hashes, so the newest of each key is found in it."""
+    keys = KeySpec(KEY, ("k",), hasher)
+    layers = [
+        sort_rows(table([row(f"k{i % 50}", i % 3, age) for i in range(age, 150, 2)]), keys, deleted=age == 1)
+        for age in range(3)
+    ]
+    at_once = stack(layers, keys, SCHEMA)
+    monkeypatch.setattr(layer, "ROWS_AT_ONCE", 20)
+    in_parts = stack(layers, keys, SCHEMA)
+    assert in_parts.rows.equals(at_once.rows) and in_parts.rows.column(0).num_chunks == 1
+    assert (in_parts.hashes == at_once.hashes).all() and (in_parts.deleted == at_once.deleted).all()
 
 
 def test_rows_compacted_away_do_not_come_back_after_rescaling_twice(tmp_path: Path) -> None:
