@@ -33,6 +33,9 @@ def describe() -> dict[str, Any]:
     }
 
 
+_RESULTS = (":!bench/RESULTS.md", ":!bench/results-*.json", ":!bench/plots")
+
+
 def _java() -> str:
     """The version that every JVM here reports, in its own words."""
     told = subprocess.run(
@@ -42,10 +45,10 @@ def _java() -> str:
 
 
 def _commit() -> str:
-    """The commit that was measured; `+` when files differ from it, empty outside of a clone."""
+    """The commit that was measured; `+` when files other than results differ from it, empty outside of a clone."""
     try:
         name = _git("rev-parse", "--short=12", "HEAD")
-        return f"{name}+" if _git("status", "--porcelain", "--untracked-files=no") else name
+        return f"{name}+" if _git("status", "--porcelain", "--untracked-files=no", "--", ".", *_RESULTS) else name
     except (OSError, subprocess.CalledProcessError):
         return ""
 
