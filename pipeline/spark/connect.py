@@ -8,6 +8,7 @@ that was, or that the server gave up as idle, is used up, and the next one in li
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -258,6 +259,9 @@ def _session(remote: SparkRemote, ids: Iterable[str]) -> RemoteSession:
                 raise _refused(remote, error) from error
             continue
         if found == pyspark.__version__:
+            # Closed by the interpreter's last garbage collection instead, one with a call under way never returns: the
+            # thread that would end the call is gone by then.
+            atexit.register(session.client.close)
             return session
         raise EnvironmentUnusable(
             f"the Spark Connect server at {remote.url} runs Spark {found}, this process has {pyspark.__version__}. "
