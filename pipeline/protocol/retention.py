@@ -99,13 +99,13 @@ def plan_retention(
 def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
     """Return the checkpoints that must stay whatever the policy says.
 
-    They are: the head, and the pending checkpoint's base, of the live timeline and of each open fork; where an open
-    fork leaves its parent, without which nobody could tell what it has to replay, and all that was completed on it; the
-    pinned, and those of savepoints; while a sink has yet to follow a switch, what it must follow to, with all that this
-    continues; and everything that is newer than a pending checkpoint.
+    They are: the head of the live timeline, and the base of each pending checkpoint; where an open fork leaves its
+    parent, without which nobody could tell what it has to replay, and all that was completed on it; the pinned, and
+    those of savepoints; while a sink has yet to follow a switch, what it must follow to, with all that this continues;
+    and everything that is newer than a pending checkpoint.
     """
     working = [timeline for timeline in state.timelines if timeline.role is not TimelineRole.ABANDONED]
-    roots = {timeline.head for timeline in working}
+    roots = {state.timeline().head}
     roots.update(timeline.pending.base for timeline in working if timeline.pending is not None)
     roots.update(fork.parent[1] for fork in open_forks(state) if fork.parent is not None)
     forks = {timeline.timeline_id for timeline in open_forks(state)}

@@ -57,14 +57,6 @@ MUTANTS: tuple[Mutant, ...] = (
         (_TEST_AFTER_COMMIT + "test_retention_keeps_savepoints",),
     ),
     Mutant(
-        "the head of a timeline that is not the live one is no root",
-        "I8",
-        _RETENTION,
-        "roots = {timeline.head for timeline in working}",
-        "roots = {state.timeline().head}",
-        (_TEST_AFTER_COMMIT + "test_retention_keeps_what_other_timelines_stand_on",),
-    ),
-    Mutant(
         "a run that a kept checkpoint refers to becomes garbage with the one that wrote it",
         "I8",
         _RETENTION,
