@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,11 +89,19 @@ class Written:
         self._seen: set[Path] = set()
 
     def new_bytes(self) -> int:
-        """Bytes of the files that were not there at the last look; Hadoop's local checksum files are left out."""
-        found = {
-            path for path in self._folder.rglob("*") if path.suffix != ".crc" and self._counts(path) and path.is_file()
-        }
-        size = sum(path.stat().st_size for path in found - self._seen)
+        """Bytes of the files that were not there at the last look; Hadoop's local checksum files are left out.
+
+        The system may delete meanwhile what it has subsumed: what is gone is passed over.
+        """
+        found: set[Path] = set()
+        size = 0
+        for folder, _, names in os.walk(self._folder):
+            for path in (Path(folder, name) for name in names):
+                if path.suffix == ".crc" or not self._counts(path):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    size += 0 if path in self._seen else path.stat().st_size
+                    found.add(path)
         self._seen = found
         return size
 
