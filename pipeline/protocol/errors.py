@@ -69,6 +69,12 @@ class EnvironmentUnusable(CheckpointError):
     exit_code = 8
 
 
+class SparkLost(EnvironmentUnusable):
+    """The Spark that an epoch ran on went away amid it; one that is there again runs the same epoch."""
+
+    action = Action.RETRY
+
+
 class JobNotRunnable(CheckpointError):
     """No epoch is triggered until a person acts: the job is FAILED or has ended, or its sinks do not answer."""
 

@@ -16,6 +16,7 @@ from pipeline.protocol.errors import (
     CheckpointError,
     CheckpointExpired,
     CommitConflict,
+    SparkLost,
     StoreUnavailable,
     SubtaskDeclined,
 )
@@ -128,6 +129,8 @@ def is_curable(error: BaseException) -> bool:
     machine fail again; a store that did not answer, a broken Spark job or a deadline may not. An error that names the
     checkpoint that `completed` is of no failed epoch: after the commit point the next run publishes what is left.
     """
+    if isinstance(error, SparkLost):
+        return True
     return isinstance(error, _CURABLE) and "completed" not in error.details and reason_for(error) not in _SAME_AGAIN
 
 

@@ -60,6 +60,10 @@ def check_suite(spec: QualitySpec) -> None:
                 )
 
 
+_IMPORT_ERRORS = (ImportError, AttributeError, TypeError, ValueError)
+"""What the import of a library raises that does not fit to the others that are installed."""
+
+
 def begin_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
     """Import Great Expectations in a thread beside what comes before the gate: seconds, most of which is waited for.
 
@@ -76,7 +80,7 @@ def begin_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
 def _load() -> None:
     try:
         _import()
-    except ImportError as error:
+    except _IMPORT_ERRORS as error:
         _LOG.info("Great Expectations was not imported beside Spark's start: %s", error)
 
 
@@ -137,7 +141,7 @@ def _build(spec: QualitySpec) -> list[Any]:
         _import()
         from great_expectations.exceptions import ExpectationNotFoundError
         from great_expectations.expectations import registry
-    except ImportError as error:
+    except _IMPORT_ERRORS as error:
         raise EnvironmentUnusable(
             f"the quality gate cannot load Great Expectations: {error}", hint="install the pinned requirements"
         ) from error

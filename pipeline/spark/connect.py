@@ -29,7 +29,7 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 from pipeline.config.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remote
 from pipeline.config.spark_settings import session_settings
 from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import EnvironmentUnusable
+from pipeline.protocol.errors import EnvironmentUnusable, SparkLost
 from pipeline.spark.engine import epoch_tag
 from pipeline.spark.session import quiet_pyspark
 
@@ -136,7 +136,7 @@ class RemoteEngine:
         except PySparkException:
             return False
 
-    def lost(self, error: Exception) -> EnvironmentUnusable | None:
+    def lost(self, error: Exception) -> SparkLost | None:
         condition = (error.getCondition() or "") if isinstance(error, PySparkException) else ""
         code = getattr(error, "_grpc_status_code", None) if isinstance(error, SparkConnectGrpcException) else None
         if condition.startswith(_GONE):
@@ -145,7 +145,7 @@ class RemoteEngine:
             what = "does not answer any more"
         else:
             return None
-        return EnvironmentUnusable(
+        return SparkLost(
             f"the Spark Connect server at {self._remote.url} {what}. Nothing of this epoch is visible.",
             hint="see the server's log; once it runs, run again",
             remote=self._remote.url,
@@ -175,7 +175,11 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
     os.environ.pop("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", None)
     _reach(remote)
     session = _session(remote, (session_id(plan, number) for number in range(_SESSIONS)))
-    return _ready(RemoteEngine(session, remote, owner), plan)
+    engine = RemoteEngine(session, remote, owner)
+    try:
+        return _ready(engine, plan)
+    except PySparkException as error:
+        raise engine.lost(error) or _refused(remote, error) from error
 
 
 def check_server(text: str) -> str:
@@ -184,7 +188,10 @@ def check_server(text: str) -> str:
     quiet_pyspark()
     _reach(remote)
     session = _session(remote, [str(uuid.uuid4())])
-    found = f"Spark {session.version} at {remote.url}, {session.conf.get('spark.master')}"
+    try:
+        found = f"Spark {session.version} at {remote.url}, {session.conf.get('spark.master')}"
+    except PySparkException as error:
+        raise _refused(remote, error) from error
     session.stop()  # releases it: nobody comes back for this one
     return found
 
@@ -224,11 +231,13 @@ def _reach(remote: SparkRemote) -> None:
             hint="start it, or correct `spark.remote`; `make demo` starts one of its own",
             remote=remote.url,
         ) from None
-    with _Channel(remote, str(uuid.uuid4())).toChannel() as channel:
+    builder = _Channel(remote, str(uuid.uuid4()))
+    with builder.toChannel() as channel:
         try:
             grpc.channel_ready_future(channel).result(timeout=ANSWER_S)
         except grpc.FutureTimeoutError:
-            tls = "with TLS" if remote.tls or not remote.is_loopback else "without TLS"
+            plain = remote.is_loopback and not remote.tls
+            tls = "with TLS" if builder.secure and not plain else "without TLS"
             raise EnvironmentUnusable(
                 f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} "
                 "s. Nothing was run.",

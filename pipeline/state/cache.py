@@ -14,7 +14,6 @@ a read of the store, nothing else.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import logging
@@ -40,8 +39,11 @@ _SUFFIX = ".arrow"
 _TEMPORARY = ".tmp"
 _STALE_TEMPORARY_S = 3_600
 
-_MAPPED = 256
-"""Entries that a process keeps mapped. One that was removed meanwhile is held on the disk until it goes."""
+_mapped: dict[Path, tuple[pa.Schema, tuple[int, ...], Layer]] = {}
+"""Entries that this process keeps mapped for the epochs that it runs after each other.
+
+One whose file was removed would be held on the disk: `retain` lets go of it.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +133,8 @@ class StateCache:
                 start, stop = (int(part) for part in folder.name.split("-")[1:3])
                 if start < own.stop and own.start < stop:
                     _prune(folder, kept.get(folder, set()))
+            for path in [path for path in tuple(_mapped) if not path.exists()]:
+                _mapped.pop(path, None)
         except (OSError, ValueError) as error:
             logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
 
@@ -199,14 +203,17 @@ def _write(file: object, layer: Layer, schema: pa.Schema) -> None:
 def _read(path: Path, schema: pa.Schema) -> Layer | None:
     status = path.stat()
     version = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return _mapped(path, schema, version)
+    known = _mapped.get(path)
+    if known is not None and known[1] == version and known[0].equals(schema):
+        return known[2]
+    layer = _map(path, schema, version)
+    if layer is not None:
+        _mapped[path] = (schema, version, layer)
+    return layer
 
 
-@functools.lru_cache(maxsize=_MAPPED)
-def _mapped(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | None:
+def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | None:
     """Map an entry whose content is what its name says; None for any other.
-
-    Kept for the epochs that a process runs after each other.
 
     Args:
         version: of the file: another one is checked again.

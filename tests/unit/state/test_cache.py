@@ -122,6 +122,19 @@ def test_entries_of_replaced_runs_and_of_other_ranges_are_removed(node: Node) ->
     assert len(node.entries()) == 2, "one entry per half, the whole range is gone"
 
 
+def test_an_entry_that_was_removed_is_not_held_on_the_disk(node: Node) -> None:
+    """A process that runs epoch after epoch keeps entries mapped: those of replaced runs would fill the disk unseen."""
+    assert len(node.rows()) == 120, "its entries are mapped"
+    before = set(node.entries())
+    node.epoch(0, 100)
+    assert len(node.rows()) == 120
+    node.epoch(0, 100)
+    removed = before - set(node.entries())
+    assert removed
+    mapped = Path("/proc/self/maps").read_text()
+    assert [path.name for path in removed if str(path) in mapped] == []
+
+
 def test_a_cache_that_others_may_write_is_not_used(node: Node) -> None:
     """DESIGN 9: other users of the machine are not trusted; the damaged store then shows that no entry was read."""
     node.directory.chmod(0o777)
