@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import pty
 import re
@@ -48,8 +49,14 @@ class Outcome:
 
 
 def milepost(*words: str | Path) -> Outcome:
-    """Run the command in this process."""
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    """Run the command in this process, which logs as a new one would, whatever other tests have imported."""
+    logger = logging.getLogger("pipeline")
+    before = logger.level
+    logger.setLevel(logging.INFO if "-v" in words else logging.WARNING)
+    try:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+    finally:
+        logger.setLevel(before)
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
