@@ -271,7 +271,7 @@ class Backfill:
         hint = (
             f"The live timeline is as it was; the same backfill, with the same code and spec, goes on with fork {fork}"
         )
-        error.hint = f"{error.hint.rstrip('.')}. {hint}" if error.hint else hint
+        error.advise(hint)
 
     def _told(self, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> dict[str, Any]:
         context = self._context

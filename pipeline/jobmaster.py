@@ -376,7 +376,7 @@ class JobMaster(Bootstrap, Backfills):
         failed = aborted.get("job_status") == JobStatus.FAILED.value
         if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
-            error.hint = f"{error.hint.rstrip('.')}. {resume}" if error.hint else resume
+            error.advise(resume)
 
 
 _PLAN_ATTEMPTS = 5

@@ -9,8 +9,7 @@ the savepoint is disposed of. Refused or failed before the switch, the job is as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from pipeline.in_flight import check_continuable
@@ -19,7 +18,7 @@ from pipeline.job_code import JobCode, LoadedCode, read_code
 from pipeline.job_control import JobControl
 from pipeline.metadata import CheckpointMetadata
 from pipeline.preflight import check_compatible
-from pipeline.protocol.errors import CheckpointError, InvalidRequest, StateCorrupt
+from pipeline.protocol.errors import CheckpointError, InvalidRequest, StateCorrupt, advising
 from pipeline.protocol.ids import CheckpointId, TimelineId
 from pipeline.protocol.locations import child_url
 from pipeline.protocol.records import ENDED, ManifestState, PendingCheckpoint, Savepoint
@@ -32,6 +31,8 @@ from pipeline.savepoints import Savepoints, delete_copy
 from pipeline.sessions import Session
 from pipeline.storage.copying import Copy, copy_objects
 from pipeline.store_checks import require_stores
+
+_DAMAGED = "put the savepoint's folder back from a copy of it, or start from another savepoint"
 
 
 class Restore(Savepoints):
@@ -77,14 +78,14 @@ class Restore(Savepoints):
         context = self._context
         state = self._startable(session, location)
         require_stores(context)
-        with _damage_of_a_savepoint():
+        with advising(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
         code = read_code(context)
         loaded = code.load(context)
         self._check_fit(saved, code, loaded)
         self._check_tables(state, saved.document.tables)
         plan = saved.metadata.plan
-        with _damage_of_a_savepoint():
+        with advising(StateCorrupt, _DAMAGED):
             copy_objects([Copy(saved.store, plan, context.store, plan.key)])
         above = CheckpointId(saved.document.checkpoint_id)
         made = Made(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
@@ -93,7 +94,7 @@ class Restore(Savepoints):
         detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
-            with _damage_of_a_savepoint():
+            with advising(StateCorrupt, _DAMAGED):
                 return copier.write(pending, timeline)
 
         with installed(context, self._leadership, session, made, write) as completed:
@@ -204,13 +205,3 @@ class Restore(Savepoints):
             return claimed | {"left": f"not everything was deleted: {error.message}"}
         other = document.job if document.job != self._context.spec.name else None
         return claimed | {"deleted_objects": deleted, "listed_by": other}
-
-
-@contextmanager
-def _damage_of_a_savepoint() -> Iterator[None]:
-    """Let a StateCorrupt of the block say what to do about a savepoint that is damaged."""
-    try:
-        yield
-    except StateCorrupt as error:
-        error.hint = error.hint or "put the savepoint's folder back from a copy of it, or start from another savepoint"
-        raise

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from pipeline.protocol.errors import (
     InvalidRequest,
     NotFound,
     StateCorrupt,
+    advising,
 )
 from pipeline.protocol.events import SavepointDisposed
 from pipeline.protocol.ids import CheckpointId
@@ -249,15 +249,10 @@ class Savepoints(Rewind):
             )
         return wanted
 
-    @contextmanager
-    def _telling_what_else(self) -> Iterator[None]:
+    def _telling_what_else(self) -> AbstractContextManager[None]:
         """Let the error of a damaged checkpoint say what can be copied instead."""
-        try:
-            yield
-        except StateCorrupt as error:
-            job = self._context.spec.name
-            error.hint = error.hint or f"milepost verify {job} lists what is broken; take another checkpoint"
-            raise
+        job = self._context.spec.name
+        return advising(StateCorrupt, f"milepost verify {job} lists what is broken; take another checkpoint")
 
     def _record(self, request: RecordSavepointRequest, prefix: str) -> None:
         """List the savepoint. What was copied stays unless the transition was refused: it may have landed."""

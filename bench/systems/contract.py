@@ -106,6 +106,22 @@ class Written:
         return size
 
 
+class Volumes:
+    """What a system writes between two looks: its state, what it publishes, and all that it keeps."""
+
+    def __init__(self, folders: Folders, state: Path, publishes: Callable[[Path], bool]) -> None:
+        self._state = Written(state, lambda path: True)
+        self._output = Written(folders.output, publishes)
+        self._all = Written(folders.work, folders.is_kept)
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "state_bytes": self._state.new_bytes(),
+            "output_bytes": self._output.new_bytes(),
+            "all_bytes": self._all.new_bytes(),
+        }
+
+
 def link_files(source: Path, target: Path) -> None:
     """Make a folder with the files of another one, without copying them."""
     target.mkdir()

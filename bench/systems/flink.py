@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, Volumes
 from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
 
 _TYPES = {
@@ -56,9 +56,7 @@ class Flink:
         port = _free_port()
         self._url = f"http://127.0.0.1:{port}"
         folders.output.mkdir(parents=True)
-        self._state = Written(folders.checkpoints, lambda path: True)
-        self._output = Written(folders.output, lambda path: not path.name.startswith((".", "_")))
-        self._all = Written(folders.work, folders.is_kept)
+        self._written = Volumes(folders, folders.checkpoints, lambda path: not path.name.startswith((".", "_")))
         table = importlib.import_module("pyflink.table")
         environment = table.TableEnvironment.create(table.EnvironmentSettings.in_streaming_mode())
         settings = {
@@ -125,11 +123,7 @@ class Flink:
         self._checkpoint()
 
     def figures(self, number: int) -> dict[str, Any]:
-        return {
-            "state_bytes": self._state.new_bytes(),
-            "output_bytes": self._output.new_bytes(),
-            "all_bytes": self._all.new_bytes(),
-        }
+        return self._written.figures()
 
     def probe(self, name: str) -> dict[str, Any]:
         raise NotAsked(name)

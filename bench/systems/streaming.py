@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, link_files
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, Volumes, link_files
 from bench.systems.servers import Server
 from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
 
@@ -116,9 +116,7 @@ class Streaming:
 
     def prepare(self, workload: Workload, folders: Folders) -> None:
         self._workload, self._folders = workload, folders
-        self._state = Written(folders.checkpoints / "state", lambda path: True)
-        self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
-        self._all = Written(folders.work, folders.is_kept)
+        self._written = Volumes(folders, folders.checkpoints / "state", lambda path: path.suffix == ".parquet")
         if self._served:
             self._server = Server(folders.work / "server", _of_driver(workload, folders.work))
         if not self._fresh:
@@ -137,11 +135,7 @@ class Streaming:
         subprocess.run([sys.executable, "-m", "bench.systems.available_now", words], check=True)
 
     def figures(self, number: int) -> dict[str, Any]:
-        return {
-            "state_bytes": self._state.new_bytes(),
-            "output_bytes": self._output.new_bytes(),
-            "all_bytes": self._all.new_bytes(),
-        }
+        return self._written.figures()
 
     def probe(self, name: str) -> dict[str, Any]:
         raise NotAsked(name)

@@ -6,6 +6,8 @@ A new class is only warranted by a new reaction of the caller.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import ClassVar
 
@@ -39,6 +41,20 @@ class CheckpointError(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+
+    def advise(self, step: str) -> None:
+        """Say one more thing to do, behind the hint that is there."""
+        self.hint = f"{self.hint.rstrip('.')}. {step}" if self.hint else step
+
+
+@contextmanager
+def advising(kind: type[CheckpointError], hint: str) -> Iterator[None]:
+    """Give the errors of a kind that leave the block this hint, unless they have one of their own."""
+    try:
+        yield
+    except kind as error:
+        error.hint = error.hint or hint
+        raise
 
 
 class InvalidRequest(CheckpointError):

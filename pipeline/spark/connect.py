@@ -207,12 +207,17 @@ class _Channel(DefaultChannelBuilder):
 
     def __init__(self, remote: SparkRemote, session_id: str) -> None:
         super().__init__(f"{remote.url}/;session_id={session_id};use_ssl={str(remote.tls).lower()}")
-        self._remote = remote
+        self._is_local = remote.is_loopback and not remote.tls
         if remote.is_loopback:
             self.setChannelOption("grpc.enable_http_proxy", 0)
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it uses TLS: where that was asked for, and wherever else a token goes to another machine."""
+        return bool(self.secure) and not self._is_local
+
     def toChannel(self) -> grpc.Channel:
-        if not self._remote.is_loopback or self._remote.tls:
+        if not self._is_local:
             return super().toChannel()
         credentials = grpc.local_channel_credentials()
         if self.token:
@@ -236,8 +241,7 @@ def _reach(remote: SparkRemote) -> None:
         try:
             grpc.channel_ready_future(channel).result(timeout=ANSWER_S)
         except grpc.FutureTimeoutError:
-            plain = remote.is_loopback and not remote.tls
-            tls = "with TLS" if builder.secure and not plain else "without TLS"
+            tls = "with TLS" if builder.is_encrypted else "without TLS"
             raise EnvironmentUnusable(
                 f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} "
                 "s. Nothing was run.",
