@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LOGIN = "admin"
+LOCK_S = 60
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
 
 Settings = Mapping[str, Mapping[str, object]]
@@ -37,7 +38,8 @@ def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Se
             "simple_auth_manager_passwords_file": home / PASSWORDS,
             "execution_api_server_url": f"http://127.0.0.1:{port}/execution/",
         },
-        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}"},
+        # SQLite lets one process write at a time: the others wait this many seconds, not five, before they give up.
+        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout={LOCK_S}"},
         "logging": {"base_log_folder": home / "logs"},
         "api": {
             "host": "127.0.0.1",

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 FINISHED_RUN = frozenset({"success", "failed"})
+RETRY_S = 30.0
+_REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 
 class AirflowRest:
@@ -37,7 +40,22 @@ class AirflowRest:
         return all((health.get(name) or {}).get("status") == "healthy" for name in ("metadatabase", *components))
 
     def ask(self, method: str, path: str, **kwargs: Any) -> Any:
-        """Send one request below /api/v2, renewing the login once when it ran out. Raises httpx.HTTPStatusError."""
+        """Send one request below /api/v2, renewing the login once when it ran out. Raises httpx.HTTPStatusError.
+
+        An answer of 5xx to what may be sent twice is asked for again, for half a minute: Airflow gives one whenever
+        two of its processes want to write to SQLite at the same moment.
+        """
+        if method not in _REPEATABLE:
+            return self._ask(method, path, kwargs)
+        attempts = Retrying(
+            retry=retry_if_exception(_is_of_the_server),
+            wait=wait_random_exponential(multiplier=0.2, max=3.0),
+            stop=stop_after_delay(RETRY_S),
+            reraise=True,
+        )
+        return attempts(self._ask, method, path, kwargs)
+
+    def _ask(self, method: str, path: str, kwargs: dict[str, Any]) -> Any:
         for attempt in (1, 2):
             answer = self._http.request(method, f"/api/v2{path}", headers=self.authorization(), **kwargs)
             if answer.status_code == httpx.codes.UNAUTHORIZED and attempt == 1:
@@ -151,6 +169,10 @@ class AirflowRest:
             if state in FINISHED_RUN:
                 return state
             time.sleep(interval_s)
+
+
+def _is_of_the_server(error: BaseException) -> bool:
+    return isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error
 
 
 def _log_line(line: Any) -> str:

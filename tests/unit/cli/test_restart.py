@@ -150,8 +150,8 @@ def test_a_person_who_stops_the_wait_stops_the_run(tmp_path: Path, monkeypatch: 
     job = job_with(tmp_path, "{strategy: fixed_delay, attempts: 3, delay: 1h}")
 
     def interrupted(seconds: float) -> None:
-        assert seconds == 3600
-        raise KeyboardInterrupt
+        if seconds == 3600:  # only the wait: threads of other libraries sleep too
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(epochs.time, "sleep", interrupted)
     outcome = run(job, monkeypatch, 1, Down)

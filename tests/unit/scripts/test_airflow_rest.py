@@ -1,0 +1,78 @@
+"""The REST client of the demo and the end-to-end tests, against a real server that fails as Airflow does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from scripts.airflow_rest import AirflowRest
+
+
+class Failing(ThreadingHTTPServer):
+    """Answers the first requests below /api/v2 with the given status, and everything after them with 200."""
+
+    def __init__(self, *statuses: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.statuses = list(statuses)
+        self.asked: list[str] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Failing
+
+    def answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        status = 200
+        if self.path.startswith("/api/v2"):
+            self.server.asked.append(self.command)
+            status = self.server.statuses.pop(0) if self.server.statuses else 200
+        body = json.dumps({"access_token": "t", "reason": "Database error"}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PATCH = answer
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def asking(*statuses: int) -> Iterator[tuple[Failing, AirflowRest]]:
+    with Failing(*statuses) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        rest = AirflowRest(f"http://127.0.0.1:{server.server_port}", "admin", "secret")
+        try:
+            yield server, rest
+        finally:
+            rest.close()
+            server.shutdown()
+            thread.join()
+
+
+def test_what_may_be_sent_twice_is_sent_again_when_the_server_failed() -> None:
+    with asking(500, 503) as (server, rest):
+        rest.ask("PATCH", "/pools/steps", json={"slots": 1})
+        assert server.asked == ["PATCH", "PATCH", "PATCH"]
+
+
+def test_a_run_is_never_triggered_twice() -> None:
+    with asking(500) as (server, rest):
+        with pytest.raises(httpx.HTTPStatusError, match=r"POST /dags/job__epoch/dagRuns: 500.*Database error"):
+            rest.trigger("job__epoch")
+        assert server.asked == ["POST"]
+
+
+def test_what_was_asked_wrongly_is_refused_at_once() -> None:
+    with asking(404) as (server, rest):
+        with pytest.raises(httpx.HTTPStatusError, match="404"):
+            rest.ask("GET", "/dags/none")
+        assert server.asked == ["GET"]
