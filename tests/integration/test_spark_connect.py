@@ -96,7 +96,7 @@ class HeldJob:
         """The next function that runs waits for ever, and has begun when the block ends."""
         (self.folder / "hold").touch()
         yield
-        wait_until(self.holders, seconds=90, what="the process function")
+        wait_until(self.holders, seconds=240, what="the process function")
         (self.folder / "hold").unlink()
 
     def start(self) -> psutil.Popen:
@@ -158,7 +158,7 @@ def test_a_new_run_interrupts_what_a_killed_client_left_on_the_server(server: Co
     assert psutil.pid_exists(worker), "its Spark job lives on"
     job.land(3)
     assert_ran(milepost("run", job.spec, "--take-over"))
-    wait_until(lambda: not psutil.pid_exists(worker), seconds=30, what="the end of the orphan's worker")
+    wait_until(lambda: not psutil.pid_exists(worker), seconds=240, what="the end of the orphan's worker")
     assert_ran(milepost("run", job.spec, "--until-caught-up"))
     assert job.rows() == [(1, "old"), (2, "old"), (3, "old")]
 
@@ -254,8 +254,9 @@ def test_the_token_is_in_no_command_line_log_or_file_of_others(server: ConnectSe
             assert token not in " ".join(process.cmdline())
     holding = []
     for path in server.folder.rglob("*"):
-        if path.is_file() and token.encode() in path.read_bytes():
-            holding.append((path.name, path.stat().st_mode & 0o777))
+        with contextlib.suppress(FileNotFoundError):  # the server deletes what it has done with
+            if path.is_file() and token.encode() in path.read_bytes():
+                holding.append((path.name, path.stat().st_mode & 0o777))
     assert holding == [("spark-token", 0o600)]
     listening = [one for one in server.processes[0].net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     assert listening and {one.laddr.ip.removeprefix("::ffff:") for one in listening} == {"127.0.0.1"}
@@ -273,7 +274,7 @@ def test_a_server_that_dies_fails_the_epoch_and_the_next_one_runs_on_its_success
             running = pool.submit(milepost, "run", job.spec)
         server.stack.stop(SPARK)
         assert_clear_error(
-            running.result(90), 8, "the Spark Connect server at sc://localhost:", "does not answer any more"
+            running.result(300), 8, "the Spark Connect server at sc://localhost:", "does not answer any more"
         )
     assert milepost("status", job.spec, "--json").document()["job_status"] == "running"
     server.start()

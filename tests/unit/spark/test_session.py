@@ -75,7 +75,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=480,
         check=False,
     )
     assert result.returncode == 0, result.stderr
