@@ -16,7 +16,9 @@ import psutil
 import pytest
 
 from pipeline.config.load import load_job
+from pipeline.epoch_run import EpochAnswers
 from pipeline.jobmaster import JobMaster, Session
+from pipeline.planning import EpochPlan
 from pipeline.spark import connect
 from pipeline.spark.runner import SparkEpochRunner
 from scripts.stack import SPARK
@@ -194,9 +196,21 @@ def test_what_fails_on_the_server_is_refused_as_it_is_elsewhere(server: ConnectS
     assert job.rows() == [(5, "old")]
 
 
-def test_a_session_that_the_server_has_closed_is_followed_by_another(server: ConnectServer, tmp_path: Path) -> None:
-    """Servers close idle sessions, and never take the id again."""
-    job, runner = HeldJob(tmp_path, server), SparkEpochRunner()
+class Planned(SparkEpochRunner):
+    """Remembers what it ran last."""
+
+    plan: EpochPlan
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        self.plan = plan
+        return super().run(plan)
+
+
+def test_a_session_that_the_server_has_closed_is_followed_by_the_next_in_line(
+    server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers close idle sessions, and never take the id again. However many: few questions lead to the next."""
+    job, runner = HeldJob(tmp_path, server), Planned()
     sessions: list[Any] = []
     for key, conf in ((1, "{spark.sql.shuffle.partitions: 7}"), (2, "{}"), (3, "{}")):
         job.write(conf=conf)
@@ -211,6 +225,20 @@ def test_a_session_that_the_server_has_closed_is_followed_by_another(server: Con
     assert first == second != third
     assert (seven, taken_back) == ("7", "200"), "what the spec no longer says is taken back"
     assert len(job.rows()) == 3
+    assert [first, third] == [connect.session_id(runner.plan, number) for number in (0, 1)]
+
+    asked: list[str] = []
+    is_closed = connect._is_closed
+    monkeypatch.setattr(connect, "_is_closed", lambda client, each: asked.append(each) or is_closed(client, each))
+    remote = connect._parsed(server.remote)
+    for number in range(1, 40):
+        asked.clear()
+        session = connect._session_of(remote, runner.plan)
+        assert session.session_id == connect.session_id(runner.plan, number)
+        assert len(asked) <= 2 * number.bit_length()
+        again = connect._session_of(remote, runner.plan)
+        assert again.session_id == session.session_id, "to look for it has opened nothing and closed nothing"
+        session.client.release_session()
 
 
 def test_doctor_says_what_answers(server: ConnectServer, tmp_path: Path) -> None:
