@@ -212,6 +212,11 @@ class _Channel(DefaultChannelBuilder):
             self.setChannelOption("grpc.enable_http_proxy", 0)
 
     @property
+    def token(self) -> str | None:
+        """As Spark finds it; an empty one is none, as in a shell that cannot unset what it inherited."""
+        return super().token or None
+
+    @property
     def is_encrypted(self) -> bool:
         """Whether it uses TLS: where that was asked for, and wherever else a token goes to another machine."""
         return bool(self.secure) and not self._is_local
