@@ -129,8 +129,10 @@ class E2eJob:
 
         return str(self.airflow.until(found, f"{self.dag_id} {run_id}: {task_id} in {states}"))
 
-    def log(self, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
-        return self.airflow.rest.log(self.dag_id, run_id, task_id, try_number, map_index)
+    def log(self, run_id: str, task_id: str, try_number: int | None = None, map_index: int = -1) -> str:
+        """Of the newest try, unless another is asked for: a loaded machine may lose one, and Airflow begins another."""
+        number = try_number or self.tries(run_id, task_id)
+        return self.airflow.rest.log(self.dag_id, run_id, task_id, number, map_index)
 
     def tries(self, run_id: str, task_id: str) -> int:
         """How often a task was started, clears included."""
@@ -220,7 +222,7 @@ class AirflowInstance:
     def _fields(self, name: str) -> dict[str, Any]:
         folder = self.folder / "jobs" / name
         places = {"storage": folder / "state", "landing": folder / "landing", "lake": folder / "lake"}
-        settings = {"retained": 10, "tolerable": 0, "retries": 0, "pool": "default_pool", "spark": ON_THE_SERVER}
+        settings = {"retained": 10, "tolerable": 0, "retries": 2, "pool": "default_pool", "spark": ON_THE_SERVER}
         return {"name": name, **places, **settings}
 
     def add_job(
