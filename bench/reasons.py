@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _FLOOR = (
-    "most of an epoch is work that does not shrink with the rows or keys: Spark's scheduling, rows passed between the "
-    "JVM and Python and back, waiting for the disk at each object (phases `spark`, `exchange`, `async`)"
+    "about half of an epoch is work that does not shrink with rows or keys: Spark's scheduling, rows passed between "
+    "the JVM and Python and back, waiting for the disk at each object (phases `spark`, `exchange`, `async`)"
 )
 _LIMIT = (
     "the limit has no shuffle, no second process, no published table and no fsync; the phases `spark`, `exchange` and "
