@@ -27,11 +27,18 @@ class Plan:
         warmups: epochs at the start that are not counted; the first fills the state.
         rounds: counted epochs.
         joins: a system's first epoch, when that is a later one than the others'; it reads all that has landed by then.
+
+    Raises: ValueError: a system would join after the first counted epoch, which has to be one of all systems.
     """
 
     warmups: int
     rounds: int
     joins: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        late = [name for name, first in self.joins.items() if first > self.warmups]
+        if late:
+            raise ValueError(f"{', '.join(late)}: expected to join by epoch {self.warmups}, the first that counts")
 
     @property
     def epochs(self) -> range:

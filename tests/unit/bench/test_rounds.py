@@ -52,6 +52,12 @@ def test_what_lands_before_a_system_joins_is_left_to_it_and_missed_when_it_does_
     ]
 
 
+def test_every_system_has_joined_before_an_epoch_counts() -> None:
+    Plan(3, 2, joins={"limit-numpy": 3})
+    with pytest.raises(ValueError, match=r"limit-numpy: expected to join by epoch 2, the first that counts"):
+        Plan(2, 2, joins={"limit-numpy": 3})
+
+
 def test_a_system_that_cannot_do_its_part_is_named_and_its_process_ended(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.raises(
