@@ -105,33 +105,25 @@ Series = dict[str, list[tuple[float, float, float]]]
 
 
 def series_of(plot: Plot, parts: dict[str, dict[str, Any]]) -> Series:
-    """The points of a plot, in ascending order; of parts that failed there are none.
-
-    A plot of one point per part is drawn from two parts on.
-    """
-    drawn = {name: record for name, record in parts.items() if plot.holds(name) and "failed" not in record}
-    if not plot.epochs and len(drawn) < 2:
-        return {}
+    """The points of a plot, in ascending order; of parts that failed there are none, and one point is no line."""
     found: Series = {}
-    for name, record in drawn.items():
+    for name, record in parts.items():
+        if not plot.holds(name) or "failed" in record:
+            continue
         for system, one in record["systems"].items():
             label = NAMES.get(system.partition(":")[0])
             if label is None:
                 continue
             if plot.epochs:
-                # The first epoch of a session, or with all keys, is none that grows.
-                points = [
-                    (epoch["number"] + 1.0, epoch["wall_s"], _state_bytes(epoch))
-                    for epoch in one["epochs"]
-                    if epoch["number"] > 0
-                ]
+                # A system's first epoch fills the state, or catches up: it is none of those that grow.
+                points = [(epoch["number"] + 1.0, epoch["wall_s"], _state_bytes(epoch)) for epoch in one["epochs"][1:]]
             else:
                 epochs = [epoch for epoch in one["epochs"] if epoch["counted"]]
                 wall = Spread.of([epoch["wall_s"] for epoch in epochs]).median
                 state = Spread.of([_state_bytes(epoch) for epoch in epochs]).median
                 points = [(plot.place(name), wall, state)]
             found.setdefault(label, []).extend(points)
-    return {label: sorted(points) for label, points in found.items()}
+    return {label: sorted(points) for label, points in found.items() if len(points) > 1}
 
 
 def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
@@ -141,7 +133,7 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
     matplotlib.rcParams.update(
         {"svg.hashsalt": "milepost", "svg.fonttype": "none", "axes.grid": True, "grid.alpha": 0.3}
     )
-    pyplot = importlib.import_module("matplotlib.pyplot")
+    pyplot, ticker = (importlib.import_module(f"matplotlib.{name}") for name in ("pyplot", "ticker"))
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for plot in PLOTS:
@@ -161,6 +153,12 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
             if plot.logarithmic:
                 axis.set_xscale("log")
                 axis.set_yscale("log")
+                low, high = axis.get_ylim()
+                axis.set_ylim(low / 1.5, high * 1.5)
+                for one, shown in ((axis.xaxis, (1.0,)), (axis.yaxis, (1.0, 2.0, 5.0))):
+                    one.set_major_locator(ticker.LogLocator(subs=shown))
+                    one.set_major_formatter(ticker.FuncFormatter(_plain))
+                    one.set_minor_formatter(ticker.NullFormatter())
             else:
                 axis.set_ylim(bottom=0)
             axis.legend(frameon=False, fontsize=8)
@@ -169,6 +167,14 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
         pyplot.close(figure)
         files.append(file)
     return files
+
+
+def _plain(value: float, _: object) -> str:
+    """A tick's number as people write it: 0.5, 20, 10 k, 5 M."""
+    for unit, letter in ((1e6, " M"), (1e3, " k")):
+        if value >= unit:
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"
 
 
 def _state_bytes(epoch: dict[str, Any]) -> float:

@@ -173,16 +173,25 @@ def test_a_system_that_cannot_be_built_is_named_with_the_reason() -> None:
 
 def test_a_plot_has_a_point_per_part_and_none_of_a_failed_one() -> None:
     parts = {
-        "checkpoints/retained": record("keyed-1m", {"milepost:retained=9": ours([3.0])}),
         "rows/300000": record("keyed-1m", {"milepost": ours([3.0] * 3)}),
         "rows/100000": record("keyed-1m", {"milepost": ours([1.0] * 3)}),
         "rows/1000000": STAMP | {"failed": "x"},
     }
     plots = {plot.group: plot for plot in PLOTS}
-    assert series_of(plots["checkpoints"], parts) == {"Milepost": [(2.0, 3.0, 600.0)]}
     rows = {"Milepost": [(100_000.0, 1.0, 600.0), (300_000.0, 3.0, 600.0)]}
     assert series_of(plots["rows"], parts) == rows
-    shared = record("keyed-1m", {"milepost": ours([2.0]), "flink-rocksdb": epochs([9.0])})
-    parts["workload/keyed-1m"] = shared
+    parts["workload/keyed-1m"] = record("keyed-1m", {"milepost": ours([2.0]), "flink-rocksdb": epochs([9.0])})
     assert series_of(plots["rows"], parts) == {"Milepost": [*rows["Milepost"], (1_000_000.0, 2.0, 600.0)]}
-    assert series_of(plots["keys"], parts) == {}, "one point is no plot"
+    assert series_of(plots["keys"], parts) == {}, "one point is no line"
+
+
+def test_a_plot_of_epochs_leaves_out_each_systems_first_which_fills_the_state_or_catches_up() -> None:
+    late = epochs([7.0, 8.0, 9.0])
+    late["epochs"] = late["epochs"][1:]
+    parts = {
+        "aged/keyed-1m": record("keyed-1m", {"milepost-served": ours([3.0, 4.0, 5.0]), "spark-hdfs-process": late})
+    }
+    assert series_of(next(plot for plot in PLOTS if plot.group == "aged"), parts) == {
+        "Milepost, running server": [(2.0, 3.0, 600.0), (3.0, 4.0, 600.0), (4.0, 5.0, 600.0)],
+        "availableNow, cold JVM": [(3.0, 8.0, 600.0), (4.0, 9.0, 600.0)],
+    }
