@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _FLOOR = (
-    "about half of an epoch is work that does not shrink with rows or keys: Spark's scheduling, rows passed between "
+    "much of an epoch is work that does not shrink with rows or keys: Spark's scheduling, rows passed between "
     "the JVM and Python and back, waiting for the disk at each object (phases `spark`, `exchange`, `async`)"
 )
 _LIMIT = (
