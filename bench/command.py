@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -33,8 +32,6 @@ DEFAULT_FOLDER = ROOT / ".milepost" / "bench"
 def main(arguments: list[str]) -> int:
     """Run the benchmark. Returns the exit code: 0, 1 when a system failed or was wrong, 2 for bad usage."""
     options = _parser().parse_args(arguments)
-    # Told to end, end the systems too: paused ones would stay for ever.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = time.monotonic()
 
     def say(text: str) -> None:

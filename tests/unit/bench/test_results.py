@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.command import main
 from bench.machine import commit, describe
 from bench.results import MeasuredElsewhere, Results
 
@@ -65,3 +66,21 @@ def test_parts_of_another_machine_are_not_mixed_in(file: Path) -> None:
     file.write_text(json.dumps(document))
     with pytest.raises(MeasuredElsewhere, match=r"measured with cores 96, which is not so here\. Nothing was changed"):
         Results(file, "quick", ORDER, keep=True)
+
+
+def test_a_part_that_no_mode_has_is_refused_with_the_names_of_those_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--only", "windows", "--results", str(tmp_path), "--folder", str(tmp_path)]) == 2
+    assert "no part of the quick mode begins with windows: workload/keyed-10k, workload/" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_of_another_machine_are_refused_before_anything_is_measured(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = json.loads(file.read_text())
+    file.write_text(json.dumps(before | {"machine": describe() | {"cores": 96}}))
+    assert main(["run", "--resume", "--results", str(file.parent), "--folder", str(file.parent)]) == 2
+    assert "cores 96" in capsys.readouterr().err
+    assert stored(file) == before["parts"]
