@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -81,8 +82,8 @@ class Field:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self.workers.values():
-            worker.end()
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(Worker.end, self.workers.values()))
 
     def epoch(self, name: str, number: int, source: Path) -> dict[str, Any]:
         """Have one system run one epoch in its turn. Returns wall_s, cpu_s, memory_bytes and its own figures."""
