@@ -73,9 +73,9 @@ class Field:
         try:
             for name in self._systems:
                 self._say(f"{self._workload.name}: starting {name}")
-                worker = self.workers[name] = Worker(name, self._workload, self._folder / name.replace(":", "-"))
-                self.versions[name] = worker.tell("prepare")["versions"]
-                worker.pause()
+                self.workers[name] = Worker(name, self._workload, self._folder / name.replace(":", "-"))
+            with ThreadPoolExecutor() as threads:
+                self.versions = dict(zip(self.workers, threads.map(_prepare, self.workers.values()), strict=True))
         except BaseException:
             self.__exit__()
             raise
@@ -161,6 +161,13 @@ def run_workload(
         "probes": answers,
         "systems": {name: {"versions": measured.versions[name], "epochs": epochs[name]} for name in systems},
     }
+
+
+def _prepare(worker: Worker) -> dict[str, str]:
+    """Have a system start what stays up, and pause it. Returns its versions."""
+    versions: dict[str, str] = worker.tell("prepare")["versions"]
+    worker.pause()
+    return versions
 
 
 def _turned(names: list[str], number: int) -> list[str]:
