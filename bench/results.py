@@ -56,10 +56,11 @@ class Results:
 
     def measure(self, name: str, work: Callable[[], Record]) -> Record:
         """Do the work, store what it returns in the place of the part's earlier record, and return that, stamped."""
-        taken, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+        taken, before, began = datetime.now(UTC).isoformat(timespec="seconds"), commit(), time.monotonic()
         found = work()
-        stamp = {"taken": taken, "commit": commit(), "took_s": round(time.monotonic() - began, 1)}
-        record = stamp | found
+        after = commit()
+        of = before if before == after else f"{before} to {after}"
+        record = {"taken": taken, "commit": of, "took_s": round(time.monotonic() - began, 1), **found}
         self.document["parts"] = self._sorted(self.document["parts"] | {name: record})
         partial = self._file.with_name(f".{self._file.name}.partial")
         partial.write_text(json.dumps(self.document, indent=1) + "\n", encoding="utf-8")
