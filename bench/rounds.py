@@ -90,7 +90,8 @@ class Field:
         worker = self.workers[name]
         with worker.turn():
             before = worker.cpu_s()
-            wall_s = worker.tell("epoch", number=number, input=str(source))["wall_s"]
+            with worker.watched():
+                wall_s = worker.tell("epoch", number=number, input=str(source))["wall_s"]
             cpu_s = worker.cpu_s() - before
             figures = worker.tell("figures", number=number)["figures"]
             memory = worker.memory()
