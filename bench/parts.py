@@ -56,18 +56,18 @@ def _quick() -> list[Part]:
     parts = [
         _side_by_side("keyed-10k", rivals, plan, probes=("empty",)),
         _side_by_side("keyed-1m", rivals, plan),
-        _side_by_side("keyed-5m", rivals, Plan(warmups=1, rounds=2)),
+        _side_by_side("keyed-5m", rivals, Plan(warmups=2, rounds=1)),
     ]
     parts += [_side_by_side(name, GROWTH, plan) for name in OTHERS]
     return [*parts, _process("keyed-1m", FRESH, Plan(1, 1)), _large_state(1, 2), _memory(Plan(1, 1))]
 
 
 def _full() -> list[Part]:
-    plan, some = Plan(warmups=2, rounds=5), Plan(warmups=1, rounds=2)
-    parts = [_side_by_side(name, (*LONG, *LIMITS), plan, probes=("empty",)) for name in KEYED]
-    parts += [_side_by_side(name, ("milepost", "spark-hdfs", "spark-rocksdb"), plan) for name in OTHERS]
+    some, rounds = Plan(warmups=1, rounds=2), {"keyed-10k": 5, "keyed-1m": 5, "keyed-5m": 3}
+    parts = [_side_by_side(name, (*LONG, *LIMITS), Plan(2, rounds[name]), probes=("empty",)) for name in KEYED]
+    parts += [_side_by_side(name, ("milepost", "spark-hdfs", "spark-rocksdb"), Plan(2, 4)) for name in OTHERS]
     parts.append(_process("keyed-1m", (*FRESH, "spark-rocksdb-process"), Plan(1, 3)))
-    parts.append(_process("keyed-5m", FRESH, Plan(1, 3)))
+    parts.append(_process("keyed-5m", FRESH, some))
     parts += [_aged(), _large_state(2, 5), _memory(some)]
     keyed = WORKLOADS["keyed-1m"]
     for rows in (100_000, 3_000_000, 10_000_000):
@@ -77,7 +77,8 @@ def _full() -> list[Part]:
     for parallelism in (1, 4, 8):
         parts.append(_varied("parallelism", parallelism, keyed, (f"milepost:parallelism={parallelism}",), some))
     for files in (10, 100, 1_000, 10_000):
-        parts.append(_varied("files", files, replace(keyed, shape=replace(keyed.shape, files=files)), GROWTH, some))
+        systems = GROWTH if files < 10_000 else GROWTH[:1]
+        parts.append(_varied("files", files, replace(keyed, shape=replace(keyed.shape, files=files)), systems, some))
     small, retained = replace(keyed, shape=replace(keyed.shape, keys=10_000, rows=100_000)), "milepost:retained=1000"
     parts.append(
         Part("checkpoints/retained", lambda folder, say: follow_checkpoints(small, retained, 200, folder, say))
@@ -100,7 +101,7 @@ def _process(name: str, systems: Sequence[str], plan: Plan) -> Part:
 
 def _aged() -> Part:
     """New processes after many of them; `availableNow` joins late, which spares it the growth of its own state."""
-    plan = Plan(AGED_EPOCHS, 3, joins={name: AGED_EPOCHS - 2 for name in AGED if name.startswith("spark-")})
+    plan = Plan(AGED_EPOCHS, 2, joins={name: AGED_EPOCHS - 2 for name in AGED if name.startswith("spark-")})
     keyed = WORKLOADS["keyed-1m"]
     return Part("aged/keyed-1m", lambda folder, say: run_workload(keyed, AGED, plan, folder, say))
 
