@@ -189,7 +189,7 @@ class ExchangeWriter:
     def _row(self, receiver: int, buffer: Buffer) -> pa.RecordBatch:
         digest = self._digests[receiver]
         header = BufferHeader(buffer.operator, buffer.producer, buffer.lateness_us, buffer.oldest_us)
-        payload = buffer.payload.to_pybytes() if isinstance(buffer.payload, pa.Buffer) else buffer.payload
+        payload = buffer.body()
         row = exchange_row(receiver, self._channel, digest.count, EventKind.BUFFER, payload, header)
         digest.add(header, payload)
         return row
