@@ -3,45 +3,49 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.protocol.errors import EnvironmentUnusable
 from pipeline.spark.worker_memory import MemoryBudget
 from pipeline.state.slices import slices_within
 from tests.harness.dataplane import DataPlane, ticking
+from tests.harness.limited_task import ROWS, rows_of
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, assert_equal, cut, events, nothing, open_plane
 
 TINY = MemoryBudget(bytes=4_000)
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    seed=st.integers(0, 10**6),
-    budgets=st.lists(st.sampled_from([4_000, 20_000, 10**9]), min_size=4, max_size=4),
-    parallelism=st.lists(st.integers(1, 3), min_size=4, max_size=4),
-    left=st.integers(0, 3),
+@pytest.mark.parametrize(
+    ("seed", "budgets", "parallelism", "left"),
+    [(1, [10**9, 1, 4_000, 10**9], [2, 1, 3, 2], 2), (7, [4_000, 20_000, 4_000], [2, 2, 1], 0)],
+    ids=["whole, then in slices, then whole", "in other slices each time"],
 )
-@example(seed=1, budgets=[10**9, 1, 4_000, 10**9], parallelism=[2, 1, 3, 2], left=2)
-def test_slices_change_no_row_and_no_state(seed: int, budgets: list[int], parallelism: list[int], left: int) -> None:
+def test_slices_change_no_row_and_no_state(
+    seed: int, budgets: list[int], parallelism: list[int], left: int, tmp_path: Path
+) -> None:
     """Other slices in each epoch, other subtasks, rows that one epoch left in flight; then drained to the end."""
-    with tempfile.TemporaryDirectory() as folder:
-        whole, sliced = open_plane(folder, "whole"), open_plane(folder, "sliced")
-        for epoch, budget in enumerate(budgets):
-            sources = events(seed, epoch, 40)
-            whole.epoch(sources, parallelism=2)
-            if epoch == left:
-                sliced.epoch(sources, parallelism=parallelism[epoch], alignment=cut(9), clock=ticking(1), limits=SMALL)
-            else:
-                sliced.epoch(sources, parallelism=parallelism[epoch], limits=SMALL, budget=MemoryBudget(budget))
-        for plane in (whole, sliced):
-            plane.epoch(nothing(), parallelism=2, alignment=FINAL, budget=TINY)
-        assert_equal(sliced, whole)
+    whole, sliced = open_plane(tmp_path, "whole"), open_plane(tmp_path, "sliced")
+    for epoch, budget in enumerate(budgets):
+        sources = events(seed, epoch, 40)
+        whole.epoch(sources, parallelism=2)
+        if epoch == left:
+            sliced.epoch(sources, parallelism=parallelism[epoch], alignment=cut(9), clock=ticking(1), limits=SMALL)
+        else:
+            sliced.epoch(sources, parallelism=parallelism[epoch], limits=SMALL, budget=MemoryBudget(budget))
+    for plane in (whole, sliced):
+        plane.epoch(nothing(), parallelism=2, alignment=FINAL, budget=TINY)
+    assert_equal(sliced, whole)
 
 
 def test_each_slice_writes_a_run_of_its_own_and_all_together_cover_the_subtask(tmp_path: Path) -> None:
@@ -84,3 +88,41 @@ def test_a_node_without_disk_space_declines_and_names_the_folder(tmp_path: Path)
         plane.epoch(events(1, 0, 200), budget=TINY)
     assert "MILEPOST_CACHE_DIR" in caught.value.hint
     assert plane.epochs == 0
+
+
+LIMIT_MB = 384
+"""Of the worker's address space: some 310 MB are taken before it begins."""
+
+
+def in_limited_process(folder: Path, budget: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.harness.limited_task", str(folder), str(LIMIT_MB), budget]
+    environment = {**os.environ, "PYSPARK_EXECUTOR_MEMORY_MB": str(LIMIT_MB)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_state_beyond_the_limit_of_a_worker_gives_the_same_rows_and_without_slices_it_says_what_to_set(
+    tmp_path: Path,
+) -> None:
+    """600,000 keys with three aggregates, all new in one epoch: DuckDB's answer, in runs of several slices."""
+    done = in_limited_process(tmp_path, "own")
+    assert done.returncode == 0, done.stderr
+    epochs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(epochs[0]["state"]["runs"]) > 1
+    assert all(epoch["peak_mb"] < LIMIT_MB for epoch in epochs)
+    files = [str(tmp_path / "store" / epoch["staged"]["key"]) for epoch in epochs]
+    inputs = pa.concat_tables([rows_of(epoch) for epoch in range(len(ROWS))])
+    with duckdb.connect() as connection:
+        connection.register("inputs", inputs)
+        published = (
+            f"SELECT k, n, s, m FROM read_parquet({files[1]!r}) UNION ALL "
+            f"SELECT k, n, s, m FROM read_parquet({files[0]!r}) WHERE k NOT IN "
+            f"(SELECT k FROM read_parquet({files[1]!r}))"
+        )
+        right = "SELECT k, count(*) AS n, sum(v)::BIGINT AS s, max(v) AS m FROM inputs GROUP BY k"
+        for one, other in ((published, right), (right, published)):
+            difference = connection.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({other}))").fetchone()
+            assert difference == (0,)
+    refused = in_limited_process(tmp_path / "other", "none")
+    assert refused.returncode == 3, refused.stderr
+    assert "level 1, subtask 0 ran out of memory (limit of its worker: 384 MiB" in refused.stderr
+    assert "spark.executor.pyspark.memory" in refused.stderr
