@@ -210,7 +210,7 @@ class FrozenState:
         identity = self._identity
         self._written = layer
         handle, body = encode_run(
-            layer, kind, identity.key_groups, identity.max_parallelism, directory, identity.stored
+            layer, kind, identity.key_groups, identity.max_parallelism, directory, identity.keys, identity.stored
         )
         return (*kept, handle), (Upload(handle.key, body),)
 
