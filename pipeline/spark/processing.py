@@ -21,8 +21,7 @@ from pipeline.spark.input_gate import Chunk
 from pipeline.spark.items import Item, Rows
 from pipeline.spark.level_plan import OperatorPlan
 from pipeline.spark.task_memory import Memory
-from pipeline.state.buffers import Buffer
-from pipeline.state.key_groups import Ints
+from pipeline.state.buffers import Buffer, are_partials
 from pipeline.state.keyed_state import FrozenState, SubtaskState
 from pipeline.state.slices import (
     EncodedSlices,
@@ -78,6 +77,7 @@ class Processing:
         self._state: SubtaskState | None = None
         self._encoded: EncodedSlices | None = None
         operator = item.operator
+        self._uid = operator.uid
         self._updates = bool(operator.output_key)
         self._apart = set(operator.routing_key) <= set(operator.output_key)
 
@@ -115,7 +115,7 @@ class Processing:
         if self._encoded is not None:
             return self._encoded
         if self._state is None:
-            raise ProtocolViolation(f"operator {self._item.operator.uid}: frozen before its input was finished")
+            raise ProtocolViolation(f"operator {self._uid}: frozen before its input was finished")
         return self._state.freeze(self.fired_us)
 
     def _slice_by_slice(self, slices: list[range], last_us: int | None) -> Iterator[Item]:
@@ -148,12 +148,10 @@ class Processing:
             return [self._own]
         rows = np.zeros(self._max_parallelism, dtype=np.int64)
         for buffer in buffers:
-            rows += np.bincount(self._groups(buffer.rows()), minlength=self._max_parallelism)
+            groups = groups_of(buffer.rows(), self._item.operator.routing_key, self._max_parallelism)
+            rows += np.bincount(groups, minlength=self._max_parallelism)
         per_row = input_cost(count, size, schema) // max(1, count)
         return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)
-
-    def _groups(self, rows: pa.Table) -> Ints:
-        return groups_of(self._input(rows), self._item.operator.routing_key, self._max_parallelism)
 
     def _divide(self, slices: list[range]) -> list[list[list[Buffer]]]:
         """The waiting buffers, chunk by chunk and slice by slice."""
@@ -174,33 +172,43 @@ class Processing:
         due_us = operator_watermark([stamp_us, self._watermark_us])
         yield from self._emit(opened.run.advance(due_us), self.fired_us, part)
         self.fired_us = latest(self.fired_us, due_us)
-        for rows in self._pieces(buffers):
-            output = opened.run.rows(rows, stamp_us)
-            self.rows_in += rows.num_rows
-            self.late_rows += output.late.num_rows
-            yield from self._emit(output.rows, stamp_us, part)
-            if output.late.num_rows:
-                yield Rows(f"{self._item.operator.uid}.late", output.late)
+        for received in self._pieces(buffers):
+            partials = [rows for rows in received if are_partials(rows)]
+            if partials:
+                combiner = self._item.operator.combiner
+                assert combiner is not None, f"operator {self._uid} got partial results, which it never makes"
+                self.rows_in += combiner.take_up(opened.run, pa.concat_tables(partials))
+            rows = [rows for rows in received if not are_partials(rows)]
+            if rows:
+                yield from self._take_rows(opened, pa.concat_tables(map(self._input, rows)), stamp_us, part)
+
+    def _take_rows(self, opened: Opened, rows: pa.Table, stamp_us: int | None, part: int) -> Iterator[Item]:
+        output = opened.run.rows(rows, stamp_us)
+        self.rows_in += rows.num_rows
+        self.late_rows += output.late.num_rows
+        yield from self._emit(output.rows, stamp_us, part)
+        if output.late.num_rows:
+            yield Rows(f"{self._uid}.late", output.late)
 
     def _fire_last(self, opened: Opened, last_us: int | None, part: int) -> Iterator[Item]:
         before_us = self.fired_us
         self.fired_us = latest(before_us, last_us)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
 
-    def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[pa.Table]:
+    def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
         """The rows of some buffers, as many together as the budget allows, which is nearly always all."""
         tables: list[pa.Table] = []
         cost = 0
         for buffer in buffers:
-            rows = self._input(buffer.rows())
+            rows = buffer.rows()
             more = input_cost(rows.num_rows, buffer.size, self._item.state_schema)
             if tables and cost + more > self._memory.budget.bytes:
-                yield pa.concat_tables(tables)
+                yield tables
                 tables, cost = [], 0
             tables.append(rows)
             cost += more
         if tables:
-            yield pa.concat_tables(tables)
+            yield tables
 
     def _input(self, rows: pa.Table) -> pa.Table:
         schema = self._item.input_schema
@@ -209,4 +217,4 @@ class Processing:
     def _emit(self, rows: pa.Table, stamp_us: int | None, part: int, *, distinct: bool = False) -> Iterator[Item]:
         if rows.num_rows:
             self.rows_out += rows.num_rows
-            yield Rows(self._item.operator.uid, rows, stamp_us, distinct, part)
+            yield Rows(self._uid, rows, stamp_us, distinct, part)

@@ -62,6 +62,7 @@ def run_tail(
         max_parallelism=plan.max_parallelism,
         edges=plan.edges,
         limits=plan.limits,
+        held_bytes=memory.budget.held_bytes,
     )
     staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory)
     barrier: Barrier | None = None
