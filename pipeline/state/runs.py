@@ -160,7 +160,7 @@ def _read_by_hash(
         table = file.schema_arrow.empty_table()
     else:
         table = file.read_row_groups(groups, use_threads=False).slice(lower - int(starts[groups[0]]), upper - lower)
-    rows, deleted = _state_rows(handle, table, schema)
+    rows, deleted = _state_rows(handle, file, table, schema)
     return Layer(keys.hashes(rows), rows, deleted)
 
 
@@ -168,19 +168,34 @@ def _read_by_key(
     file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
     """Format 2: the rows of some key groups of a file that is in any order, brought into that of the hash."""
-    table = file.read(use_threads=False)
-    for name, same in _copies(handle, file.metadata.metadata, table.column_names).items():
-        table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
-    rows, deleted = _state_rows(handle, table, schema)
-    hashes = keys.hashes(rows)
-    if own != handle.key_groups:
-        groups = key_group(hashes, max_parallelism)
-        owned = np.flatnonzero((groups >= own.start) & (groups < own.stop))
-        order, hashes = stable_order(hashes[owned])
-        order = owned[order]
-    else:
-        order, hashes = stable_order(hashes)
+    if own == handle.key_groups:
+        rows, deleted = _state_rows(handle, file, file.read(use_threads=False), schema)
+        order, hashes = stable_order(keys.hashes(rows))
+        return Layer(hashes, rows.take(pa.array(order)).combine_chunks(), deleted[order])
+    # A part of a run takes the memory of that part, and of one row group.
+    parts = [
+        _owned(file.read_row_group(index, use_threads=False), file, handle, own, schema, keys, max_parallelism)
+        for index in range(file.num_row_groups)
+    ]
+    rows, deleted = pa.concat_tables([part for part, _ in parts]), np.concatenate([part for _, part in parts])
+    order, hashes = stable_order(keys.hashes(rows))
     return Layer(hashes, rows.take(pa.array(order)).combine_chunks(), deleted[order])
+
+
+def _owned(
+    table: pa.Table,
+    file: pq.ParquetFile,
+    handle: RunHandle,
+    own: range,
+    schema: pa.Schema,
+    keys: KeySpec,
+    max_parallelism: int,
+) -> tuple[pa.Table, Bools]:
+    """The rows of some key groups, as the operator has them, and which are tombstones."""
+    rows, deleted = _state_rows(handle, file, table, schema)
+    groups = key_group(keys.hashes(rows), max_parallelism)
+    owned = (groups >= own.start) & (groups < own.stop)
+    return rows.filter(pa.array(owned)), deleted[owned]
 
 
 def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str]) -> Mapping[str, str]:
@@ -196,7 +211,9 @@ def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str
     return copies
 
 
-def _state_rows(handle: RunHandle, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
-    """A file's rows as the operator has them, in one chunk, and which are tombstones."""
+def _state_rows(handle: RunHandle, file: pq.ParquetFile, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
+    """Some of a file's rows as the operator has them, in one chunk, and which are tombstones."""
+    for name, same in _copies(handle, file.metadata.metadata or {}, table.column_names).items():
+        table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
     deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
     return converted(handle.key, table, schema), deleted
