@@ -115,8 +115,10 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
 
 def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:
     """Give a running session other settings. Raises EnvironmentUnusable, and changes nothing, for a fixed one."""
-    started = dict(session.sparkContext.getConf().getAll())
-    before = _opened or {key: started.get(key, "") for key in settings}
+    before = _opened
+    if not before:  # somebody else's session; asking for its settings takes 9 ms
+        started = dict(session.sparkContext.getConf().getAll())
+        before = {key: started.get(key, "") for key in settings}
     changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
     fixed = sorted(key for key in changed if not session.conf.isModifiable(key))
     if fixed:
