@@ -106,8 +106,8 @@ class StateCache:
             folder.mkdir(exist_ok=True, mode=0o700)
             descriptor, name = tempfile.mkstemp(prefix=f"{digest}-", suffix=_TEMPORARY, dir=folder)
             temporary = Path(name)
-            with os.fdopen(descriptor, "wb") as file:
-                _write(file, layer, schema)
+            os.close(descriptor)
+            _write(temporary, layer, schema)
             size, checksum = temporary.stat().st_size, _crc32(temporary)
             temporary.replace(folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}")
         except (OSError, pa.ArrowException) as error:
@@ -199,11 +199,11 @@ def _age_s(path: Path, folder: Path) -> float:
         return 0.0
 
 
-def _write(file: object, layer: Layer, schema: pa.Schema) -> None:
+def _write(path: Path, layer: Layer, schema: pa.Schema) -> None:
     table = layer.rows.append_column(_HASH_COLUMN, pa.array(layer.hashes)).append_column(
         DELETED_COLUMN, pa.array(layer.deleted)
     )
-    with pa.ipc.new_file(file, table.schema) as writer:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table.combine_chunks())
 
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.state.evolution import converted, stored_names
 from pipeline.state.handles import RunHandle, RunKind
-from pipeline.state.key_groups import key_group
+from pipeline.state.key_groups import Hashes, key_group
 from pipeline.state.layer import Bools, KeySpec, Layer, stable_order
 from pipeline.state.run_columns import Packing, copied_columns, order_by_key, packings
 
@@ -168,34 +168,27 @@ def _read_by_key(
     file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
     """Format 2: the rows of some key groups of a file that is in any order, brought into that of the hash."""
+    key_schema = pa.schema([schema.field(name) for name in keys.key])
+
+    def hashes_of(table: pa.Table) -> Hashes:
+        return keys.hashes(converted(handle.key, _with_copies(handle, file, table), key_schema))
+
     if own == handle.key_groups:
-        rows, deleted = _state_rows(handle, file, file.read(use_threads=False), schema)
-        order, hashes = stable_order(keys.hashes(rows))
-        return Layer(hashes, rows.take(pa.array(order)).combine_chunks(), deleted[order])
-    # A part of a run takes the memory of that part, and of one row group.
-    parts = [
-        _owned(file.read_row_group(index, use_threads=False), file, handle, own, schema, keys, max_parallelism)
-        for index in range(file.num_row_groups)
-    ]
-    rows, deleted = pa.concat_tables([part for part, _ in parts]), np.concatenate([part for _, part in parts])
-    order, hashes = stable_order(keys.hashes(rows))
-    return Layer(hashes, rows.take(pa.array(order)).combine_chunks(), deleted[order])
-
-
-def _owned(
-    table: pa.Table,
-    file: pq.ParquetFile,
-    handle: RunHandle,
-    own: range,
-    schema: pa.Schema,
-    keys: KeySpec,
-    max_parallelism: int,
-) -> tuple[pa.Table, Bools]:
-    """The rows of some key groups, as the operator has them, and which are tombstones."""
-    rows, deleted = _state_rows(handle, file, table, schema)
-    groups = key_group(keys.hashes(rows), max_parallelism)
-    owned = (groups >= own.start) & (groups < own.stop)
-    return rows.filter(pa.array(owned)), deleted[owned]
+        table = file.read(use_threads=False).combine_chunks()
+        hashes = hashes_of(table)
+    else:  # a part of a run takes the memory of that part, and of one row group
+        parts: list[tuple[pa.Table, Hashes]] = []
+        for index in range(file.num_row_groups):
+            table = file.read_row_group(index, use_threads=False)
+            hashes = hashes_of(table)
+            groups = key_group(hashes, max_parallelism)
+            owned = (groups >= own.start) & (groups < own.stop)
+            parts.append((table.filter(pa.array(owned)), hashes[owned]))
+        table = pa.concat_tables([part for part, _ in parts]).combine_chunks()
+        hashes = np.concatenate([part for _, part in parts])
+    order, hashes = stable_order(hashes)
+    rows, deleted = _state_rows(handle, file, table.take(pa.array(order)), schema)
+    return Layer(hashes, rows, deleted)
 
 
 def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str]) -> Mapping[str, str]:
@@ -211,9 +204,15 @@ def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str
     return copies
 
 
+def _with_copies(handle: RunHandle, file: pq.ParquetFile, table: pa.Table) -> pa.Table:
+    """Stored columns, and those that say the same as one of them, in the same memory."""
+    for name, same in _copies(handle, file.metadata.metadata or {}, file.schema_arrow.names).items():
+        table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
+    return table
+
+
 def _state_rows(handle: RunHandle, file: pq.ParquetFile, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
     """Some of a file's rows as the operator has them, in one chunk, and which are tombstones."""
-    for name, same in _copies(handle, file.metadata.metadata or {}, table.column_names).items():
-        table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
+    table = _with_copies(handle, file, table)
     deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
     return converted(handle.key, table, schema), deleted
