@@ -52,7 +52,7 @@ def present(systems: Sequence[str]) -> list[str]:
 
 def _quick() -> list[Part]:
     """A figure for every target but those that need many cold starts: fewer systems, fewer rounds."""
-    plan, rivals = Plan(warmups=2, rounds=2), ("milepost", "spark-hdfs", "flink-hashmap", "limit-numpy", "limit-polars")
+    plan, rivals = Plan(warmups=2, rounds=2), ("milepost", "spark-hdfs", "flink-hashmap", "limit-polars")
     parts = [
         _side_by_side("keyed-10k", rivals, plan, probes=("empty",)),
         _side_by_side("keyed-1m", rivals, plan),
