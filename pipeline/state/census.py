@@ -22,7 +22,7 @@ TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
 
 _NEVER = np.iinfo(np.int64).max
-_ROUNDS = 8
+_ROUNDS = 32
 """So many rows of a key group that newer ones hide are passed over one by one; then all rows are counted."""
 
 

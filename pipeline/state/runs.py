@@ -160,35 +160,53 @@ def _read_by_hash(
         table = file.schema_arrow.empty_table()
     else:
         table = file.read_row_groups(groups, use_threads=False).slice(lower - int(starts[groups[0]]), upper - lower)
-    rows, deleted = _state_rows(handle, file, table, schema)
+    rows, deleted = _state_rows(handle, table, schema)
     return Layer(keys.hashes(rows), rows, deleted)
 
 
 def _read_by_key(
     file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
-    """Format 2: the rows of some key groups of a file that is in any order, brought into that of the hash."""
+    """Format 2: the rows of some key groups of a file that is in any order, brought into that of the hash.
+
+    All rows are read column by column: that takes the memory of the rows, and of one column beside them.
+    """
+    copies = _copies(handle, file.metadata.metadata or {}, file.schema_arrow.names)
+    needed = {copies.get(name, name) for name in (*stored_names(schema), DELETED_COLUMN)}
+    names = [name for name in file.schema_arrow.names if name in needed]
     key_schema = pa.schema([schema.field(name) for name in keys.key])
+    key_names = {copies.get(name, name) for name in stored_names(key_schema)}
 
     def hashes_of(table: pa.Table) -> Hashes:
-        return keys.hashes(converted(handle.key, _with_copies(handle, file, table), key_schema))
+        return keys.hashes(converted(handle.key, _with_copies(table, copies), key_schema))
 
     if own == handle.key_groups:
-        table = file.read(use_threads=False).combine_chunks()
-        hashes = hashes_of(table)
+        known = _columns(file, [name for name in names if name in key_names])
+        order, hashes = stable_order(hashes_of(known))
+        positions = pa.array(order)
+        columns = [
+            (known if name in known.column_names else _columns(file, [name])).column(name).take(positions)
+            for name in names
+        ]
+        table = pa.table(columns, schema=pa.schema([file.schema_arrow.field(name) for name in names]))
     else:  # a part of a run takes the memory of that part, and of one row group
         parts: list[tuple[pa.Table, Hashes]] = []
         for index in range(file.num_row_groups):
-            table = file.read_row_group(index, use_threads=False)
-            hashes = hashes_of(table)
-            groups = key_group(hashes, max_parallelism)
+            part = file.read_row_group(index, columns=names, use_threads=False).select(names)
+            part_hashes = hashes_of(part)
+            groups = key_group(part_hashes, max_parallelism)
             owned = (groups >= own.start) & (groups < own.stop)
-            parts.append((table.filter(pa.array(owned)), hashes[owned]))
+            parts.append((part.filter(pa.array(owned)), part_hashes[owned]))
         table = pa.concat_tables([part for part, _ in parts]).combine_chunks()
-        hashes = np.concatenate([part for _, part in parts])
-    order, hashes = stable_order(hashes)
-    rows, deleted = _state_rows(handle, file, table.take(pa.array(order)), schema)
+        order, hashes = stable_order(np.concatenate([part_hashes for _, part_hashes in parts]))
+        table = table.take(pa.array(order))
+    rows, deleted = _state_rows(handle, _with_copies(table, copies), schema)
     return Layer(hashes, rows, deleted)
+
+
+def _columns(file: pq.ParquetFile, names: list[str]) -> pa.Table:
+    """Some columns of a file in one chunk. A name that begins another one, up to a dot, stands for both in Parquet."""
+    return file.read(columns=names, use_threads=False).select(names).combine_chunks()
 
 
 def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str]) -> Mapping[str, str]:
@@ -204,15 +222,15 @@ def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str
     return copies
 
 
-def _with_copies(handle: RunHandle, file: pq.ParquetFile, table: pa.Table) -> pa.Table:
+def _with_copies(table: pa.Table, copies: Mapping[str, str]) -> pa.Table:
     """Stored columns, and those that say the same as one of them, in the same memory."""
-    for name, same in _copies(handle, file.metadata.metadata or {}, file.schema_arrow.names).items():
-        table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
+    for name, same in copies.items():
+        if same in table.column_names:
+            table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
     return table
 
 
-def _state_rows(handle: RunHandle, file: pq.ParquetFile, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
+def _state_rows(handle: RunHandle, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
     """Some of a file's rows as the operator has them, in one chunk, and which are tombstones."""
-    table = _with_copies(handle, file, table)
     deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
     return converted(handle.key, table, schema), deleted

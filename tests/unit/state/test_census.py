@@ -144,7 +144,7 @@ def test_timers_that_move_on_with_every_row_are_passed_over(tmp_path: Path, monk
     count = census.counted
     monkeypatch.setattr(census, "counted", lambda layers, *rest: counts.append(len(layers)) or count(layers, *rest))
     lineage = Lineage(tmp_path, (TIMER,))
-    for epoch, changed in enumerate([range(400), *(range(moved) for moved in (2, 4, 120))]):
+    for epoch, changed in enumerate([range(400), *(range(moved) for moved in (2, 40, 300))]):
         state = lineage.restore()
         rows = [{"k": k, TIMER: (1_000 if epoch else 100) * (epoch + 1) + k} for k in changed]
         lineage.put(state, rows, looked_up=False)
