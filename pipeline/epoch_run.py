@@ -252,7 +252,7 @@ def _prepare(
     """Everything that can fail for a known reason, before the commit point (DESIGN section 7)."""
     prepared = {}
     for name, committable in committables.items():
-        sink = context.sink(name)
+        sink = context.sink(name).as_it_stands()
         if timeline.role is not TimelineRole.LIVE:
             sink.prepare(committable)
             prepared[name] = committable

@@ -2,7 +2,8 @@
 
 Reads only. Missing, or a root that cannot be read, is damage (exit 7), also of a savepoint that the job lists and that
 lies elsewhere; what is merely unreachable costs space and is no damage (exit 0): a crashed or fenced session may leave
-such objects at any time, and `gc` takes them.
+such objects at any time, and `gc` takes them. Nor is a list of a table's garbage that cannot be read, on which nothing
+depends: it is told, for somebody to delete it.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def check_job(context: JobContext) -> dict[str, Any]:
         "damaged": faults,
         "missing": missing,
         "unasked": unasked,
+        "unreadable_lists": [f"sink {one.name}: {each}" for one in reach.sinks for each in one.table.unreadable_lists],
         "unreachable": [describe(reach, item) for item in unreachable],
         "foreign": [describe(reach, item) for item in foreign],
         "garbage": {

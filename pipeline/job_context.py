@@ -162,21 +162,24 @@ class JobContext:
 
     def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """The checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
-        return self._decoded(checkpoint.metadata)
+        handle = checkpoint.metadata
+        if handle not in self._metadata:
+            self.know_metadata(handle, _read_metadata(self.store, handle))
+        return self._metadata[handle]
+
+    def know_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
+        """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
+        self._metadata[handle] = metadata
+        for oldest in [*self._metadata][:-_CACHED_METADATA]:
+            del self._metadata[oldest]
 
     def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """The metadata as the store has it now. Raises StateCorrupt."""
         return _read_metadata(self.store, checkpoint.metadata)
 
     @functools.cached_property
-    def _decoded(self) -> Callable[[ObjectHandle], CheckpointMetadata]:
-        """Reads metadata once per handle: it names the content by its hash, so what was read stays true."""
-
-        @functools.lru_cache(maxsize=_CACHED_METADATA)
-        def read(handle: ObjectHandle) -> CheckpointMetadata:
-            return _read_metadata(self.store, handle)
-
-        return read
+    def _metadata(self) -> dict[ObjectHandle, CheckpointMetadata]:
+        return {}
 
     def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
         """The metadata of the checkpoint that an epoch continues, with its operators under the uids of the spec.

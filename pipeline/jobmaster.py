@@ -220,7 +220,9 @@ class JobMaster(Bootstrap, Backfills):
         pending = self._leadership.require_own(state, session, checkpoint_id)
         metadata, handle = self._leadership.pending_metadata(pending)
         metadata.verdict.raise_if_vetoed(checkpoint_id)
-        return self._leadership.complete(session, pending, metadata, handle)
+        completed = self._leadership.complete(session, pending, metadata, handle)
+        self._context.know_metadata(handle, metadata)
+        return completed
 
     def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> dict[str, Any]:
         """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order.
@@ -309,7 +311,7 @@ class JobMaster(Bootstrap, Backfills):
         try:
             report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
             clock("validate")
-            self.validate(session, checkpoint_id)
+            report.verdict.raise_if_vetoed(checkpoint_id)  # `complete` asks what is stored
             clock("complete")
             completed = self.complete(session, checkpoint_id)
         except BaseException as error:

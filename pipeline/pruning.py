@@ -12,7 +12,7 @@ Stopped between any two steps, the next look goes on. Unknown needs, and unknown
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from pipeline.protocol.records import ManifestState
 from pipeline.protocol.retention import minimum_grace_ms
 from pipeline.sinks.contract import TableObject
 from pipeline.sinks.parquet import ParquetSink
-from pipeline.sinks.table_garbage import MAX_LISTED, GarbageList
+from pipeline.sinks.table_garbage import MAX_LISTED, GarbageList, GarbageLists
 from pipeline.table_needs import Share, TableNeeds, table_needs
 
 _LOG = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ class PrunePlan:
         fresh: the list to write; None when nothing new is needed by nothing.
         due: older lists that are due, each with those of its files that are still needed by nothing.
         waiting: how many files other lists name.
+        unreadable: lists that cannot be read, with what is wrong: what they name is judged, and listed, anew.
     """
 
     sink: str
@@ -46,6 +47,7 @@ class PrunePlan:
     fresh: GarbageList | None
     due: tuple[tuple[GarbageList, tuple[str, ...]], ...]
     waiting: int
+    unreadable: tuple[str, ...]
 
     def describe(self) -> dict[str, Any]:
         """For people and programs."""
@@ -55,6 +57,7 @@ class PrunePlan:
             "listed": list(self.fresh.files) if self.fresh is not None else [],
             "due": [file for _, files in self.due for file in files],
             "waiting": self.waiting,
+            "unreadable_lists": list(self.unreadable),
         }
 
 
@@ -103,6 +106,8 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
             continue
         if plan.unknown is not None:
             _LOG.info("sink %s: nothing is pruned: %s", name, plan.unknown)
+        for problem in plan.unreadable:
+            _LOG.warning("sink %s: a list of garbage cannot be read, delete it: %s", name, problem)
         deleted += carry_out(sink, plan)
     return deleted
 
@@ -111,7 +116,7 @@ def plan_pruning(
     state: ManifestState,
     sink: str,
     needs: TableNeeds,
-    lists: Collection[GarbageList],
+    garbage: GarbageLists,
     candidates: Iterable[str],
     *,
     session_id: SessionId | None,
@@ -124,20 +129,21 @@ def plan_pruning(
         state: what `needs` is about. candidates: stored files that may be listed when nothing needs them.
         session_id: who leads; None for one who leads nothing. now_ms: of the clock of the sink's store.
     """
-    known = {file for one in lists for file in one.files}
+    known = garbage.files
     if needs.unknown is not None:
-        return PrunePlan(sink, needs.unknown, None, (), len(known))
+        return PrunePlan(sink, needs.unknown, None, (), len(known), garbage.unreadable)
     grace_ms = minimum_grace_ms(timeout_ms)
     free = sorted(key for key in set(candidates) - known if needs.frees(state, key))[:MAX_LISTED]
     due = []
-    for one in lists:
+    for one in garbage.lists:
         if may_prune(state, session_id, one.manifest_version, one.since_ms, now_ms, grace_ms):
             files = tuple(file for file in one.files if needs.frees(state, file))
             if len(files) < len(one.files):
                 _LOG.warning("sink %s: %s lists files that are needed: they stay", sink, one.key)
             due.append((one, files))
     fresh = GarbageList(state.version, now_ms, tuple(free)) if free else None
-    return PrunePlan(sink, None, fresh, tuple(due), len(known) - sum(len(one.files) for one, _ in due))
+    waiting = len(known) - sum(len(one.files) for one, _ in due)
+    return PrunePlan(sink, None, fresh, tuple(due), waiting, garbage.unreadable)
 
 
 def carry_out(sink: ParquetSink, plan: PrunePlan) -> int:

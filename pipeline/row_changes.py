@@ -23,7 +23,8 @@ class RowChanges:
     """What differs between two tables.
 
     Attributes:
-        table: column `change` (added, removed or changed), the key columns, then `old_<name>` and `new_<name>` of each
+        table: ordered by key, or by its columns where there is none, nulls last; on a tie added, changed, removed.
+            Column `change` (added, removed or changed), the key columns, then `old_<name>` and `new_<name>` of each
             other column that the former and the latter table has; without a key `change` and the columns.
     """
 
@@ -58,7 +59,7 @@ def changes_by_key(before: pa.Table, after: pa.Table, key: Sequence[str]) -> Row
         (CHANGED, old.filter(chosen), new.filter(chosen)),
         (ADDED, None, after.filter(pa.array(~known))),
     ]
-    return RowChanges(pa.concat_tables([_piece(*piece, key, before, after) for piece in pieces]))
+    return RowChanges(_ordered(pa.concat_tables([_piece(*piece, key, before, after) for piece in pieces]), key))
 
 
 def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:
@@ -80,7 +81,15 @@ def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:
         rows = table.take(pa.array(chosen, pa.int64()))
         columns = [_column(rows, name, fields[name].type) for name in fields]
         parts.append(pa.table([pa.array([change] * len(chosen), pa.string()), *columns], schema=schema))
-    return RowChanges(pa.concat_tables(parts))
+    return RowChanges(_ordered(pa.concat_tables(parts), list(fields)))
+
+
+def _ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows by these columns, then by what happened: state lies in the order of its keys' hashes."""
+    by = [table.column(name) for name in (*names, CHANGE)]
+    shown = [pa.array(map(repr, one.to_pylist()), pa.string()) if pa.types.is_nested(one.type) else one for one in by]
+    named = {str(number): one for number, one in enumerate(shown)}
+    return table.take(pc.sort_indices(pa.table(named), [(name, "ascending") for name in named]))
 
 
 def _plain_rows(table: pa.Table, names: Sequence[str]) -> list[tuple[object, ...]]:

@@ -11,7 +11,33 @@ from pathlib import Path
 
 LOGIN = "admin"
 LOCK_S = 60
+"""How long a process waits until SQLite lets it write: one may at a time, and Python's own five seconds are too few."""
+
+ANSWER_S = LOCK_S + 30
+"""How long who asks the API server waits for it: it may have to wait for the lock. Airflow's own five seconds would
+give up a request that is carried out all the same, and with it the task's sign of life."""
+
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
+CONNECTION = "milepost_sqlite"
+CONNECTION_CODE = '''\
+"""How Airflow's processes open their SQLite database; `sql_alchemy_connect_args` of airflow.cfg names it."""
+
+import sqlite3
+
+
+class Connection(sqlite3.Connection):
+    """Lets a commit return before it is on the disk: what a power cut takes is the end of the log, never its order.
+
+    Every heartbeat of every task is a commit, and all others wait for it. Whoever is killed loses nothing.
+    """
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.execute("PRAGMA synchronous=NORMAL").close()
+
+
+ARGUMENTS = {"factory": Connection}
+'''
 
 Settings = Mapping[str, Mapping[str, object]]
 
@@ -26,6 +52,9 @@ def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Se
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     own = _own_secrets(home)
+    (home / "config").mkdir(exist_ok=True, mode=0o700)
+    with _private(home / "config" / f"{CONNECTION}.py") as stream:  # Airflow imports from there
+        stream.write(CONNECTION_CODE)
     config: dict[str, dict[str, object]] = {
         "core": {
             "dags_folder": dags,
@@ -38,8 +67,13 @@ def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Se
             "simple_auth_manager_passwords_file": home / PASSWORDS,
             "execution_api_server_url": f"http://127.0.0.1:{port}/execution/",
         },
-        # SQLite lets one process write at a time: the others wait this many seconds, not five, before they give up.
-        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout={LOCK_S}"},
+        "database": {
+            "sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout={LOCK_S}",
+            "sql_alchemy_connect_args": f"{CONNECTION}.ARGUMENTS",
+            "sql_alchemy_connect_args_async": f"{CONNECTION}.ARGUMENTS",
+            "sql_alchemy_max_overflow": -1,  # requests that wait for the lock keep their connections
+        },
+        "workers": {"execution_api_timeout": ANSWER_S},
         "logging": {"base_log_folder": home / "logs"},
         "api": {
             "host": "127.0.0.1",

@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
+from scripts.airflow_home import ANSWER_S
+
 FINISHED_RUN = frozenset({"success", "failed"})
 RETRY_S = 30.0
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
@@ -25,7 +27,7 @@ class AirflowRest:
         self.url = url
         self._credentials = {"username": login, "password": password}
         # Loopback never goes through the user's proxy.
-        self._http = httpx.Client(base_url=url, timeout=60.0, trust_env=False)
+        self._http = httpx.Client(base_url=url, timeout=ANSWER_S, trust_env=False)
         self._token = ""
 
     def close(self) -> None:
@@ -42,8 +44,8 @@ class AirflowRest:
     def ask(self, method: str, path: str, **kwargs: Any) -> Any:
         """Send one request below /api/v2, renewing the login once when it ran out. Raises httpx.HTTPStatusError.
 
-        An answer of 5xx to what may be sent twice is asked for again, for half a minute: Airflow gives one whenever
-        two of its processes want to write to SQLite at the same moment.
+        What may be sent twice is asked for again, for half a minute, when the answer is 5xx or none came: Airflow gives
+        a 5xx whenever two of its processes want to write to SQLite at the same moment.
         """
         if method not in _REPEATABLE:
             return self._ask(method, path, kwargs)
@@ -172,7 +174,9 @@ class AirflowRest:
 
 
 def _is_of_the_server(error: BaseException) -> bool:
-    return isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.is_server_error
+    return isinstance(error, httpx.TransportError)
 
 
 def _log_line(line: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -25,6 +26,8 @@ LOOPBACK = "127.0.0.1"
 NO_PROXY = "127.0.0.1,localhost,::1"
 TERM_S = 15.0
 KILL_S = 5.0
+EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+QUIET_FROM = 20_000
 CLOCK_SLACK_S = 2.0
 """Two readings of one process's creation time may differ by a correction of the clock."""
 
@@ -74,14 +77,28 @@ def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A loopback port that nothing listens on: the preferred one when it is free."""
-    for candidate in (preferred or 0, 0):
+    """A loopback port that nothing listens on: the preferred one when it is free.
+
+    Else one that the system gives to nobody by itself: a server binds it only seconds later, and until then any new
+    connection of any process could have been given it.
+    """
+    for candidate in (*([preferred] if preferred else ()), *quiet_ports(), 0):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind((LOOPBACK, candidate))
                 return int(probe.getsockname()[1])
     raise StackError(f"no free port on {LOOPBACK}")
+
+
+def quiet_ports(count: int = 20) -> list[int]:
+    """Random ports, all different, that the system does not choose for connections; none where it does not tell."""
+    try:
+        first = int(EPHEMERAL_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return []
+    ports = range(QUIET_FROM, first)
+    return random.SystemRandom().sample(ports, min(count, len(ports)))
 
 
 def is_listening(port: int) -> bool:

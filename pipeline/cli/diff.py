@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipeline.diff import Difference
 
 _SHOWN_ROWS = 20
+_DOCUMENT_ROWS = 1000
 _COUNTED = ("added", "removed", "changed")
 
 
@@ -31,12 +32,24 @@ def diff(
     operator: Annotated[str | None, typer.Option("--operator", metavar="UID", help="Only this state, whole.")] = None,
     source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Only these objects, all.")] = None,
     sink: Annotated[str | None, typer.Option("--sink", metavar="NAME", help="Only this table, whole.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            min=0,
+            metavar="N",
+            help=f"At most N rows of each; else {_SHOWN_ROWS}, with --json {_DOCUMENT_ROWS}, and all of one alone.",
+        ),
+    ] = None,
     format_: TableFormat = None,
     file: ToFile = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what changed between two checkpoints: state by key, consumed objects, published rows."""
+    """Show what changed between two checkpoints: state by key, consumed objects, published rows.
+
+    Rows are in the order of their key, or of their columns where there is none. Counts are of all rows.
+    """
     from pipeline.config.load import load_job
     from pipeline.jobmaster import JobMaster
 
@@ -47,25 +60,32 @@ def diff(
         raise InvalidRequest("--format and --output need --operator, --source or --sink: one table at a time.")
     output: Output = ctx.obj
     found = JobMaster(load_job(job)).diff(before, after, chosen[0] if chosen else None)
+    if limit is None and not chosen:
+        limit = _DOCUMENT_ROWS if output.json else _SHOWN_ROWS
     if chosen and not (output.json and file is None):
         if found[0].note:
             output.note(f"{found[0].kind} {found[0].name}: {found[0].note}")
-        return show_table(found[0].changes.table, format_, file, output)
+        table = found[0].changes.table.slice(0, limit)
+        if left_out := found[0].changes.table.num_rows - table.num_rows:
+            output.note(f"{left_out:,} more rows are left out (--limit)")
+        return show_table(table, format_, file, output)
     if output.json:
-        return output.document({"from": before, "to": after, "differences": [_document(item) for item in found]})
-    return _show(found, output)
+        differences = [_document(item, limit) for item in found]
+        return output.document({"from": before, "to": after, "differences": differences})
+    return _show(found, limit, output)
 
 
-def _document(item: Difference) -> dict[str, Any]:
+def _document(item: Difference, limit: int | None) -> dict[str, Any]:
     from pipeline.cli.tables import as_rows
 
-    table = item.changes.table
+    table = item.changes.table.slice(0, limit)
+    left_out = item.changes.table.num_rows - table.num_rows
     counts = {name: item.changes.count(name) for name in _COUNTED}
     rows = {"columns": table.column_names, "rows": as_rows(table)}
-    return {"kind": item.kind, "name": item.name, "note": item.note, **counts, **rows}
+    return {"kind": item.kind, "name": item.name, "note": item.note, **counts, **rows, "left_out": left_out}
 
 
-def _show(found: list[Difference], output: Output) -> None:
+def _show(found: list[Difference], limit: int | None, output: Output) -> None:
     from pipeline.cli.tables import as_rows
 
     rows = [[item.kind, item.name, *(item.changes.count(name) for name in _COUNTED), item.note] for item in found]
@@ -76,7 +96,7 @@ def _show(found: list[Difference], output: Output) -> None:
             continue
         output.text()
         output.text(f"{item.kind} {item.name}")
-        shown = as_rows(table.slice(0, _SHOWN_ROWS))
+        shown = as_rows(table.slice(0, limit))
         output.table(table.column_names, [[row[name] for name in table.column_names] for row in shown])
-        if table.num_rows > _SHOWN_ROWS:
-            output.note(f"{_SHOWN_ROWS} of {table.num_rows:,} rows; --{item.kind} {item.name} shows all")
+        if table.num_rows > len(shown):
+            output.note(f"{len(shown)} of {table.num_rows:,} rows; --{item.kind} {item.name} shows all")

@@ -64,6 +64,7 @@ def gc(
         _show_list(f"{name} due, would be deleted" if dry_run else f"{name} due", table["due"], output)
         if table["kept_because"] is not None:
             output.text(f"{name}: all kept: {table['kept_because']}")
+        _show_unreadable([f"sink {table['sink']}: {line}" for line in table["unreadable_lists"]], output)
     _show_list("left by probes, would be deleted" if dry_run else "left by probes", report["probes"], output)
     hours = report["grace_ms"] / _HOUR_MS
     waiting = report["waiting"] + sum(table["waiting"] for table in report["tables"])
@@ -85,6 +86,7 @@ def _show_report(report: dict[str, Any], output: Output) -> None:
         for item in report["missing"]
     ]
     _show_list("missing", chains, output)
+    _show_unreadable(report["unreadable_lists"], output)
     for line in report["unasked"]:
         output.text(f"not asked: {line}")
     if any(item["where"].startswith("savepoint ") for item in report["missing"]):
@@ -102,6 +104,11 @@ def _show_report(report: dict[str, Any], output: Output) -> None:
         f"garbage list: {waiting['entries']} entries, {show_count(waiting['objects'])} objects, "
         f"{show_count(waiting['bytes'])} bytes; `milepost gc`, or a later epoch, deletes them once they are due"
     )
+
+
+def _show_unreadable(lines: list[str], output: Output) -> None:
+    if lines:
+        _show_list("unreadable lists of garbage: delete them, what they name is judged and listed anew", lines, output)
 
 
 def _line(item: dict[str, Any]) -> str:

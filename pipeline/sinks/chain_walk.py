@@ -26,7 +26,6 @@ def walk_chain(store: ObjectStore, history: TableHistory) -> TableWalk:
     references: dict[str, TableReference] = {}
     published: set[str] = set()
     problems: list[str] = []
-    listed: set[str] = set()
     read = 0
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
         for head in pool.map(lambda version: _read(history, version), range(newest, 0, -1)):
@@ -37,13 +36,18 @@ def walk_chain(store: ObjectStore, history: TableHistory) -> TableWalk:
             published |= {file.key for file in (*head.added, *((head.replaced_by,) if head.replaced_by else ()))}
     try:
         references.update((reference.key, reference) for reference in (*history.links(), *history.live()))
-        garbage = TableGarbage(store).read(item.stat.key for item in objects if item.list_of_garbage)
-        listed.update(file for one in garbage for file in one.files)
     except (NotFound, StateCorrupt) as error:
         if error.message not in problems:
             problems.append(error.message)
+    garbage = TableGarbage(store).read(item.stat.key for item in objects if item.list_of_garbage)
     return TableWalk(
-        objects, tuple(references.values()), frozenset(published), frozenset(listed), tuple(problems), read
+        objects,
+        tuple(references.values()),
+        frozenset(published),
+        garbage.files,
+        garbage.unreadable,
+        tuple(problems),
+        read,
     )
 
 

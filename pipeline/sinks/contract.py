@@ -169,7 +169,8 @@ class TableWalk:
         objects: all that lie below the sink's path, listed before anything else was read.
         references: what the chain itself and the newest head need, each key once; older checkpoints may need more.
         published: every file that some head names, whether anything still needs it or not.
-        listed: files that a list of garbage names.
+        listed: files that a list of garbage names. unreadable_lists: of each such list that cannot be read: its key
+            and what is wrong; nothing that is needed depends on it.
         problems: what cannot be read, one line each; then `references` is not complete.
         heads: how many commits were read.
     """
@@ -178,6 +179,7 @@ class TableWalk:
     references: tuple[TableReference, ...]
     published: frozenset[str]
     listed: frozenset[str]
+    unreadable_lists: tuple[str, ...]
     problems: tuple[str, ...]
     heads: int
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from enum import Enum
 
 import pyarrow as pa
@@ -199,8 +200,7 @@ class ParquetSink:
         """Raise now what `follow` would raise, the decision apart. Reads no rows, changes nothing."""
         for _, committable in committables:
             self._check_committable(committable)
-        point = self._chain.base_point(self._chain.newest(), base)
-        self._admit_on(point, [committable for _, committable in committables])
+        self._admit_on(self._chain.base_point(self._chain.newest(), base), [item for _, item in committables])
 
     def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
         """What `follow` would change, without writing; it raises what `follow` would raise, the decision apart.
@@ -239,6 +239,12 @@ class ParquetSink:
         """Rooted at the table: its files lie at their keys."""
         return self._store
 
+    def as_it_stands(self) -> ParquetSink:
+        """This sink for one look: its newest head is read once, but for a commit or a follow, which read it anew."""
+        sink = copy(self)
+        sink._chain = self._chain.as_it_stands()
+        return sink
+
     def undo_limits(self) -> tuple[str, ...]:
         """What following a decision cannot undo, for people."""
         return ("rows that a reader has already copied from the table stay where they were copied to",)
@@ -254,8 +260,7 @@ class ParquetSink:
 
     def find(self, checkpoint_id: int) -> SinkMark | None:
         """The newest mark of that checkpoint in the table's whole history, lineages that were left included."""
-        head = self._chain.newest()
-        entry = self._chain.find_anywhere(head, checkpoint_id)
+        entry = self._chain.find_anywhere(self._chain.newest(), checkpoint_id)
         return self._chain.mark_of(entry) if entry is not None else None
 
     def abort(self, *, checkpoint_id: int, token: int) -> None:

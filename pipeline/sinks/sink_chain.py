@@ -77,6 +77,17 @@ class SinkChain(ChainReader):
     ) -> None:
         super().__init__(store, owner)
         self._new_write_id = new_write_id
+        self._stands_at: tuple[SinkHead | None] | None = None
+
+    def as_it_stands(self) -> SinkChain:
+        """This chain for one look: its newest head is read once. It extends nothing: a commit reads the head anew."""
+        chain = SinkChain(self._store, self._owner, new_write_id=self._new_write_id)
+        chain._stands_at = (self.newest(),)
+        return chain
+
+    def newest(self) -> SinkHead | None:
+        """As of the look, for a chain made for one."""
+        return super().newest() if self._stands_at is None else self._stands_at[0]
 
     def commit(
         self,
@@ -107,7 +118,7 @@ class SinkChain(ChainReader):
             )
         write_id = self._new_write_id()
         for _ in range(LOST_RACES):
-            head = self.newest()
+            head = super().newest()
             if self.already(head, mark, committable_sha256):
                 return False
             at = head.mark.checkpoint_id if head else None
@@ -146,7 +157,7 @@ class SinkChain(ChainReader):
         self._check_follow(base, additions, mark, decision)
         write_id = self._new_write_id()
         for _ in range(LOST_RACES):
-            head = self.newest()
+            head = super().newest()
             if self._followed_already(head, mark, decision):
                 return False
             point = self.base_point(head, base)

@@ -2,7 +2,7 @@
 
 `_garbage/<20 digits of a manifest version>-<sha256>.json`, named by its content. A list is no authority: it says since
 when its files are known to be needed by nothing. Whoever deletes them proves it again first, so a list that is lost,
-copied or forged costs time and takes nothing that is needed.
+unreadable, copied or forged costs time and takes nothing that is needed: what an unreadable one names is listed anew.
 """
 
 from __future__ import annotations
@@ -43,6 +43,24 @@ class GarbageList:
     def key(self) -> str:
         """Where it is stored."""
         return f"{GARBAGE}{self.manifest_version:020d}-{hashlib.sha256(list_to_bytes(self)).hexdigest()}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageLists:
+    """The lists of one table, oldest first.
+
+    Attributes:
+        unreadable: of each one that cannot be read: its key and what is wrong, for people. It stays until somebody
+            deletes it: what is not understood is never deleted.
+    """
+
+    lists: tuple[GarbageList, ...]
+    unreadable: tuple[str, ...]
+
+    @property
+    def files(self) -> frozenset[str]:
+        """What the readable ones name."""
+        return frozenset(file for one in self.lists for file in one.files)
 
 
 def is_list_key(key: str) -> bool:
@@ -94,19 +112,21 @@ class TableGarbage:
         """Of the sink's store: what the age of a list is measured by."""
         return self._store.clock_ms()
 
-    def lists(self) -> tuple[GarbageList, ...]:
-        """All lists, oldest first. Raises StateCorrupt."""
+    def lists(self) -> GarbageLists:
+        """All lists."""
         return self.read(stat.key for stat in self._store.list(GARBAGE) if is_list_key(stat.key))
 
-    def read(self, keys: Iterable[str]) -> tuple[GarbageList, ...]:
-        """Those of these lists that are still there. Raises StateCorrupt."""
-        found = []
+    def read(self, keys: Iterable[str]) -> GarbageLists:
+        """Those of these lists that are still there."""
+        found, unreadable = [], []
         for key in sorted(keys):
             try:
                 found.append(list_from_bytes(key, self._store.get(key)))
             except NotFound:  # its files are deleted meanwhile
                 continue
-        return tuple(found)
+            except StateCorrupt as error:
+                unreadable.append(error.message)
+        return GarbageLists(tuple(found), tuple(unreadable))
 
     def add(self, listed: GarbageList) -> None:
         """Phase one: nothing is deleted before the list is durable."""
@@ -123,7 +143,7 @@ class TableGarbage:
 
 def _corrupt(key: str, problem: str) -> StateCorrupt:
     return StateCorrupt(
-        f"{key}: {problem}. Nothing was deleted.",
-        hint="it only lists files that may be deleted later: delete the list, and the next look writes a new one",
+        f"{key}: {problem}",
+        hint="it only lists files that may be deleted later: delete the list; the next look writes a new one",
         key=key,
     )

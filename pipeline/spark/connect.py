@@ -14,16 +14,16 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
-from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
 from pyspark.sql.connect.client.retries import DefaultPolicy
-from pyspark.sql.connect.proto import GetStatusResponse
+from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from pipeline.config.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remote
@@ -35,15 +35,15 @@ from pipeline.spark.session import quiet_pyspark
 
 _LOG = logging.getLogger(__name__)
 
-ANSWER_S = 10.0
-"""How long a server may take to answer at all: within it TLS and the token are settled."""
+ANSWER_S = 30.0
+"""How long a server may take to answer at all, on a busy machine: within it TLS and the token are settled."""
 
 _RETRIES = 5
 """Of a call that the server does not answer: with Spark's pauses, 17 s in all."""
 
 _SPACE = uuid.UUID("5b0f4dd3-7f0e-4b7e-9c55-6f1d1d1c9a52")
-_SESSIONS = 1_100
-"""More than a server remembers of sessions that ended (`closedSessionsTombstonesSize`, 1000)."""
+_USER = "milepost"
+_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 
 _REACH = 200
 """How many tokens back a job of ours may be that still runs: its process ended long before, or it saw it was fenced."""
@@ -174,7 +174,7 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
     quiet_pyspark()
     os.environ.pop("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", None)
     _reach(remote)
-    session = _session(remote, (session_id(plan, number) for number in range(_SESSIONS)))
+    session = _session_of(remote, plan)
     engine = RemoteEngine(session, remote, owner)
     try:
         return _ready(engine, plan)
@@ -187,7 +187,7 @@ def check_server(text: str) -> str:
     remote = _parsed(text)
     quiet_pyspark()
     _reach(remote)
-    session = _session(remote, [str(uuid.uuid4())])
+    session = _opened(remote, str(uuid.uuid4()))
     try:
         found = f"Spark {session.version} at {remote.url}, {session.conf.get('spark.master')}"
     except PySparkException as error:
@@ -210,6 +210,11 @@ class _Channel(DefaultChannelBuilder):
         self._is_local = remote.is_loopback and not remote.tls
         if remote.is_loopback:
             self.setChannelOption("grpc.enable_http_proxy", 0)
+
+    @property
+    def token(self) -> str | None:
+        """As Spark finds it; an empty one is none, as in a shell that cannot unset what it inherited."""
+        return super().token or None
 
     @property
     def is_encrypted(self) -> bool:
@@ -259,29 +264,83 @@ def _parsed(text: str) -> SparkRemote:
         ) from None
 
 
-def _session(remote: SparkRemote, ids: Iterable[str]) -> RemoteSession:
-    """The first session in line that the server has not closed."""
-    for each in ids:
-        session = RemoteSession(_Channel(remote, each), userId="milepost")
-        session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+class _Closed(Exception):
+    """The server has closed that session, and never takes its id again."""
+
+
+def _session_of(remote: SparkRemote, plan: EpochPlan) -> RemoteSession:
+    """The first session in a plan's line that the server has not closed."""
+    number = 0
+    while True:
         try:
-            found = session.version
-        except PySparkException as error:
-            session.client.close()
-            if error.getCondition() != "INVALID_HANDLE.SESSION_CLOSED":
-                raise _refused(remote, error) from error
-            continue
-        if found == pyspark.__version__:
-            # Closed by the interpreter's last garbage collection instead, one with a call under way never returns: the
-            # thread that would end the call is gone by then.
-            atexit.register(session.client.close)
-            return session
-        raise EnvironmentUnusable(
-            f"the Spark Connect server at {remote.url} runs Spark {found}, this process has {pyspark.__version__}. "
-            "Nothing was run.",
-            hint="use a server of the same version",
-        )
-    raise AssertionError("a server forgets closed sessions long before that many")
+            return _opened(remote, session_id(plan, number))
+        except _Closed:  # nearly always the first one is there, and nobody has to be asked
+            number = _first_open(remote, plan, number + 1)
+
+
+def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
+    """A number from `above` on that the server has not closed, while it has closed the one before.
+
+    Sessions are used in line, so those it has closed are its beginning: leaps of double length find a number behind
+    them, and halving finds their end. To ask opens nothing: a session that a leap left open would end in the middle of
+    the line. A server that has forgotten some of the oldest leads to another end, which is as good.
+    """
+    client = SparkConnectClient(_Channel(remote, session_id(plan, above)), user_id=_USER)
+    try:
+        closed, step = above - 1, 1
+        while _is_closed(client, session_id(plan, closed + step)):
+            closed, step = closed + step, step * 2
+        unused = closed + step
+        while unused - closed > 1:
+            between = (closed + unused) // 2
+            if _is_closed(client, session_id(plan, between)):
+                closed = between
+            else:
+                unused = between
+        return unused
+    finally:
+        client.close()
+
+
+def _is_closed(client: SparkConnectClient, session: str) -> bool:
+    """Whether the server remembers that it has closed a session: what it says to one who has done with an operation.
+
+    Of Spark's calls this one opens no session, and ends nothing but an operation, of which the server knows none.
+    """
+    asked = ReleaseExecuteRequest(
+        session_id=session,
+        user_context={"user_id": _USER},
+        operation_id=str(uuid.uuid4()),
+        release_all=ReleaseExecuteRequest.ReleaseAll(),
+    )
+    try:
+        client._stub.ReleaseExecute(asked, metadata=client._builder.metadata(), timeout=ANSWER_S)
+    except grpc.RpcError as error:  # any other one comes again when the session is opened, and is told there
+        return _CLOSED in str(error)
+    return False
+
+
+def _opened(remote: SparkRemote, session: str) -> RemoteSession:
+    """The session of an id, open. Raises EnvironmentUnusable, _Closed."""
+    opened = RemoteSession(_Channel(remote, session), userId=_USER)
+    opened.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    try:
+        found = opened.version
+    except PySparkException as error:
+        opened.client.close()
+        if error.getCondition() == _CLOSED:
+            raise _Closed from error
+        raise _refused(remote, error) from error
+    if found == pyspark.__version__:
+        # Closed by the interpreter's last garbage collection instead, one with a call under way never returns: the
+        # thread that would end the call is gone by then.
+        atexit.register(opened.client.close)
+        return opened
+    raise EnvironmentUnusable(
+        f"the Spark Connect server at {remote.url} runs Spark {found}, this process has {pyspark.__version__}. "
+        "Nothing was run.",
+        hint="use a server of the same version",
+    )
 
 
 def session_id(plan: EpochPlan, number: int) -> str:

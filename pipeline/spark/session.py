@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -54,6 +55,9 @@ that runs eight of a million rows 7.7 s instead of 15.4. The spec's `spark.conf`
 """
 
 _MASTER = "spark.master"
+_STANDALONE = "spark://"
+_ANSWER_S = 30.0
+"""How long a master may take to accept a connection, on a busy machine."""
 
 _opened: dict[str, str] = {}
 """What this process's Spark was asked for last; empty before it was started."""
@@ -66,8 +70,8 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     changed; what is fixed when Spark starts must be what it is.
 
     Raises:
-        EnvironmentUnusable: no usable Java, a host name that does not resolve, Spark did not start, or it runs with
-            other settings that only a new process can have.
+        EnvironmentUnusable: no usable Java, a host name that does not resolve, no master at its address, Spark did
+            not start, or it runs with other settings that only a new process can have.
     """
     cores = local_cores(spec.master)
     settings = dict(spec.conf) | fixed_settings(spec.master)
@@ -77,6 +81,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
         _adapt(session, settings)
     else:
         _prepare_environment(local=cores is not None)
+        _reach_a_master(spec.master)
         session = _start(job, settings)
     _opened.clear()
     _opened.update(settings)
@@ -90,7 +95,8 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
     if folder is not None:
         given[SOCKET_FOLDER] = folder
     builder = SparkSession.builder.appName(f"milepost-{job}")
-    if SparkContext._gateway is not None:  # the JVM of a session that was stopped: nothing is started, none is shown
+    starts = SparkContext._gateway is None
+    if not starts:  # the JVM of a session that was stopped: nothing is started, none is shown
         builder = builder.config(map=dict(given))
     before = {child.pid for child in psutil.Process().children()}
     try:
@@ -101,16 +107,47 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
             jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
         return session
     except BaseException as error:
+        said = _first_line(error)  # a Java error asks its JVM for it
         _end_started(before)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+        if starts:
+            SparkContext._gateway = SparkContext._jvm = None
         if not isinstance(error, Exception):
             raise
         raise EnvironmentUnusable(
-            f"Spark did not start with master {settings[_MASTER]}: "
-            f"{str(error).splitlines()[0] if str(error) else error!r}",
-            hint="milepost doctor shows which part of the environment is missing",
+            f"Spark did not start with master {settings[_MASTER]}: {said}",
+            hint="correct `spark.conf` if it is about that; milepost doctor shows whether the environment lacks a part",
         ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+    except Py4JError:
+        return "its JVM ended before it could say why"
+    return text.splitlines()[0] if text else repr(error)
+
+
+def _reach_a_master(master: str) -> None:
+    """Raises EnvironmentUnusable unless something listens where a standalone cluster's master, or one of them, is.
+
+    Spark itself takes a minute to give up, and ends its JVM then.
+    """
+    if not master.startswith(_STANDALONE):
+        return
+    problems = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+            return
+        except (OSError, ValueError) as error:
+            problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    raise EnvironmentUnusable(
+        f"no Spark master answers at {master}: {'; '.join(problems)}. Nothing was run.",
+        hint="start it, or correct `spark.master`",
+    )
 
 
 def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:

@@ -194,7 +194,7 @@ class ObjectStoreTests(ABC):
         gate = threading.Barrier(self.racers)
 
         def attempt(racer: int, key: str) -> bool:
-            gate.wait(60)
+            gate.wait(240)
             try:
                 store.create(key, b"%d" % racer)
             except CommitConflict:
@@ -232,7 +232,7 @@ class ObjectStoreTests(ABC):
         finally:
             for racer in racers:
                 racer.stdin.close()
-                racer.wait(30)
+                racer.wait(240)
                 racer.stdout.close()
 
     def test_a_reply_that_is_lost_leaves_a_whole_object_and_a_transition_that_landed_once(self, store) -> None:

@@ -141,7 +141,7 @@ class S3StoreTests(ObjectStoreTests):
 
         with ThreadPoolExecutor(4) as pool:
             writers = [pool.submit(write, writer) for writer in range(4)]
-            assert enough.wait(60)
+            assert enough.wait(240)
             server.stop(kill=True)
             for writer in writers:
                 writer.result(60)

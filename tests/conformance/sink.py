@@ -14,7 +14,7 @@ from pipeline.protocol.errors import CommitOutcomeUnknown, InvalidRequest, NotFo
 from pipeline.sinks.contract import Committable, Sink, SinkMark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
-WAIT_S = 30
+WAIT_S = 240
 
 
 def rows(*pairs: tuple[int, str], schema: pa.Schema = SCHEMA) -> pa.Table:

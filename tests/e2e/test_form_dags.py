@@ -23,7 +23,7 @@ def epoch(job: E2eJob) -> None:
 @pytest.fixture(scope="module")
 def job(airflow: AirflowInstance) -> Iterator[E2eJob]:
     """A job with three epochs, each of one object."""
-    job = airflow.add_job("back", retries=1)
+    job = airflow.add_job("back")
     for name, rows in {"a": {"AA": 1}, "b": {"AA": 20, "UA": 300}, "c": {"UA": 4_000}}.items():
         job.land(name, rows)
         epoch(job)

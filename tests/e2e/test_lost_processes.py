@@ -131,7 +131,7 @@ def losses(airflow: AirflowInstance, ministack: Ministack, monkeypatch: pytest.M
         monkeypatch.setenv(name, value)
     with HoldingProxy(ministack.port) as proxy:
         store = f'store: {{endpoint_url: "{proxy.endpoint_url}", region: us-east-1}}\n'
-        job = airflow.add_job("lost", storage=f"s3://{ministack.new_bucket()}", more=store, retries=1, spark=OF_ITS_OWN)
+        job = airflow.add_job("lost", storage=f"s3://{ministack.new_bucket()}", more=store, retries=3, spark=OF_ITS_OWN)
         found = Losses(airflow, job, proxy)
         try:
             yield found

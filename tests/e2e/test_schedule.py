@@ -29,15 +29,22 @@ def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool, at
             return int(rest.ask("POST", "/backfills", json=asked | span)["id"])
         except httpx.HTTPStatusError as error:
             # Airflow's database of this test is SQLite, which the scheduler may be writing.
-            if error.response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+            if error.response.is_server_error:
+                return None
+            if error.response.status_code != httpx.codes.CONFLICT:
                 raise
-            return None
+        found = rest.ask("GET", "/backfills", params={"dag_id": job.dag_id})["backfills"]
+        return next((int(one["id"]) for one in found if one["completed_at"] is None), None)
 
     backfill_id = job.airflow.until(created, "the backfill is created")
     hours = round((end - start) / timedelta(hours=1)) + 1
     job.airflow.until(lambda: job.finished_runs(len(before) + hours), "all runs of the backfill are finished")
     # Airflow looks every 30 s whether a backfill has ended, and until then refuses the next one.
-    rest.ask("PUT", f"/backfills/{backfill_id}/cancel")
+    try:
+        rest.ask("PUT", f"/backfills/{backfill_id}/cancel")
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != httpx.codes.CONFLICT:  # Airflow has just looked
+            raise
     runs = [run for run in rest.runs(job.dag_id) if run["dag_run_id"] not in before]
     return sorted(runs, key=lambda run: run["start_date"])
 

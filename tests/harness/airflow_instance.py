@@ -6,6 +6,7 @@ Waiting is always for a state that Airflow reports, never for time to pass.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,17 +27,23 @@ STATE_S = 420.0
 LOG_TAIL = 6000
 """Characters of a failed task's log that are printed."""
 
+PARSE_AGAIN_S = 20.0
+"""Airflow drops a request to parse a file that is just being parsed: it is asked again after so long."""
+
 SETTINGS: dict[str, dict[str, object]] = {
+    # A loaded machine needs longer for what is quick on its own: to parse the file, and to end after the last word.
+    "core": {"dagbag_import_timeout": 240, "task_success_overtime": 240},
     "scheduler": {
         # A lost task is found quickly, but not one whose machine stalls for a while; the demo keeps Airflow's 300 s.
-        "task_instance_heartbeat_timeout": 15,
+        "task_instance_heartbeat_timeout": 30,
         "task_instance_heartbeat_timeout_detection_interval": 2,
-        "scheduler_health_check_threshold": 10,
+        # A scheduler that was held up for longer takes itself for dead, and starts its own running tasks once more.
+        "scheduler_health_check_threshold": 20,
         "orphaned_tasks_check_interval": 5,
     },
-    "workers": {"min_heartbeat_interval": 2},
+    "workers": {"min_heartbeat_interval": 2, "max_failed_heartbeats": 20},
     # A DAG file is parsed again when a test asks for it, not all the time: two cores have other work.
-    "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 600},
+    "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 3600, "dag_file_processor_timeout": 300},
 }
 
 CARRIERS = """
@@ -53,7 +60,7 @@ operators:
      aggregates: {{flights: count(*), delay_sum: sum(delay)}}}}
 sinks:
   - {{name: carriers, input: carriers, format: parquet, path: {lake}, mode: upsert}}
-checkpointing: {{timeout: 5m, retained: {{last: {retained}}}, tolerable_failures: {tolerable}}}
+checkpointing: {{timeout: 20m, retained: {{last: {retained}}}, tolerable_failures: {tolerable}}}
 spark: {{{spark}, parallelism: 1}}
 airflow: {{retries: {retries}, pool: {pool}}}
 """
@@ -108,15 +115,7 @@ class E2eJob:
         return run_id, self.wait(run_id)
 
     def wait(self, run_id: str) -> str:
-        """Wait for a run's end. Why one failed is printed: a test that expected otherwise then shows it."""
-        state = self.airflow.rest.wait(self.dag_id, run_id, timeout_s=RUN_S)
-        if state == "failed":
-            for task in self.airflow.rest.tasks(self.dag_id, run_id):
-                if task["state"] == "failed":
-                    text = self.log(run_id, task["task_id"], task["try_number"], task["map_index"])
-                    print(f"--- {self.dag_id} {run_id} {task['task_id']}:\n{text[-LOG_TAIL:]}")
-            print("--- the scheduler:\n" + "\n".join(self.airflow.scheduler_said(self.dag_id)))
-        return state
+        return self.airflow.wait(self.dag_id, run_id)
 
     def states(self, run_id: str) -> dict[str, str | None]:
         return self.airflow.rest.states(self.dag_id, run_id)
@@ -130,8 +129,10 @@ class E2eJob:
 
         return str(self.airflow.until(found, f"{self.dag_id} {run_id}: {task_id} in {states}"))
 
-    def log(self, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
-        return self.airflow.rest.log(self.dag_id, run_id, task_id, try_number, map_index)
+    def log(self, run_id: str, task_id: str, try_number: int | None = None, map_index: int = -1) -> str:
+        """Of the newest try, unless another is asked for: a loaded machine may lose one, and Airflow begins another."""
+        number = try_number or self.tries(run_id, task_id)
+        return self.airflow.rest.log(self.dag_id, run_id, task_id, number, map_index)
 
     def tries(self, run_id: str, task_id: str) -> int:
         """How often a task was started, clears included."""
@@ -166,7 +167,12 @@ class E2eJob:
         """The runs, oldest first, once that many are finished."""
         runs = self.airflow.rest.runs(self.dag_id)[::-1]
         done = [run for run in runs if run["state"] in ("success", "failed")]
-        return done if len(done) >= count else None
+        if len(done) < count:
+            return None
+        for run in done:
+            if run["state"] == "failed":
+                self.airflow.explain(self.dag_id, run["dag_run_id"])
+        return done
 
     def published_checkpoint(self) -> int | None:
         """The checkpoint that the sink's head belongs to; None while nothing is published."""
@@ -216,7 +222,7 @@ class AirflowInstance:
     def _fields(self, name: str) -> dict[str, Any]:
         folder = self.folder / "jobs" / name
         places = {"storage": folder / "state", "landing": folder / "landing", "lake": folder / "lake"}
-        settings = {"retained": 10, "tolerable": 0, "retries": 0, "pool": "default_pool", "spark": ON_THE_SERVER}
+        settings = {"retained": 10, "tolerable": 0, "retries": 2, "pool": "default_pool", "spark": ON_THE_SERVER}
         return {"name": name, **places, **settings}
 
     def add_job(
@@ -232,8 +238,16 @@ class AirflowInstance:
         folder = self.folder / "jobs" / name
         (folder / "landing").mkdir(parents=True)
         job = E2eJob(self, name, folder, spec.format(**(self._fields(name) | values)) + more)
-        self.reparse()
-        self.until(lambda: job.dag_id in self.rest.dags(), f"{job.dag_id} is listed")
+        asked = -math.inf
+
+        def listed() -> bool:
+            nonlocal asked
+            if time.monotonic() - asked > PARSE_AGAIN_S:
+                self.reparse()
+                asked = time.monotonic()
+            return job.dag_id in self.rest.dags()
+
+        self.until(listed, f"{job.dag_id} is listed")
         if unpaused:
             self.rest.set_paused(job.dag_id, False)
         return job
@@ -259,11 +273,35 @@ class AirflowInstance:
         self.stack.start_service("scheduler")
         self.stack.wait_for_airflow()
 
-    def scheduler_said(self, dag_id: str) -> list[str]:
-        """The scheduler's own warnings and errors about a DAG: a task that it gave up tells nothing itself."""
-        text = (self.stack.folder / "logs" / "scheduler.log").read_text(errors="replace")
-        grave = [line for line in text.splitlines() if "error" in line.lower() or "warn" in line.lower()]
-        return [line for line in grave if dag_id in line]
+    def wait(self, dag_id: str, run_id: str) -> str:
+        """Wait for a run's end. Why one failed is printed: a test that expected otherwise then shows it."""
+        state = self.rest.wait(dag_id, run_id, timeout_s=RUN_S)
+        if state == "failed":
+            self.explain(dag_id, run_id)
+        return state
+
+    def explain(self, dag_id: str, run_id: str) -> None:
+        """Print what is known of a failed run: its tasks' tries, what each failed one logged, what was said of it."""
+        tasks = self.rest.tasks(dag_id, run_id)
+        for task in tasks:
+            about = {name: task[name] for name in ("state", "try_number", "start_date", "end_date", "pid")}
+            print(f"--- {dag_id} {run_id} {task['task_id']}: {about}")
+            if task["state"] == "failed":
+                text = self.rest.log(dag_id, run_id, task["task_id"], task["try_number"], task["map_index"])
+                print(text[-LOG_TAIL:])
+        for log in ("scheduler", "api-server"):
+            said = self.graver(log, dag_id, *(task["id"] for task in tasks))
+            print(f"--- the {log}:\n" + "\n".join(said)[-LOG_TAIL:])
+
+    def graver(self, log: str, *about: str) -> list[str]:
+        """Warnings, errors and answers of 5xx of one of Airflow's processes that name one of these: a DAG, a try's id.
+
+        A task that was given up, or that its supervisor has ended, tells nothing itself.
+        """
+        text = (self.stack.folder / "logs" / f"{log}.log").read_text(errors="replace")
+        signs = ("error", "warn", "status_code=5")
+        grave = [line for line in text.splitlines() if any(sign in line.lower() for sign in signs)]
+        return [line for line in grave if any(name in line for name in about)]
 
     def reparse(self) -> None:
         """Ask for the DAG file to be parsed now."""

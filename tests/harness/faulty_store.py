@@ -90,7 +90,7 @@ class FaultyStore(CalledStore):
                 self._done(operation, key, call)
                 os.kill(os.getpid(), signal.SIGKILL)
             case Effect.HOLD:
-                assert fault.release.wait(60), f"{where} was held and never released"
+                assert fault.release.wait(240), f"{where} was held and never released"
                 return self._done(operation, key, call)
             case Effect.UNAVAILABLE:
                 raise fault.error or StoreUnavailable(f"{where}: planned outage")
@@ -103,7 +103,7 @@ class FaultyStore(CalledStore):
         raise fault.error or CommitOutcomeUnknown(f"{where}: planned loss of the reply")
 
     def _later(self, fault: Fault, operation: str, key: str, call: Callable[[], T]) -> None:
-        assert fault.release.wait(60), f"late {operation} {key!r} was never released"
+        assert fault.release.wait(240), f"late {operation} {key!r} was never released"
         with suppress(CommitConflict):  # somebody else was first: nobody is left to be told
             self._done(operation, key, call)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.harness.airflow_instance import RUN_S, AirflowInstance
+from tests.harness.airflow_instance import AirflowInstance
 
 
 class FormRun:
@@ -20,7 +20,7 @@ class FormRun:
         self.run_id = airflow.rest.trigger(dag_id, form)
 
     def wait(self) -> str:
-        return self.airflow.rest.wait(self.dag_id, self.run_id, timeout_s=RUN_S)
+        return self.airflow.wait(self.dag_id, self.run_id)
 
     def states(self) -> dict[str, str | None]:
         return self.airflow.rest.states(self.dag_id, self.run_id)

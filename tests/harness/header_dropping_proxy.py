@@ -59,7 +59,7 @@ class HeaderDroppingProxy:
                 length = int(self.headers.get("Content-Length", "0"))
                 body = self.rfile.read(length) if length else None
                 sent = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
-                upstream = http.client.HTTPConnection("127.0.0.1", upstream_port, timeout=30)
+                upstream = http.client.HTTPConnection("127.0.0.1", upstream_port, timeout=120)
                 kept = {name: value for name, value in sent.items() if name.lower() not in proxy.dropped_headers}
                 upstream.request(self.command, self.path, body, kept)
                 reply = upstream.getresponse()

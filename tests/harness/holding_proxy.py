@@ -29,7 +29,7 @@ class Hold:
         if not self.arrived.wait(timeout_s):
             raise TimeoutError(f"not within {timeout_s:.0f} s: the request that is to be held")
 
-    def release(self, timeout_s: float = 30.0) -> None:
+    def release(self, timeout_s: float = 120.0) -> None:
         """Let the requests go on to the server, late as they are, and wait until one has been answered."""
         self.released.set()
         if not self.forwarded.wait(timeout_s):

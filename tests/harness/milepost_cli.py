@@ -60,7 +60,7 @@ def milepost(*words: str | Path) -> Outcome:
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
-def milepost_process(*words: str | Path, environment: Mapping[str, str] | None = None, seconds: float = 180) -> Outcome:
+def milepost_process(*words: str | Path, environment: Mapping[str, str] | None = None, seconds: float = 480) -> Outcome:
     """Run the command in a process of its own, with the JVM and the workers that it starts."""
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})}
     command = [sys.executable, "-m", "pipeline", *map(str, words)]
@@ -88,7 +88,7 @@ def milepost_on_terminal(*words: str | Path, answer: str) -> tuple[int, str]:
         os.close(ours)
         assert process.stdout is not None
         told = process.stdout.read() + terminal.decode()
-        return process.wait(60), told
+        return process.wait(240), told
 
 
 def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str) -> None:

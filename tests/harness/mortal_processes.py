@@ -18,7 +18,7 @@ import psutil
 
 from tests.harness.processes import REPOSITORY, wait_until
 
-SECONDS = 120
+SECONDS = 480
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """A JVM that lives for one epoch: no second compiler, one collector thread, its own classes trusted."""
 
@@ -113,9 +113,9 @@ class MortalProcesses:
             for member in left:
                 with suppress(psutil.NoSuchProcess):
                     member.kill()
-            wait_until(lambda ended=left: all(map(_ended, ended)), seconds=10, what="the end of what a run has left")
+            wait_until(lambda ended=left: all(map(_ended, ended)), seconds=60, what="the end of what a run has left")
             if run.process.poll() is None:
-                run.process.wait(10)
+                run.process.wait(60)
 
 
 def _ended(process: psutil.Process) -> bool:

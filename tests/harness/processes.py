@@ -13,20 +13,18 @@ from pathlib import Path
 
 import psutil
 
+from scripts.processes import free_port
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return ports of 127.0.0.1 that were free a moment ago, all different, and that no connection is given."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return sorted(found)
 
 
 def accepts(port: int) -> bool:
@@ -51,7 +49,7 @@ def wait_until(ready: Callable[[], bool], *, seconds: float, what: str, process:
         time.sleep(0.05)
 
 
-def stop_tree(process: psutil.Popen, *, kill: bool = False, seconds: float = 10) -> None:
+def stop_tree(process: psutil.Popen, *, kill: bool = False, seconds: float = 30) -> None:
     """End a process that we started and its descendants: SIGTERM, then SIGKILL; with `kill`, SIGKILL at once."""
     try:
         tree = [process, *process.children(recursive=True)]
@@ -68,7 +66,7 @@ def stop_tree(process: psutil.Popen, *, kill: bool = False, seconds: float = 10)
 
 
 def run_python(
-    code: str, *arguments: str, environment: Mapping[str, str] | None = None, seconds: float = 60
+    code: str, *arguments: str, environment: Mapping[str, str] | None = None, seconds: float = 240
 ) -> subprocess.CompletedProcess[str]:
     """Run Python code in a new process that can import `pipeline` and `tests`; its exit code is not judged."""
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})}

@@ -69,7 +69,7 @@ class S3Server(ABC):
                 stdout=log,
                 stderr=log,
             )
-        wait_until(self._serves, seconds=90, what=f"{self.name} at {self.endpoint_url}", process=self._process)
+        wait_until(self._serves, seconds=240, what=f"{self.name} at {self.endpoint_url}", process=self._process)
 
     def stop(self, *, kill: bool = False) -> None:
         """End the process tree; with `kill` by SIGKILL, as a crash."""

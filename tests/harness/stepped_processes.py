@@ -22,7 +22,7 @@ from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")
 
-WAIT_S = 60.0
+WAIT_S = 240.0
 WRITES = ("put", "create", "delete")
 
 

@@ -48,7 +48,7 @@ def test_an_interrupt_ends_the_wait(tmp_path: Path) -> None:
         waits = next((line for line in process.stderr if line.startswith("waiting ")), "")
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
-        code = process.wait(60)
+        code = process.wait(240)
     assert waits.startswith("waiting 3") and "for the minimum pause" in waits
     assert (code, "interrupted" in rest) == (130, True), rest
     assert [c["status"] for c in job.master().list_checkpoints()] == ["completed"]

@@ -44,7 +44,7 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
     master.complete(session, 2)
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(master.notify_complete, session, 2, "carriers")
-        assert fault.reached.wait(60)
+        assert fault.reached.wait(240)
         try:
             if effect is Effect.LATE:
                 with pytest.raises(CommitOutcomeUnknown):
@@ -59,7 +59,7 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
             assert commit.result()["published"] is False
     for store in opened:
         for thread in store.late:
-            thread.join(60)
+            thread.join(240)
             assert not thread.is_alive()
     assert chain(job) == published, "the stalled commit changed the chain"
     assert master.notify_complete(session, 2, "carriers")["published"] is False

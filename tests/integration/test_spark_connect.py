@@ -16,7 +16,9 @@ import psutil
 import pytest
 
 from pipeline.config.load import load_job
+from pipeline.epoch_run import EpochAnswers
 from pipeline.jobmaster import JobMaster, Session
+from pipeline.planning import EpochPlan
 from pipeline.spark import connect
 from pipeline.spark.runner import SparkEpochRunner
 from scripts.stack import SPARK
@@ -96,7 +98,7 @@ class HeldJob:
         """The next function that runs waits for ever, and has begun when the block ends."""
         (self.folder / "hold").touch()
         yield
-        wait_until(self.holders, seconds=90, what="the process function")
+        wait_until(self.holders, seconds=240, what="the process function")
         (self.folder / "hold").unlink()
 
     def start(self) -> psutil.Popen:
@@ -158,7 +160,7 @@ def test_a_new_run_interrupts_what_a_killed_client_left_on_the_server(server: Co
     assert psutil.pid_exists(worker), "its Spark job lives on"
     job.land(3)
     assert_ran(milepost("run", job.spec, "--take-over"))
-    wait_until(lambda: not psutil.pid_exists(worker), seconds=30, what="the end of the orphan's worker")
+    wait_until(lambda: not psutil.pid_exists(worker), seconds=240, what="the end of the orphan's worker")
     assert_ran(milepost("run", job.spec, "--until-caught-up"))
     assert job.rows() == [(1, "old"), (2, "old"), (3, "old")]
 
@@ -195,9 +197,21 @@ def test_what_fails_on_the_server_is_refused_as_it_is_elsewhere(server: ConnectS
     assert job.rows() == [(5, "old")]
 
 
-def test_a_session_that_the_server_has_closed_is_followed_by_another(server: ConnectServer, tmp_path: Path) -> None:
-    """Servers close idle sessions, and never take the id again."""
-    job, runner = HeldJob(tmp_path, server), SparkEpochRunner()
+class Planned(SparkEpochRunner):
+    """Remembers what it ran last."""
+
+    plan: EpochPlan
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        self.plan = plan
+        return super().run(plan)
+
+
+def test_a_session_that_the_server_has_closed_is_followed_by_the_next_in_line(
+    server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers close idle sessions, and never take the id again. However many: few questions lead to the next."""
+    job, runner = HeldJob(tmp_path, server), Planned()
     sessions: list[Any] = []
     for key, conf in ((1, "{spark.sql.shuffle.partitions: 7}"), (2, "{}"), (3, "{}")):
         job.write(conf=conf)
@@ -212,6 +226,20 @@ def test_a_session_that_the_server_has_closed_is_followed_by_another(server: Con
     assert first == second != third
     assert (seven, taken_back) == ("7", "200"), "what the spec no longer says is taken back"
     assert len(job.rows()) == 3
+    assert [first, third] == [connect.session_id(runner.plan, number) for number in (0, 1)]
+
+    asked: list[str] = []
+    is_closed = connect._is_closed
+    monkeypatch.setattr(connect, "_is_closed", lambda client, each: asked.append(each) or is_closed(client, each))
+    remote = connect._parsed(server.remote)
+    for number in range(1, 40):
+        asked.clear()
+        session = connect._session_of(remote, runner.plan)
+        assert session.session_id == connect.session_id(runner.plan, number)
+        assert len(asked) <= 2 * number.bit_length()
+        again = connect._session_of(remote, runner.plan)
+        assert again.session_id == session.session_id, "to look for it has opened nothing and closed nothing"
+        session.client.release_session()
 
 
 def test_doctor_says_what_answers(server: ConnectServer, tmp_path: Path) -> None:
@@ -255,8 +283,9 @@ def test_the_token_is_in_no_command_line_log_or_file_of_others(server: ConnectSe
             assert token not in " ".join(process.cmdline())
     holding = []
     for path in server.folder.rglob("*"):
-        if path.is_file() and token.encode() in path.read_bytes():
-            holding.append((path.name, path.stat().st_mode & 0o777))
+        with contextlib.suppress(FileNotFoundError):  # the server deletes what it has done with
+            if path.is_file() and token.encode() in path.read_bytes():
+                holding.append((path.name, path.stat().st_mode & 0o777))
     assert holding == [("spark-token", 0o600)]
     listening = [one for one in server.processes[0].net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     assert listening and {one.laddr.ip.removeprefix("::ffff:") for one in listening} == {"127.0.0.1"}
@@ -274,7 +303,7 @@ def test_a_server_that_dies_fails_the_epoch_and_the_next_one_runs_on_its_success
             running = pool.submit(milepost, "run", job.spec)
         server.stack.stop(SPARK)
         assert_clear_error(
-            running.result(90), 8, "the Spark Connect server at sc://localhost:", "does not answer any more"
+            running.result(300), 8, "the Spark Connect server at sc://localhost:", "does not answer any more"
         )
     assert milepost("status", job.spec, "--json").document()["job_status"] == "running"
     server.start()

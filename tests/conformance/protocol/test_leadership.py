@@ -38,7 +38,7 @@ from tests.harness.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refu
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
-LONG_S = 20.0
+LONG_S = 240.0
 SWEPT = CheckpointFailureReason.LEADER_TAKEN_OVER
 
 

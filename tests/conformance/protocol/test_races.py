@@ -44,7 +44,7 @@ from tests.harness.manifest_logs import create_job, new_log
 from tests.harness.s3_servers import Seaweed
 
 RACERS = 4
-WAIT_S = 60.0
+WAIT_S = 240.0
 """How long one process waits for the others before the test is given up."""
 
 Told = tuple[int, str, str]

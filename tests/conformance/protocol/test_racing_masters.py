@@ -21,7 +21,7 @@ from tests.harness.sparkless_runner import SparklessRunner
 TIMES = {"run": 6, "take over": 6, "restart": 6, "abort": 60}
 """How often each process does its part; one that mostly finds nothing pending asks more often."""
 
-WAIT_S = 60.0
+WAIT_S = 240.0
 TYPED = (Busy, Fenced, CommitConflict, JobNotRunnable)
 """What a rival may be told. Anything else fails the test."""
 

@@ -233,7 +233,7 @@ def test_text_from_data_cannot_control_the_terminal(capsys: pytest.CaptureFixtur
 
 def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env, check=False, timeout=60)
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env, check=False, timeout=240)
 
 
 def test_the_module_is_the_command() -> None:

@@ -154,6 +154,20 @@ def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_pa
     assert_clear_error(milepost("diff", spec, "1", "2", "--sink", "sums", "--source", "rows"), 2, "exclude each other")
 
 
+def test_rows_are_in_the_order_of_their_key_and_as_many_as_were_asked_for(job: ChangingJob) -> None:
+    """However many changed: what is left out is counted, and the counts are of all."""
+    spec = job.folder / "config" / "small.yaml"
+    told = milepost("diff", spec, "0", "2", "--json", "--limit", "7").document()["differences"]
+    totals, rows = (next(item for item in told if item["name"] == name) for name in ("totals", "rows"))
+    assert [row["k"] for row in totals["rows"]] == [0, 1, 2, 3, 4, 5, 6]
+    assert (totals["added"], totals["left_out"]) == (41, 34)
+    assert [(row["key"], rows["left_out"]) for row in rows["rows"]] == [("0.csv", 0), ("1.csv", 0)]
+    short = milepost("diff", spec, "0", "2", "--operator", "totals", "--format", "csv", "--limit", "2")
+    assert [line.split(",")[1] for line in short.stdout.splitlines()] == ['"k"', "0", "1"]
+    assert "39 more rows are left out" in short.stderr
+    assert "20 of 41 rows; --operator totals shows all" in milepost("diff", spec, "0", "2").stderr
+
+
 def test_both_checkpoints_are_held_while_they_are_compared(job: ChangingJob) -> None:
     job.master.diff(1, 2)
     events = [event["event"] for event in job.master.history(4)]
@@ -214,6 +228,10 @@ def test_changes_by_key_are_those_of_two_dictionaries(old: dict[Any, Any], new: 
     assert changes.count("removed") == len(old.keys() - new.keys())
     assert changes.count("added") == len(new.keys() - old.keys())
     assert changes.count("changed") == len((old.keys() & new.keys()) - same)
+    order = [(key is None, key != key, key) for key in changes.table["k"].to_pylist()]
+    assert [each[:2] for each in order] == sorted(each[:2] for each in order), "numbers, then NaN, then null"
+    numbers = [key for null, nan, key in order if not null and not nan]
+    assert numbers == sorted(numbers)
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
@@ -223,3 +241,5 @@ def test_changes_of_rows_are_those_of_two_multisets(old: list[str], new: list[st
     gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
     expected = {("removed", x): count for x, count in gone.items()} | {("added", x): n for x, n in come.items()}
     assert rows == Counter(expected)
+    ordered = [(row["x"], row["change"]) for row in changes.table.to_pylist()]
+    assert ordered == sorted(ordered)

@@ -16,7 +16,7 @@ from tests.harness.hooked_store import HookedStore
 from tests.harness.sparkless_job import SparklessJob
 
 SOON_S = 0.01
-LONG_S = 20.0
+LONG_S = 240.0
 
 
 @pytest.fixture

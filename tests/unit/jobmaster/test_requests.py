@@ -12,7 +12,7 @@ from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
 EMPTY = 6
-NORMAL = {"trigger": 8, "run": 17, "validate": 2, "complete": 6, "notify table": 10, "subsume": 12}
+NORMAL = {"trigger": 8, "run": 13, "complete": 6, "notify table": 9, "subsume": 12}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own."""
 
 
@@ -63,6 +63,12 @@ def test_an_epoch_asks_no_more_than_it_did(tmp_path: Path, monkeypatch: pytest.M
         assert master.run(Session.cli(), runner, progress=requests)["status"] == "completed"
     assert requests.by_step.keys() == NORMAL.keys()
     assert all(asked <= NORMAL[step] for step, asked in requests.by_step.items()), requests.told()
+    heads = [(step, key) for step, _, key in requests.calls if key.startswith("_heads/")]
+    assert [step for step, key in heads if key != "_heads/"] == ["run", "notify table", "notify table"], (
+        "read, read, made"
+    )
+    stored = [step for step, operation, key in requests.calls if key.endswith("/_metadata") and operation == "get"]
+    assert stored == ["complete"], "what was written is read back once, at the commit point"
 
 
 def test_what_another_session_wrote_is_seen_at_once(tmp_path: Path) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import configparser
+import importlib
+import sqlite3
 from pathlib import Path
+
+import pytest
 
 from scripts import airflow_home
 
@@ -51,3 +55,19 @@ def test_servers_bind_to_loopback_and_settings_can_be_overridden(tmp_path: Path)
     parser = write(tmp_path / "home", core={"parallelism": 7})
     assert parser["api"]["host"] == "127.0.0.1"
     assert parser["core"]["parallelism"] == "7"
+
+
+def test_a_commit_of_airflow_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Airflow is told to import is there, private, and opens its database that way; everybody waits for a lock."""
+    home = tmp_path / "home"
+    database = write(home)["database"]
+    monkeypatch.syspath_prepend(home / "config")
+    for option in ("sql_alchemy_connect_args", "sql_alchemy_connect_args_async"):
+        module, name = database[option].split(".")
+        assert (home / "config" / f"{module}.py").stat().st_mode & 0o077 == 0
+        arguments = getattr(importlib.import_module(module), name)
+        with sqlite3.connect(tmp_path / "airflow.db", **arguments) as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (1,)
+        connection.close()
+    assert database["sql_alchemy_conn"].endswith(f"airflow.db?timeout={airflow_home.LOCK_S}")
+    assert float(write(home)["workers"]["execution_api_timeout"]) > airflow_home.LOCK_S

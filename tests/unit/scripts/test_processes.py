@@ -64,7 +64,7 @@ def start(
 
 def first_line(started: Started) -> str:
     processes.wait_until(
-        lambda: "\n" in Path(started.log).read_text(), of=[started], timeout_s=30, what="its first line"
+        lambda: "\n" in Path(started.log).read_text(), of=[started], timeout_s=120, what="its first line"
     )
     return Path(started.log).read_text().splitlines()[0]
 
@@ -72,7 +72,7 @@ def first_line(started: Started) -> str:
 def test_what_was_started_is_gone_and_stopping_twice_is_fine(stack: str, tmp_path: Path) -> None:
     port = processes.free_port()
     listener = start(stack, tmp_path, LISTENER, str(port), port=port)
-    processes.wait_until(lambda: processes.is_listening(port), of=[listener], timeout_s=30, what="the listener")
+    processes.wait_until(lambda: processes.is_listening(port), of=[listener], timeout_s=120, what="the listener")
     assert processes.stop([listener], stack) == []
     assert listener.process() is None
     assert not processes.is_listening(port)
@@ -84,7 +84,7 @@ def test_an_orphan_is_found_although_its_parent_was_killed(stack: str, tmp_path:
     parent = start(stack, tmp_path, PARENT)
     orphan = psutil.Process(int(first_line(parent)))
     psutil.Process(parent.pid).kill()
-    processes.wait_until(lambda: parent.process() is None, of=[], timeout_s=30, what="the parent's end")
+    processes.wait_until(lambda: parent.process() is None, of=[], timeout_s=120, what="the parent's end")
     assert orphan.is_running()
     assert processes.stop([parent], stack) == []
     assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
@@ -100,7 +100,7 @@ def test_an_orphan_without_marker_is_known_by_its_session_and_folder(
     parent = start(stack, tmp_path, UNMARKED_PARENT, str(folder))
     orphan = psutil.Process(int(first_line(parent)))
     psutil.Process(parent.pid).kill()
-    processes.wait_until(lambda: parent.process() is None, of=[], timeout_s=30, what="the parent's end")
+    processes.wait_until(lambda: parent.process() is None, of=[], timeout_s=120, what="the parent's end")
     try:
         assert processes.stop([parent], stack) == []
         assert orphan.is_running() is elsewhere
@@ -156,19 +156,31 @@ def test_processes_inherit_nothing_that_could_lead_them_elsewhere(monkeypatch: p
 
 def test_files_of_started_processes_are_private(stack: str, tmp_path: Path) -> None:
     writer = start(stack, tmp_path, "open('made', 'w').write('x')")
-    processes.wait_until(lambda: writer.process() is None, of=[], timeout_s=30, what="its end")
+    processes.wait_until(lambda: writer.process() is None, of=[], timeout_s=120, what="its end")
     assert (tmp_path / "made").stat().st_mode & 0o077 == 0
 
 
 def test_waiting_for_a_process_that_ended_shows_its_output(stack: str, tmp_path: Path) -> None:
     broken = start(stack, tmp_path, "raise SystemExit('no such setting')")
     with pytest.raises(processes.StackError, match="no such setting"):
-        processes.wait_until(lambda: False, of=[broken], timeout_s=30, what="the service")
+        processes.wait_until(lambda: False, of=[broken], timeout_s=120, what="the service")
+
+
+def test_no_connection_of_any_process_is_given_a_port_between_its_choice_and_its_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tmp_path / "ip_local_port_range"
+    told.write_text("20030\t60999\n")
+    monkeypatch.setattr(processes, "EPHEMERAL_PORTS", told)
+    assert sorted(processes.quiet_ports(100)) == list(range(20_000, 20_030))
+    assert processes.free_port() in range(20_000, 20_030)
+    told.unlink()
+    assert processes.quiet_ports() == [] and processes.free_port() > 0
 
 
 def test_a_free_port_is_the_preferred_one_when_nobody_has_it(stack: str, tmp_path: Path) -> None:
     port = processes.free_port()
     assert processes.free_port(port) == port
     taken = start(stack, tmp_path, LISTENER, str(port), port=port)
-    processes.wait_until(lambda: processes.is_listening(port), of=[taken], timeout_s=30, what="the listener")
+    processes.wait_until(lambda: processes.is_listening(port), of=[taken], timeout_s=120, what="the listener")
     assert processes.free_port(port) != port

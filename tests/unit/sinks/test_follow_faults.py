@@ -133,7 +133,7 @@ def test_a_follow_whose_head_arrives_late_lands_once_or_not_at_all(tmp_path: Pat
         assert switch(history.sink, history.sink.find(38), "t70", 70)[0] is True
         expected = [38]
     fault.release.set()
-    faulty.late[0].join(30)
+    faulty.late[0].join(240)
     assert history.ids() == expected
     if meanwhile == "a newer decision":
         with pytest.raises(Superseded):

@@ -455,7 +455,7 @@ def test_a_head_that_arrives_late_lands_once_or_not_at_all(store: ObjectStore, t
         assert sink.commit(committable, mark(2, 1)) is True
         publish(sink, 3, 2, rows((3, "c")))
     fault.release.set()
-    faulty.late[0].join(30)
+    faulty.late[0].join(240)
     assert sink.commit(committable, mark(2, 1)) is False
     assert sink.read().column("v").to_pylist() == (["a", "b", "c"] if tried_again else ["a", "b"])
     assert len(list(store.list("_heads/"))) == (3 if tried_again else 2)

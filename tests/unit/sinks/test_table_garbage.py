@@ -12,7 +12,7 @@ import pytest
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import StoreConfig
-from pipeline.sinks.table_garbage import GarbageList, TableGarbage, list_from_bytes, list_to_bytes
+from pipeline.sinks.table_garbage import GarbageList, GarbageLists, TableGarbage, list_from_bytes, list_to_bytes
 from pipeline.storage.open import open_store
 
 GOLDEN = Path(__file__).parent / "golden" / "garbage_list_format_1.json"
@@ -54,14 +54,16 @@ def test_what_is_no_list_is_refused(change: dict[str, Any], said: str) -> None:
 def test_a_list_is_read_until_its_files_are_deleted(tmp_path: Path) -> None:
     store = open_store(StoreConfig(file_url(tmp_path)))
     garbage = TableGarbage(store)
-    assert garbage.lists() == ()
+    assert garbage.lists() == GarbageLists((), ())
     later = GarbageList(13, LISTED.since_ms, FILES[:1])
     for one in (later, LISTED):
         garbage.add(one)
     for file in FILES:
         store.put(file, b"rows")
-    assert garbage.lists() == (LISTED, later)
-    assert garbage.read([LISTED.key, f"_garbage/{1:020d}-{'0' * 64}.json"]) == (LISTED,), "one is gone meanwhile"
+    assert garbage.lists() == GarbageLists((LISTED, later), ())
+    assert garbage.read([LISTED.key, f"_garbage/{1:020d}-{'0' * 64}.json"]).lists == (LISTED,), "one is gone meanwhile"
     garbage.delete(LISTED, FILES[1:])
-    assert garbage.lists() == (later,)
+    assert garbage.lists() == GarbageLists((later,), ())
+    store.put(LISTED.key, list_to_bytes(LISTED)[:-1])
+    assert garbage.lists() == GarbageLists((later,), (f"{LISTED.key}: is not JSON",)), "one stops no other"
     assert [stat.key for stat in store.list("data/")] == [FILES[0]]

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.harness.processes import REPOSITORY
+from pipeline.config.spec import SparkSpec
+from pipeline.protocol.errors import EnvironmentUnusable
+from pipeline.spark.session import open_session
+from tests.harness.processes import REPOSITORY, free_ports
 
 SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
@@ -27,6 +30,11 @@ def spec(**conf):
 
 def shuffles(session):
     return session.conf.get("spark.sql.shuffle.partitions")
+
+try:
+    open_session("none", spec(**{"spark.driver.maxResultSize": "nonsense"}))
+except EnvironmentUnusable as error:
+    not_started = error.message
 
 session = open_session("one", spec(**{"spark.sql.shuffle.partitions": "7"}))
 conf = session.sparkContext.getConf()
@@ -55,6 +63,7 @@ report = {
     "left": os.listdir(os.environ["TMPDIR"]) and glob.glob(os.environ["TMPDIR"] + "/milepost-spark-*"),
     "environment": os.environ.get("PYSPARK_SUBMIT_ARGS"),
     "sockets": conf.get("spark.python.unix.domain.socket.dir"),
+    "not started": not_started,
     "shuffles": [shuffles(session)],
 }
 report["shuffles"].append(shuffles(open_session("two", spec(**{"spark.sql.shuffle.partitions": "9"}))))
@@ -80,7 +89,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=480,
         check=False,
     )
     assert result.returncode == 0, result.stderr
@@ -108,6 +117,21 @@ def test_workers_are_reached_by_this_user_alone_and_nothing_of_it_is_left(report
     """The JVM, whose output the fixture has read to its end, takes the sockets with it."""
     assert report["rights"] == 0o700 and report["names"]
     assert not Path(report["sockets"]).exists()
+
+
+def test_a_start_that_spark_refuses_is_told_in_its_words_and_the_next_one_succeeds(report: dict[str, Any]) -> None:
+    """Java's error lives in the JVM, which is ended: what it says is read before."""
+    assert report["not started"].startswith("Spark did not start with master local[1,3]: ")
+    assert "nonsense" in report["not started"]
+
+
+@pytest.mark.parametrize("master", ["spark://localhost:{port}", "spark://localhost:{port},[::1]:{port}"])
+def test_a_cluster_whose_master_does_not_answer_is_refused_at_once(master: str) -> None:
+    """Nothing is started: Spark would try for a minute, and then say that it is stopped."""
+    at = master.format(port=free_ports(1)[0])
+    with pytest.raises(EnvironmentUnusable, match="no Spark master answers at") as refused:
+        open_session("job", SparkSpec(master=at))
+    assert at in refused.value.message and "Nothing was run" in refused.value.message
 
 
 def test_another_job_of_the_process_has_its_own_settings_or_is_refused(report: dict[str, Any]) -> None:

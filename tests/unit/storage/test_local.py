@@ -272,7 +272,7 @@ def test_writers_and_deleters_of_one_directory_do_not_lose_writes(store) -> None
     gate = threading.Barrier(3)
 
     def work(writer: int) -> None:
-        gate.wait(60)
+        gate.wait(240)
         for number in range(150):
             key = f"d/e/{writer}-{number}"
             store.create(key, b"1")

@@ -117,7 +117,7 @@ def test_a_put_that_lands_late_lands_once(store) -> None:
     assert done.landed_version == 1
     late.release.set()
     for thread in faulty.late:
-        thread.join(60)
+        thread.join(240)
     assert versions(store) == [1]
     assert new_log(store).head().write_id == done.head.write_id
 
@@ -153,7 +153,7 @@ def test_a_refusal_after_a_lost_request_is_unknown_for_that_one_may_still_land(s
     with pytest.raises(CommitOutcomeUnknown, match="denied"):
         new_log(faulty).transact(create_job("flights"))
     late.release.set()
-    faulty.late[0].join(60)
+    faulty.late[0].join(240)
     assert versions(store) == [1]
 
 
@@ -173,7 +173,7 @@ def test_a_lost_race_is_decided_again_on_the_new_head(store) -> None:
     held = Fault(MANIFEST_PUT, Effect.HOLD)
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(new_log(FaultyStore(store, [held])).transact, trigger_checkpoint("cli:slow"))
-        assert held.reached.wait(60)
+        assert held.reached.wait(240)
         fast = new_log(store).transact(trigger_checkpoint("cli:fast"))
         held.release.set()
         with pytest.raises(Busy):
@@ -187,7 +187,7 @@ def test_the_head_after_a_transition_may_already_be_anothers(store) -> None:
     held = Fault(at("list", "manifest/"), Effect.HOLD, skip=1)
     with ThreadPoolExecutor(1) as pool:
         ours = pool.submit(new_log(FaultyStore(store, [held])).transact, create_job("flights"))
-        assert held.reached.wait(60)
+        assert held.reached.wait(240)
         new_log(store).transact(trigger_checkpoint("cli:fast"))
         held.release.set()
         done = ours.result(60)
@@ -250,7 +250,7 @@ def test_of_sessions_that_trigger_at_once_exactly_one_holds_the_timeline(store) 
     gate = threading.Barrier(6)
 
     def contend(number: int) -> str:
-        gate.wait(60)
+        gate.wait(240)
         try:
             done = new_log(store).transact(trigger_checkpoint(f"cli:{number}"))
         except Busy:
@@ -351,7 +351,7 @@ def test_entries_are_read_side_by_side_and_no_further_than_needed(store) -> None
             if len(reading) >= 4:
                 together.set()
             if len(read) > 1:
-                assert together.wait(10), "reads wait for each other"
+                assert together.wait(240), "reads wait for each other"
 
     def after(operation: str, key: str) -> None:
         if operation == "get" and together.is_set():
