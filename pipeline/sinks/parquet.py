@@ -39,7 +39,7 @@ from pipeline.sinks.sink_chain import Addition, SinkChain
 from pipeline.sinks.sink_head import ChainOwner, SinkHead, check_data_key, committable_digest, data_key_owner
 from pipeline.sinks.table_garbage import TableGarbage
 from pipeline.sinks.table_history import TableHistory
-from pipeline.sinks.table_schema import check_rows_schema, checked, latest_by_part, latest_per_key, merged_schema
+from pipeline.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, rows_to_stage
 
 COMPACT_FILES = 64
 """An upsert table with at least so many live files is compacted by the next epoch that can."""
@@ -72,10 +72,7 @@ class ParquetSink:
     def stage(
         self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
     ) -> StagedFile | None:
-        """Write one file durably, named by its content; None when there are no rows. Called inside tasks.
-
-        In an upsert table a key that occurs more than once keeps its last row.
-        """
+        """Write one file durably, named by its content; of an upsert table's key its last row. Called inside tasks."""
         place = {"checkpoint_id": checkpoint_id, "token": token, "subtask": subtask}
         return self.stage_pieces([RowsPiece(rows, distinct)], **place, held_bytes=rows.nbytes)
 
@@ -83,9 +80,7 @@ class ParquetSink:
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedFile | None:
         """As `stage`, of rows that come piece by piece."""
-        upsert = self.mode is SinkMode.UPSERT
-        tables = latest_by_part(pieces, self.key) if upsert else (piece.rows for piece in pieces)
-        rows = checked(self.name, tables, self.key)
+        rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
         return self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
 
     def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:

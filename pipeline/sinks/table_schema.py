@@ -12,9 +12,9 @@ from pipeline.protocol.errors import InvalidRequest, StateCorrupt
 from pipeline.sinks.contract import RowsPiece
 
 
-def checked(sink: str, tables: Iterable[pa.Table], key: tuple[str, ...]) -> Iterator[pa.Table]:
-    """The tables, each of which can be rows of this sink. Raises what `check_rows_schema` raises."""
-    for rows in tables:
+def rows_to_stage(sink: str, pieces: Iterable[RowsPiece], key: tuple[str, ...], *, upsert: bool) -> Iterator[pa.Table]:
+    """What a table takes of the pieces that it is given. Raises what `check_rows_schema` raises."""
+    for rows in latest_by_part(pieces, key) if upsert else (piece.rows for piece in pieces):
         check_rows_schema(sink, rows.schema, key)
         yield rows
 
