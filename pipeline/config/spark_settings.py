@@ -14,6 +14,9 @@ TASK_ATTEMPTS = 3
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 """The one setting that is shared: the spec's options follow ours."""
 
+SOCKETS = "spark.python.unix.domain.socket.enabled"
+SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
+
 COMMAND_LINE = (
     JAVA_OPTIONS,
     "spark.driver.defaultJavaOptions",
@@ -41,6 +44,7 @@ FIXED: Mapping[str, tuple[str, str]] = {
 
 LOOPBACK: Mapping[str, tuple[str, str]] = {
     "spark.shuffle.compress": ("false", "buffers that stay on this machine cost more to compress than to copy"),
+    SOCKETS: ("true", "over TCP a task waits 40 ms for a delayed acknowledgement"),
     "spark.driver.host": ("127.0.0.1", "a local master is reached on this machine alone"),
     "spark.driver.bindAddress": ("127.0.0.1", "a local master is reached on this machine alone"),
 }

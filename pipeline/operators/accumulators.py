@@ -8,7 +8,7 @@ which NaN is the largest (as in Spark SQL). Aggregates over one column share acc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.operators.contract import SCALE, Bools, Ints
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -54,9 +57,14 @@ def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
 
 
 class Accumulator(Protocol):
-    """State columns of one accumulator and how they take up rows."""
+    """State columns of one accumulator and how they take up rows.
+
+    Attributes:
+        merges: whether what was accumulated apart can be taken up as the rows themselves would be, to the bit.
+    """
 
     fields: tuple[pa.Field, ...]
+    merges: bool
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         """Return the new state columns.
@@ -64,6 +72,9 @@ class Accumulator(Protocol):
         Args:
             previous: one row per key in the order of their numbers, with this accumulator's columns; null = new key.
         """
+
+    def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        """Return the new state columns; the rows of `partials` have this accumulator's columns. Only if it `merges`."""
 
 
 class Count:
@@ -73,11 +84,17 @@ class Count:
         self.column = column
         self.name = f"count({column or '*'})"
         self.fields: tuple[pa.Field, ...] = (pa.field(self.name, pa.int64()),)
+        self.merges = True
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         codes = grouped.codes if self.column is None else grouped.valid(self.column)[1]
         counted = np.bincount(codes, minlength=grouped.count).astype(np.int64)
         return [pa.array(_stored(previous, self.name) + counted)]
+
+    def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        total = _stored(previous, self.name).copy()
+        np.add.at(total, partials.codes, _stored(partials.rows, self.name))
+        return [pa.array(total)]
 
 
 class ExactSum:
@@ -92,38 +109,66 @@ class ExactSum:
         self.low, self.high = f"sum({column}).low", f"sum({column}).high"
         low = pa.field(self.low, pa.int64(), metadata={SCALE: str(scale)})
         self.fields: tuple[pa.Field, ...] = (low, pa.field(self.high, pa.int64()))
+        self.merges = True
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         values, codes = grouped.valid(self.column)
-        added_low, added_high, high = self._added(values, codes, grouped.count)
+        if pa.types.is_decimal(values.type):
+            low, high = _halves(values)
+            return self._plus(previous, _added(low, high, codes, grouped.count), _about(high, codes, grouped.count))
+        if _fit_in_64_bits(values):
+            return self._plus(previous, _whole(pc.cast(values, pa.int64()).to_numpy(), codes, grouped.count))
+        return self._plus(previous, _added(*_halves(values), codes, grouped.count))
+
+    def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        low, high = _stored(partials.rows, self.low), _stored(partials.rows, self.high)
+        codes, count = partials.codes, partials.count
+        about = _about(high, codes, count)
+        about[codes[high == OVERFLOWED]] = np.inf
+        return self._plus(previous, _added(low.view(np.uint64), high, codes, count), about)
+
+    def _plus(self, previous: pa.Table, added: tuple[Words, Ints], about: Floats | None = None) -> list[pa.Array]:
+        """Add halves of 128 bits to each key.
+
+        Args:
+            about: roughly what they add to the high half, where it may overflow.
+        """
+        added_low, added_high = added
         stored_low = _stored(previous, self.low).view(np.uint64)
         new_low = stored_low + added_low
         carry = (new_low < stored_low).astype(np.int64)
         stored_high = _stored(previous, self.high)
         new_high = stored_high + added_high + carry
-        if high is not None:
-            reached = stored_high.astype(np.float64) + np.bincount(codes, high.astype(np.float64), grouped.count)
-            new_high[np.abs(reached) > _HIGH_LIMIT] = OVERFLOWED
+        if about is not None:
+            beyond = np.abs(stored_high.astype(np.float64) + about) > _HIGH_LIMIT
+            new_high[beyond | (stored_high == OVERFLOWED)] = OVERFLOWED
         return [pa.array(new_low.view(np.int64)), pa.array(new_high)]
 
-    def _added(self, values: pa.Array, codes: Ints, count: int) -> tuple[npt.NDArray[np.uint64], Ints, Ints | None]:
-        """What is added to each key, as halves of 128 bits; and of decimals the high half of each value."""
-        decimal = pa.types.is_decimal(values.type)
-        if not decimal and _fit_in_64_bits(values):
-            total = np.zeros(count, dtype=np.int64)
-            np.add.at(total, codes, pc.cast(values, pa.int64()).to_numpy())
-            return total.view(np.uint64), total >> np.int64(63), None
-        low, high = _halves(values)
-        # Sums of 32-bit limbs cannot overflow int64 below 2^31 rows; carries are settled once per key.
-        limbs = np.zeros((2, count), dtype=np.uint64)
-        np.add.at(limbs[0], codes, low & _LOW_32)
-        np.add.at(limbs[1], codes, low >> _32)
-        top = np.zeros(count, dtype=np.int64)
-        np.add.at(top, codes, high)
-        middle = limbs[1] + (limbs[0] >> _32)
-        added_low = (middle << _32) | (limbs[0] & _LOW_32)
-        added_high = top + (middle >> _32).astype(np.int64)
-        return added_low, added_high, high if decimal else None
+
+def _whole(values: Ints, codes: Ints, count: int) -> tuple[Words, Ints]:
+    """The sum for each key of integers whose sums fit in int64, as halves of 128 bits."""
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, codes, values)
+    return total.view(np.uint64), total >> np.int64(63)
+
+
+def _added(low: Words, high: Ints, codes: Ints, count: int) -> tuple[Words, Ints]:
+    """The sum for each key of numbers of 128 bits, in halves."""
+    # Sums of 32-bit limbs cannot overflow int64 below 2^31 rows; carries are settled once per key.
+    limbs = np.zeros((2, count), dtype=np.uint64)
+    np.add.at(limbs[0], codes, low & _LOW_32)
+    np.add.at(limbs[1], codes, low >> _32)
+    top = np.zeros(count, dtype=np.int64)
+    np.add.at(top, codes, high)
+    middle = limbs[1] + (limbs[0] >> _32)
+    return (middle << _32) | (limbs[0] & _LOW_32), top + (middle >> _32).astype(np.int64)
+
+
+def _about(high: Ints, codes: Ints, count: int) -> Floats:
+    """The sum of high halves for each key, rounded."""
+    total = np.zeros(count, dtype=np.float64)
+    np.add.at(total, codes, high.astype(np.float64))
+    return total
 
 
 class FloatSum:
@@ -133,6 +178,7 @@ class FloatSum:
         self.column = column
         self.name = f"sum({column})"
         self.fields: tuple[pa.Field, ...] = (pa.field(self.name, pa.float64()),)
+        self.merges = False  # a sum of sums is rounded otherwise
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         values, codes = grouped.valid(self.column)
@@ -140,6 +186,9 @@ class FloatSum:
         with np.errstate(over="ignore", invalid="ignore"):
             np.add.at(total, codes, pc.cast(values, pa.float64()).to_numpy())
         return [pa.array(total)]
+
+    def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        raise AssertionError("unreachable: sums of floats are not merged")
 
 
 class Extreme:
@@ -150,9 +199,15 @@ class Extreme:
         self.largest = largest
         self.name = f"{'max' if largest else 'min'}({column})"
         self.fields: tuple[pa.Field, ...] = (pa.field(self.name, data_type),)
+        self.merges = True
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
-        values, codes = grouped.valid(self.column)
+        return self._taken_up(previous, *grouped.valid(self.column), grouped.count)
+
+    def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        return self._taken_up(previous, *partials.valid(self.name), partials.count)
+
+    def _taken_up(self, previous: pa.Table, values: pa.Array, codes: Ints, count: int) -> list[pa.Array]:
         stored = previous.column(self.name).combine_chunks()
         stored = pa.concat_arrays(stored.chunks) if isinstance(stored, pa.ChunkedArray) else stored
         known = stored.is_valid().to_numpy(zero_copy_only=False)
@@ -161,13 +216,13 @@ class Extreme:
         candidates = pa.concat_arrays([stored.filter(pa.array(known)), values.cast(stored.type)])
         owners = np.concatenate([np.flatnonzero(known), codes])
         ranks = _ranks(candidates)
-        best = np.full(grouped.count, -1 if self.largest else len(candidates), dtype=np.int64)
+        best = np.full(count, -1 if self.largest else len(candidates), dtype=np.int64)
         (np.maximum if self.largest else np.minimum).at(best, owners, ranks)
-        seen = np.zeros(grouped.count, dtype=np.bool_)
+        seen = np.zeros(count, dtype=np.bool_)
         seen[owners] = True
         by_rank = np.empty(len(candidates), dtype=np.int64)
         by_rank[ranks] = np.arange(len(candidates))
-        chosen = np.zeros(grouped.count, dtype=np.int64)
+        chosen = np.zeros(count, dtype=np.int64)
         chosen[seen] = by_rank[best[seen]]
         return [candidates.take(pa.array(chosen, mask=~seen))]
 
@@ -224,7 +279,7 @@ def _fit_in_64_bits(values: pa.Array) -> bool:
     return int(largest) * len(values) < 2**63
 
 
-def _halves(values: pa.Array) -> tuple[npt.NDArray[np.uint64], Ints]:
+def _halves(values: pa.Array) -> tuple[Words, Ints]:
     """Low and high 64 bits of each value, two's complement."""
     if pa.types.is_decimal(values.type):
         wide = pc.cast(values, pa.decimal128(38, values.type.scale))

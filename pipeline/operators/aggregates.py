@@ -60,11 +60,37 @@ class Aggregates:
         occurring = state.group(keys)
         previous, _ = occurring.find()
         grouped = Grouped(rows, occurring.codes, occurring.keys.num_rows)
-        columns = [column for accumulator in self._accumulators for column in accumulator.update(previous, grouped)]
+        return occurring, self._changed(
+            occurring, [column for one in self._accumulators for column in one.update(previous, grouped)]
+        )
+
+    def _changed(self, occurring: GroupedKeys, columns: Sequence[pa.Array]) -> pa.Table:
         changed = occurring.keys
         for field, column in zip(self.state_fields, columns, strict=True):
             changed = changed.append_column(field, column)
-        return occurring, changed
+        return changed
+
+    @property
+    def merges(self) -> bool:
+        """Whether rows may be accumulated apart, in any order, and merged: the same state, to the bit."""
+        return all(accumulator.merges for accumulator in self._accumulators)
+
+    def partials(self, rows: pa.Table, codes: Ints, count: int) -> pa.Table:
+        """Return the accumulators of rows alone, without any state: one row per key number."""
+        schema = pa.schema(self.state_fields)
+        none = pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
+        grouped = Grouped(rows, codes, count)
+        columns = [column for one in self._accumulators for column in one.update(none, grouped)]
+        return pa.table(columns, schema=schema)
+
+    def merge(self, partials: pa.Table, key: Sequence[str], state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
+        """As `fold`, for rows that `partials` made, with their key columns."""
+        occurring = state.group(partials.select(list(key)))
+        previous, _ = occurring.find()
+        grouped = Grouped(partials, occurring.codes, occurring.keys.num_rows)
+        return occurring, self._changed(
+            occurring, [column for one in self._accumulators for column in one.merge(previous, grouped)]
+        )
 
     def results(self, state_rows: pa.Table) -> list[pa.ChunkedArray | pa.Array]:
         """Return one column per aggregate for rows that have the state columns. Raises OperatorFailed on overflow."""

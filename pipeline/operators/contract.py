@@ -143,6 +143,19 @@ class OperatorRun(Protocol):
         """
 
 
+class Combiner(Protocol):
+    """Folds input rows of an operator into fewer rows before they are exchanged (two-phase aggregation).
+
+    Whatever was combined with whatever, the operator's results and its state are those of the rows themselves.
+    """
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """Return the partial results of input rows: one row per key, with the key columns among its columns."""
+
+    def take_up(self, run: OperatorRun, partials: pa.Table) -> int:
+        """Have a run of the operator take partial results up; return how many input rows they stand for."""
+
+
 class StatefulOperator(Protocol):
     """One operator of the spec, ready to run. Built from its spec and its input's Arrow schema.
 
@@ -151,6 +164,7 @@ class StatefulOperator(Protocol):
         routing_key: the part of it by which input rows are exchanged; it decides the key group.
         output_key: columns that identify a row of its output, for updates; () when rows are final.
         output_kind: append or updates.
+        combiner: for its input, where order does not matter to it; None where it does.
     """
 
     uid: str
@@ -160,6 +174,7 @@ class StatefulOperator(Protocol):
     state_schema: pa.Schema
     output_schema: pa.Schema
     output_kind: OutputKind
+    combiner: Combiner | None
 
     def begin(self, state: KeyedState, previous_firing_us: int | None) -> OperatorRun:
         """Start one subtask's epoch over its restored state. Raises OperatorFailed.

@@ -16,7 +16,7 @@ from pipeline.operators.columns import (
     key_columns,
     plain_schema,
 )
-from pipeline.operators.contract import EXPIRES_COLUMN, KeyedState, OperatorOutput, OutputKind
+from pipeline.operators.contract import EXPIRES_COLUMN, Combiner, KeyedState, OperatorOutput, OutputKind
 
 
 class DeduplicateByKey:
@@ -28,6 +28,7 @@ class DeduplicateByKey:
     """
 
     output_kind = OutputKind.APPEND
+    combiner: Combiner | None = None
     output_key: tuple[str, ...] = ()
 
     def __init__(

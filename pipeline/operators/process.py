@@ -41,7 +41,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.operators.columns import check_key, plain_schema
-from pipeline.operators.contract import BEGINS_NULL, TIMER_COLUMN, KeyedState, OperatorFailed, OutputKind
+from pipeline.operators.contract import BEGINS_NULL, TIMER_COLUMN, Combiner, KeyedState, OperatorFailed, OutputKind
 from pipeline.operators.declared import Declaration, schema_of
 from pipeline.operators.process_run import ProcessParts, ProcessRun
 from pipeline.operators.user_code import UserCodeFailed, UserFunction
@@ -59,6 +59,7 @@ class ProcessByKey:
     """Runs a user's class. What it raises, or gives that it did not declare, declines the epoch with its line."""
 
     output_kind = OutputKind.APPEND
+    combiner: Combiner | None = None
     output_key: tuple[str, ...] = ()
 
     def __init__(

@@ -24,6 +24,7 @@ from pipeline.operators.columns import (
 from pipeline.operators.contract import (
     EXPIRES_COLUMN,
     TIMER_COLUMN,
+    Combiner,
     KeyedState,
     OperatorOutput,
     OutputKind,
@@ -67,6 +68,7 @@ class TumblingWindowByKey:
         self.uid = uid
         self.routing_key = tuple(key)
         self.key = (*key, WINDOW_START)
+        self.combiner: Combiner | None = None
         self.output_kind = OutputKind.UPDATES if self._lateness_us else OutputKind.APPEND
         self.output_key = (*key, WINDOW_START, WINDOW_END) if self._lateness_us else ()
         keys = [self._input_schema.field(name) for name in key]

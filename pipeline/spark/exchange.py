@@ -14,9 +14,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from pipeline.operators.contract import Combiner
 from pipeline.protocol.acknowledgements import Decline, encode_answer
 from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
-from pipeline.state.buffers import Buffer, encode_rows, oldest
+from pipeline.spark.combining import Combining
+from pipeline.state.buffers import Buffer, as_partials, encode_rows, oldest
 from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
 
 EXCHANGE_SCHEMA: Final = pa.schema(
@@ -50,6 +52,7 @@ class Edge:
         columns: columns to send, in schema order; the others are not needed downstream.
         event_time: column that times the producer's rows, whether it is sent or not; None = no times.
         stamp: for rows fresh from a source; None for rows of a stateful operator, which carry their own.
+        combiner: folds the rows before they are sent, where that pays.
     """
 
     producer: str
@@ -58,6 +61,7 @@ class Edge:
     columns: tuple[str, ...]
     event_time: str | None
     stamp: Stamp | None
+    combiner: Combiner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,14 @@ class _Open:
     """A buffer that is being filled."""
 
     lateness_us: int | None
+    partial: bool
     parts: list[pa.Table]
     bytes: int = 0
     rows: int = 0
     oldest_us: int | None = None
+
+    def takes(self, lateness_us: int | None, partial: bool) -> bool:
+        return self.lateness_us == lateness_us and self.partial == partial
 
     def add(self, part: pa.Table, oldest_us: int | None) -> None:
         self.parts.append(part)
@@ -99,7 +107,7 @@ class ExchangeWriter:
     """Writes one sender's channels: buffers up to the limits, then one barrier and one acknowledgement on each.
 
     The cut into buffers depends only on the rows, their order and their stamps, so a second attempt writes the same
-    bytes. A buffer never mixes stamps.
+    bytes. A buffer never mixes stamps, nor rows and partial results.
     """
 
     def __init__(
@@ -114,6 +122,7 @@ class ExchangeWriter:
             self._edges.setdefault(edge.producer, []).append(edge)
         self._digests = [ChannelDigest() for _ in range(receivers)]
         self._open: dict[tuple[str, str, int], _Open] = {}
+        self._combining: dict[tuple[Edge, int | None], Combining] = {}
 
     def rows(self, producer: str, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
         """Route rows of one producer to every operator that consumes them; yields the buffers that became full.
@@ -123,17 +132,19 @@ class ExchangeWriter:
         """
         for edge in self._edges.get(producer, ()):
             if rows.num_rows:
-                groups = key_group(key_hash(rows, edge.key), self._max_parallelism)
-                targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers).astype(np.uint16)
                 stamp = lateness_us if edge.stamp is None else edge.stamp.lateness_us
-                yield from self._split(edge, rows, targets, stamp)
+                yield from self._take(edge, rows, stamp)
 
     def forward(self, subtask: int, buffer: Buffer) -> pa.RecordBatch:
         """Pass on a buffer that a later level needs, to the subtask of the same index."""
         return self._row(subtask, buffer)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is still open, in a fixed order."""
+        """Yield what is still held or open, in a fixed order."""
+        for edge, lateness_us in list(self._combining):
+            combining = self._combining[edge, lateness_us]
+            for rows, partial in combining.flush():
+                yield from self._split(edge, rows, lateness_us, partial=partial)
         for slot in sorted(self._open):
             yield self._emit(slot)
 
@@ -153,11 +164,22 @@ class ExchangeWriter:
         """The cancel marker, last on every channel."""
         yield from self._broadcast(EventKind.CANCEL, encode_answer(decline).encode())
 
+    def _take(self, edge: Edge, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
+        if edge.combiner is None:
+            yield from self._split(edge, rows, lateness_us)
+            return
+        slot = (edge, lateness_us)
+        combining = self._combining.setdefault(slot, Combining(edge.combiner))
+        for part, partial in combining.add(rows):
+            yield from self._split(edge, part, lateness_us, partial=partial)
+
     def _split(
-        self, edge: Edge, rows: pa.Table, targets: np.ndarray, lateness_us: int | None
+        self, edge: Edge, rows: pa.Table, lateness_us: int | None, *, partial: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        times = rows.column(edge.event_time) if edge.event_time is not None else None
-        rows = rows.select(list(edge.columns))
+        groups = key_group(key_hash(rows, edge.key), self._max_parallelism)
+        targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers).astype(np.uint16)
+        times = rows.column(edge.event_time) if edge.event_time is not None and not partial else None
+        rows = as_partials(rows) if partial else rows.select(list(edge.columns))
         order = np.argsort(targets, kind="stable")  # of 16 bits: linear
         bounds = np.searchsorted(targets[order], np.arange(self._receivers + 1))
         for receiver in range(self._receivers):
@@ -165,7 +187,7 @@ class ExchangeWriter:
             if start == end:
                 continue
             slot = (edge.operator, edge.producer, receiver)
-            if slot in self._open and self._open[slot].lateness_us != lateness_us:
+            if slot in self._open and not self._open[slot].takes(lateness_us, partial):
                 yield self._emit(slot)
             chosen = pa.array(order[start:end])
             mine, mine_times = rows.take(chosen), times.take(chosen) if times is not None else None
@@ -173,7 +195,7 @@ class ExchangeWriter:
             length = self._limits.length(mine)
             for offset in range(0, mine.num_rows, length):
                 oldest_us = oldest(mine_times.slice(offset, length)) if mine_times is not None else None
-                open_ = self._open.setdefault(slot, _Open(lateness_us, []))
+                open_ = self._open.setdefault(slot, _Open(lateness_us, partial, []))
                 open_.add(mine.slice(offset, length), oldest_us)
                 if open_.bytes >= self._limits.bytes or (
                     self._limits.rows is not None and open_.rows >= self._limits.rows

@@ -181,6 +181,8 @@ def _tail(
             columns=tuple(_consumed(plan, uid, schemas).names),
             event_time=node.event_time,
             stamp=_stamp(plan, plan.graph.nodes[uid]) if level == 0 else None,
+            # Where an epoch may be cut, what is in flight are rows: a later epoch's operator may be another one.
+            combiner=None if plan.spec.checkpointing.cuts_epochs else operators[uid].combiner,
         )
         for name, node, _ in _outputs(plan, level)
         if name == node.uid

@@ -8,7 +8,7 @@ barriers leave as one, so each stops at its barrier, and goes on once that was s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from typing import Any
 
@@ -35,6 +35,7 @@ from pipeline.spark.input_gate import Chunk
 from pipeline.spark.items import Item, Rows
 from pipeline.spark.level_plan import LevelPlan, OperatorPlan
 from pipeline.spark.subtask_work import Snapshot, SubtaskResources, Work
+from pipeline.state.buffers import are_partials
 from pipeline.storage.notices import AbortNotice
 
 
@@ -228,18 +229,26 @@ class OperatorSubtask:
         due_us = operator_watermark([stamp_us, work.watermark_us])
         yield from self._emit(work, work.run.advance(due_us), work.fired_us)
         work.fired_us = latest(work.fired_us, due_us)
-        rows = pa.concat_tables(self._rows(chunk))
+        received = [buffer.rows() for buffer in chunk.buffers]
+        partials = [rows for rows in received if are_partials(rows)]
+        if partials:
+            combiner = self._item.operator.combiner
+            assert combiner is not None, f"operator {self.uid} got partial results, which it never makes"
+            work.rows_in += combiner.take_up(work.run, pa.concat_tables(partials))
+        yield from self._take_up(work, [rows for rows in received if not are_partials(rows)], stamp_us)
+        work.pacer.chunk(chunk.size, began_ms)
+
+    def _take_up(self, work: Work, received: Sequence[pa.Table], stamp_us: int | None) -> Iterator[Item]:
+        if not received:
+            return
+        schema = self._item.input_schema
+        rows = pa.concat_tables([part.select(schema.names).cast(schema) for part in received])
         output = work.run.rows(rows, stamp_us)
         work.rows_in += rows.num_rows
         work.late_rows += output.late.num_rows
         yield from self._emit(work, output.rows, stamp_us)
         if output.late.num_rows:
             yield Rows(f"{self.uid}.late", output.late)
-        work.pacer.chunk(chunk.size, began_ms)
-
-    def _rows(self, chunk: Chunk) -> Iterable[pa.Table]:
-        schema = self._item.input_schema
-        return [buffer.rows().select(schema.names).cast(schema) for buffer in chunk.buffers]
 
     def _emit(self, work: Work, rows: pa.Table, stamp_us: int | None, *, distinct: bool = False) -> Iterator[Item]:
         if rows.num_rows:

@@ -50,7 +50,7 @@ class SparkEpochRunner:
         try:
             with engine.tagged(tag):
                 epoch = plan_levels(engine.session, engine.slots, plan)
-                rows = epoch_frame(engine.session, plan, epoch).select("kind", "payload").collect()
+                rows = epoch_frame(engine.session, plan, epoch).collect()
         except SPARK_ERRORS as error:
             if deadline.passed:
                 raise CheckpointExpired(

@@ -4,6 +4,7 @@
 * task retries: `local[N]` allows none, so it becomes `local[N, F]`; a lost worker is then repaired by Spark itself.
 * what `spark.conf` says may hold secrets: it reaches the JVM through a private file that lives until Spark is up, never
   through a command line. Only the Java options are on one, because that is what they are.
+* Python workers are reached through sockets in a folder that only this user can enter, deleted when the JVM ends.
 * what Spark logs goes to those who ask for logs: an error reaches its user as ours, in a few lines (`refusals.py`).
 """
 
@@ -13,11 +14,13 @@ import contextlib
 import logging
 import os
 import shlex
+import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -25,7 +28,14 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.config.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, fixed_settings, local_cores
+from pipeline.config.spark_settings import (
+    JAVA_OPTIONS,
+    SOCKET_FOLDER,
+    SOCKETS,
+    TASK_ATTEMPTS,
+    fixed_settings,
+    local_cores,
+)
 from pipeline.config.spec import SparkSpec
 from pipeline.protocol.errors import EnvironmentUnusable
 from pipeline.spark.class_archive import archive_options
@@ -81,6 +91,9 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
 def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
     options = (archive_options(find_java()), QUICK_COMPILER, _logging_options(), settings.get(JAVA_OPTIONS, ""))
     given = {**settings, JAVA_OPTIONS: " ".join(option for option in options if option)}
+    folder = _socket_folder() if settings.get(SOCKETS) == "true" and SOCKET_FOLDER not in settings else None
+    if folder is not None:
+        given[SOCKET_FOLDER] = folder
     builder = SparkSession.builder.appName(f"milepost-{job}")
     starts = SparkContext._gateway is None
     if not starts:  # the JVM of a session that was stopped: nothing is started, none is shown
@@ -88,12 +101,18 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
     before = {child.pid for child in psutil.Process().children()}
     try:
         with _handed_over(given):
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
+        if folder is not None:  # a task of Airflow ends without what Python does at its exit; the JVM never does
+            jvm: Any = session.sparkContext._jvm
+            jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
+        return session
     except BaseException as error:
         said = _first_line(error)  # a Java error asks its JVM for it
         _end_started(before)
         if starts:
             SparkContext._gateway = SparkContext._jvm = None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
         if not isinstance(error, Exception):
             raise
         raise EnvironmentUnusable(
@@ -133,8 +152,10 @@ def _reach_a_master(master: str) -> None:
 
 def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:
     """Give a running session other settings. Raises EnvironmentUnusable, and changes nothing, for a fixed one."""
-    started = dict(session.sparkContext.getConf().getAll())
-    before = _opened or {key: started.get(key, "") for key in settings}
+    before = _opened
+    if not before:  # somebody else's session; asking for its settings takes 9 ms
+        started = dict(session.sparkContext.getConf().getAll())
+        before = {key: started.get(key, "") for key in settings}
     changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
     fixed = sorted(key for key in changed if not session.conf.isModifiable(key))
     if fixed:
@@ -176,6 +197,11 @@ def _escaped(text: str) -> str:
     units = text.encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(c) if c < 128 and (chr(c).isalnum() or chr(c) in plain) else f"\\u{c:04x}" for c in codes)
+
+
+def _socket_folder() -> str:
+    """Make a folder, mode 0700, for sockets. Its path is short: the name of a socket has 107 characters at most."""
+    return tempfile.mkdtemp(prefix="milepost-sockets-", dir="/tmp" if os.access("/tmp", os.W_OK) else None)
 
 
 def _end_started(before: set[int]) -> None:

@@ -14,6 +14,9 @@ import pyarrow.compute as pc
 
 from pipeline.state.key_groups import key_group, key_hash
 
+_PARTIALS = {b"milepost.partials": b"1"}
+"""Schema metadata of a payload that holds partial results; part of what its digest covers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -38,6 +41,16 @@ class Buffer:
 
     def rows(self) -> pa.Table:
         return decode_rows(self.payload)
+
+
+def as_partials(rows: pa.Table) -> pa.Table:
+    """Mark a table as partial results of the operator that it goes to."""
+    return rows.replace_schema_metadata(_PARTIALS)
+
+
+def are_partials(rows: pa.Table) -> bool:
+    """Whether the rows of a buffer are partial results, not rows of its producer."""
+    return rows.schema.metadata == _PARTIALS
 
 
 def encode_rows(rows: pa.Table) -> bytes:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipeline.operators.contract import OperatorOutput, StatefulOperator
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.watermarks import operator_watermark
+from pipeline.state.buffers import are_partials, as_partials
 from pipeline.state.cache import StateCache
 from pipeline.state.handles import StateHandle
 from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
@@ -42,15 +43,25 @@ class OperatorRun:
         parallelism: int = 1,
         cache: Path | None = None,
         cuts: Sequence[int] = (),
+        folded: Sequence[bool] = (),
     ) -> OperatorOutput:
-        """Run one epoch and move to its checkpoint; each subtask gets its rows cut at `cuts`, ascending positions."""
+        """Run one epoch and move to its checkpoint; each subtask gets its rows cut at `cuts`, ascending positions.
+
+        Args:
+            folded: of each piece whether the sender folds it.
+        """
         hashes = self.hasher(rows, self.operator.routing_key)
         owners = subtask_of_key_group(key_group(hashes, self.max_parallelism), self.max_parallelism, parallelism)
         subtasks = []
         for subtask in range(parallelism):
             own = rows.filter(pa.array(np.asarray(owners == subtask, dtype=np.bool_)))
-            subtasks.append([(piece, lateness_us) for piece in cut(own, cuts)])
+            pieces = zip(cut(own, cuts), itertools.chain(folded, itertools.repeat(False)), strict=False)
+            subtasks.append([(self._sent(piece, fold), lateness_us) for piece, fold in pieces])
         return self.pieces(subtasks, firing_us, cache)
+
+    def _sent(self, piece: pa.Table, fold: bool) -> pa.Table:
+        combiner = self.operator.combiner
+        return as_partials(combiner.combine(piece)) if fold and combiner is not None else piece
 
     def pieces(
         self,
@@ -125,6 +136,10 @@ def run_in_pieces(
     emitted, late = [], []
     for index, (rows, lateness_us) in enumerate(pieces):
         emitted.append(run.advance(operator_watermark(stamp for _, stamp in pieces[index:])))
+        if are_partials(rows):
+            assert operator.combiner is not None
+            operator.combiner.take_up(run, rows)
+            continue
         output = run.rows(rows, lateness_us)
         emitted.append(output.rows)
         late.append(output.late)
@@ -133,4 +148,6 @@ def run_in_pieces(
 
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(tables)
+    """All rows; what took up folded rows alone has no late ones, and does not know their schema."""
+    known = [table for table in tables if table.num_columns]
+    return pa.concat_tables(known) if known else pa.table({})

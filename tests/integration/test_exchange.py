@@ -7,11 +7,15 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
+from pipeline.config.load import load_job
 from pipeline.job_context import NODE_CACHE_VARIABLE, JobContext
+from pipeline.jobmaster import JobMaster, Session
 from pipeline.protocol.errors import StateCorrupt
+from pipeline.spark.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import without_quality
 from tests.harness.mortal_processes import MortalProcesses
@@ -180,3 +184,47 @@ def largest_run(job: FlightsJob) -> Path:
 def context_mark(job: FlightsJob, sink: str) -> int | None:
     mark = JobContext(job.load()).sink(sink).head()
     return None if mark is None else mark.checkpoint_id
+
+
+BIDS_SPEC = """
+name: bids
+storage: ../store
+sources:
+  bids: {format: parquet, path: "../landing/*.parquet", schema: {auction: int64, price: int64, fee: "decimal(9, 2)"}}
+operators:
+  - uid: totals
+    kind: aggregate
+    inputs: [bids]
+    key: [auction]
+    aggregates: {n: "count(*)", total: sum(price), highest: max(price), fees: sum(fee), mean: avg(price)}
+sinks: [{name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}]
+spark: {master: "local[2]", parallelism: 2}
+"""
+
+
+def test_rows_of_few_keys_are_folded_before_the_exchange_and_nothing_else_changes(tmp_path: Path) -> None:
+    """Two epochs: of few keys, so both senders fold; and of many, so neither does. DuckDB answers for both."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "landing").mkdir()
+    spec = tmp_path / "config" / "bids.yaml"
+    spec.write_text(BIDS_SPEC)
+    received = []
+    for epoch, keys in enumerate((50, 150_000)):
+        for part in range(2):
+            bids = (
+                f"SELECT (i * 7919) % {keys} - 7 AS auction, i * 31 % 100003 AS price, "
+                "(i % 997 / 100)::DECIMAL(9, 2) AS fee "
+                f"FROM range({part}, 160000, 2) t(i)"
+            )
+            duckdb.sql(f"COPY ({bids}) TO '{tmp_path}/landing/{epoch}-{part}.parquet' (FORMAT parquet)")
+        master = JobMaster(load_job(spec))
+        tasks = master.show(master.run(Session.cli(), SparkEpochRunner())["checkpoint_id"])["tasks"]
+        hosts = [task for task in tasks if task["level"] == 1]
+        assert sum(task["rows"] for task in hosts) == 160_000
+        received.append(sum(task["bytes"] for task in hosts))
+        expected = duckdb.sql(
+            "SELECT auction, count(*) AS n, sum(price)::BIGINT AS total, max(price) AS highest, sum(fee) AS fees, "
+            f"avg(price) AS mean FROM '{tmp_path}/landing/*.parquet' GROUP BY auction"
+        ).to_arrow_table()
+        assert_same_rows(master.read("totals"), expected, f"totals after epoch {epoch}")
+    assert received[0] < 30_000 and received[1] > 160_000 * 8

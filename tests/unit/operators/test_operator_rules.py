@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -120,8 +121,11 @@ def test_an_integer_sum_beyond_int64_fails_the_operator_and_a_sum_that_returns_d
     """ANSI mode: overflow is an error, never a wrapped number; sums are exact in between, whatever the order."""
     run = started(build_operator(aggregate({"s": "sum(x)", "a": "avg(x)"}), SCHEMA, None))
     largest = 2**63 - 1
-    out = run.epoch(rows(("a", largest, 0), ("a", largest, 0), ("a", -largest, 0), ("b", -largest - 1, 0)))
-    assert sorted(out.rows.column("s").to_pylist()) == [-largest - 1, largest]
+    for folded in ((), (True, True)):
+        given = rows(("a", largest, 0), ("a", largest, 0), ("a", -largest, 0), ("b", -largest - 1, 0))
+        out = started(run.operator).epoch(given, cuts=[2], folded=folded)
+        assert sorted(out.rows.column("s").to_pylist()) == [-largest - 1, largest]
+    run.epoch(given)
     with pytest.raises(OperatorFailed, match=r"'agg': s = sum\(x\) is beyond int64 for 1 of 1 keys"):
         run.epoch(rows(("a", 1, 0)))
     average = started(build_operator(aggregate({"a": "avg(x)"}), SCHEMA, None))
@@ -138,9 +142,9 @@ def test_a_decimal_sum_beyond_38_digits_fails_the_operator(started: Any) -> None
 
     run = started(build_operator(aggregate({"s": "sum(d)"}), schema, None))
     assert run.epoch(of(largest, smallest, smallest, Decimal(7))).rows.column("s").to_pylist() == [Decimal(8 - 10**38)]
-    for too_many in (2, 3, 9):
+    for too_many, folded in itertools.product((2, 3, 9), ((), (True, True), (False, True))):
         with pytest.raises(OperatorFailed, match=r"s = sum\(d\) is beyond decimal128\(38, 0\)"):
-            run.epoch(of(*[smallest] * too_many))
+            run.epoch(of(*[smallest] * too_many), cuts=[1], folded=folded)
     average = started(build_operator(aggregate({"a": "avg(d)"}), schema, None))
     with pytest.raises(OperatorFailed, match=r"a = avg\(d\)"):
         average.epoch(of(*[largest] * 9))

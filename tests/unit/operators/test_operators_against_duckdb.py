@@ -139,6 +139,29 @@ def test_aggregates_equal_the_oracle_whatever_the_cut(epochs: Any, parallelism: 
 
 
 @quick
+@given(cut_rows, parallelisms, piece_cuts, st.lists(st.booleans(), min_size=4, max_size=4))
+def test_rows_that_their_senders_fold_leave_results_and_state_to_the_bit(
+    epochs: Any, parallelism: Any, cuts: Any, folded: Any
+) -> None:
+    """Two-phase aggregation changes what is sent, and nothing else; sums of floats, which it would round, have none."""
+    calls = {name: call for name, call in CALLS.items() if name not in ("sum_x", "avg_x")}
+    spec = AggregateOperator(uid="agg", kind="aggregate", inputs=["in"], key=["k", "f"], aggregates=calls)
+    with tempfile.TemporaryDirectory() as folder:
+        sent, plain = (
+            OperatorRun(build_operator(spec, SCHEMA, None), LocalStore(StoreConfig(f"file://{folder}/{name}")))
+            for name in ("sent", "plain")
+        )
+        assert sent.operator.combiner is not None
+        for rows, subtasks, pieces in zip(tables(epochs), parallelism, cuts, strict=False):
+            out = sent.epoch(rows, parallelism=subtasks, cuts=pieces, folded=folded)
+            expected = plain.epoch(rows, parallelism=subtasks, cuts=pieces)
+            assert canonical(out.rows, out.rows.column_names) == canonical(expected.rows, out.rows.column_names)
+        assert repr(sent.state().to_pylist()) == repr(plain.state().to_pylist())
+    spec = AggregateOperator(uid="agg", kind="aggregate", inputs=["in"], key=["k"], aggregates={"s": "sum(x)"})
+    assert build_operator(spec, SCHEMA, None).combiner is None
+
+
+@quick
 @given(cut_rows, parallelisms, st.integers(0, 3), piece_cuts)
 def test_windows_equal_the_oracle_whatever_the_parallelism(
     epochs: Any, parallelism: Any, delay_h: int, cuts: Any

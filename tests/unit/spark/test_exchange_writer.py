@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.aggregates import parse_aggregate
+from pipeline.operators.aggregate import AggregateByKey
 from pipeline.protocol.acknowledgements import Decline, decode_answer
 from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from pipeline.protocol.channel_check import ChannelCheck
@@ -17,6 +19,7 @@ from pipeline.protocol.errors import StoreUnavailable
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.sinks.contract import StagedFile
+from pipeline.spark import combining
 from pipeline.spark.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
 from pipeline.spark.items import (
     Declined,
@@ -32,7 +35,7 @@ from pipeline.spark.items import (
 )
 from pipeline.spark.sql_projection import decode_items, encode_items
 from pipeline.spark.tail import TailPlan, run_tail
-from pipeline.state.buffers import Buffer, decode_rows
+from pipeline.state.buffers import Buffer, are_partials, decode_rows
 from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
 
 EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))
@@ -191,6 +194,38 @@ def test_control_items_survive_the_way_through_the_jvm(
     item: Stamped | Forward | RowsDone | SnapshotStarted | HostEnd | Declined,
 ) -> None:
     assert decode_control(encode_control(item)) == item
+
+
+def _combined(keys: int, total: int, combining: bool = True) -> tuple[list[pa.Table], list[bytes]]:
+    """What a sender of `total` rows over `keys` keys sends to two receivers: the tables, and their bytes."""
+    operator = AggregateByKey("carriers", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())]))
+    edge = replace(EDGE, columns=("k",), combiner=operator.combiner if combining else None)
+    plan = replace(_plan(buffer_bytes=100_000), edges=(edge,))
+    rows = _rows(run_tail(plan, 0, _items([n % keys for n in range(total)], 30_000), {}))
+    payloads = [bytes(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[call-overload]
+    return [decode_rows(payload) for payload in payloads], payloads
+
+
+def test_rows_are_folded_before_they_are_sent_where_the_first_ones_say_that_it_pays() -> None:
+    few, payloads = _combined(keys=100, total=200_000)
+    assert all(are_partials(table) for table in few) and sum(table.num_rows for table in few) == 100
+    assert sum(sum(table.column("__rows").to_pylist()) for table in few) == 200_000
+    assert _combined(keys=100, total=200_000)[1] == payloads  # a second attempt sends the same bytes
+    for keys, total in ((20_000, 200_000), (100, 60_000)):  # three rows per key in the sample; fewer rows than a sample
+        assert _combined(keys, total)[1] == _combined(keys, total, combining=False)[1]
+
+
+def test_what_no_longer_pays_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rows may mislead: every part that was folded is looked at again."""
+    monkeypatch.setattr(combining, "PART_BYTES", 400_000)
+    combiner = AggregateByKey("a", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())])).combiner
+    assert combiner is not None
+    one = combining.Combining(combiner)
+    repeated, unique = pa.table({"k": [n % 10 for n in range(70_000)]}), pa.table({"k": list(range(70_000))})
+    sent = [len(list(one.add(rows))) for rows in (repeated, unique)]
+    assert sent == [1, 1]  # both folded: of the second part it is seen too late
+    assert [(rows.num_rows, partial) for rows, partial in one.add(unique)] == [(70_000, False)]
+    assert list(one.flush()) == []
 
 
 def test_a_forwarded_buffer_counts_in_the_channel_like_any_other() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from pipeline.spark.session import open_session
 from tests.harness.processes import REPOSITORY, free_ports
 
 SESSIONS = """
-import contextlib, glob, json, os, psutil
+import contextlib, glob, json, os, psutil, stat
 from pipeline.config.spec import SparkSpec
 from pipeline.protocol.errors import EnvironmentUnusable
 from pipeline.spark.session import open_session
@@ -62,6 +63,7 @@ report = {
     "left": os.listdir(os.environ["TMPDIR"]) and glob.glob(os.environ["TMPDIR"] + "/milepost-spark-*"),
     "environment": os.environ.get("PYSPARK_SUBMIT_ARGS"),
     "not started": not_started,
+    "sockets": conf.get("spark.python.unix.domain.socket.dir"),
     "shuffles": [shuffles(session)],
 }
 report["shuffles"].append(shuffles(open_session("two", spec(**{"spark.sql.shuffle.partitions": "9"}))))
@@ -71,7 +73,10 @@ try:
 except EnvironmentUnusable as error:
     report["refusal"] = error.message + " " + error.hint
 report["shuffles"].append(shuffles(session))
-print(json.dumps(report))
+report["rights"] = stat.S_IMODE(os.stat(report["sockets"]).st_mode)
+report["names"] = os.listdir(report["sockets"])
+print(json.dumps(report), flush=True)
+os._exit(0)  # as a task of Airflow ends
 """
 
 
@@ -121,6 +126,12 @@ def test_a_cluster_whose_master_does_not_answer_is_refused_at_once(master: str) 
     with pytest.raises(EnvironmentUnusable, match="no Spark master answers at") as refused:
         open_session("job", SparkSpec(master=at))
     assert at in refused.value.message and "Nothing was run" in refused.value.message
+
+
+def test_workers_are_reached_by_this_user_alone_and_nothing_of_it_is_left(report: dict[str, Any]) -> None:
+    """The JVM, whose output the fixture has read to its end, takes the sockets with it."""
+    assert report["rights"] == 0o700 and report["names"]
+    assert not Path(report["sockets"]).exists()
 
 
 def test_another_job_of_the_process_has_its_own_settings_or_is_refused(report: dict[str, Any]) -> None:
