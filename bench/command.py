@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.environments import unavailable
 from bench.equality import WrongResult
-from bench.machine import ROOT, describe
-from bench.parts import parts_of, present
+from bench.machine import ROOT, commit, describe
+from bench.parts import Part, parts_of, present
 from bench.processes import WorkerFailed
-from bench.report import render
+from bench.report import memory, render
+from bench.results import MeasuredElsewhere, Results
 from bench.rounds import Plan, Say, run_workload
 from bench.statistics import Spread
 from bench.systems.registry import SYSTEMS, TOOLS
-from bench.targets import counted, state_bytes_per_key
+from bench.targets import Record, counted, state_bytes_per_key
 from bench.workloads import WORKLOADS, Workload
 
 HOME = Path(__file__).resolve().parent
@@ -33,8 +32,6 @@ DEFAULT_FOLDER = ROOT / ".milepost" / "bench"
 def main(arguments: list[str]) -> int:
     """Run the benchmark. Returns the exit code: 0, 1 when a system failed or was wrong, 2 for bad usage."""
     options = _parser().parse_args(arguments)
-    # Told to end, end the systems too: paused ones would stay for ever.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = time.monotonic()
 
     def say(text: str) -> None:
@@ -61,56 +58,48 @@ def _measure(options: argparse.Namespace, say: Say) -> int:
         records.append(record)
         print(table(record), flush=True)
     if options.output is not None:
-        options.output.write_text(json.dumps({"machine": describe(), "workloads": records}, indent=1) + "\n")
+        options.output.write_text(
+            json.dumps({"machine": describe(), "commit": commit(), "workloads": records}, indent=1) + "\n"
+        )
     return 0
 
 
 def _run(options: argparse.Namespace, say: Say) -> int:
-    """Measure every part of a mode; what is measured is stored at once, so that `--resume` can go on."""
+    """Measure the parts of a mode. Each is stored at once, beside those that are kept."""
+    every = parts_of(options.mode)
+    parts = [part for part in every if not options.only or part.name.startswith(tuple(options.only))]
+    names = [part.name for part in every]
+    if not parts:
+        say(f"no part of the {options.mode} mode begins with {' or '.join(options.only)}: {', '.join(names)}")
+        return 2
     file = options.results / f"results-{options.mode}.json"
-    document = _begun(file, options.mode, resume=options.resume)
-    parts = [part for part in parts_of(options.mode) if not options.only or part.name.startswith(tuple(options.only))]
+    try:
+        results = Results(file, options.mode, names, keep=options.resume or bool(options.only))
+    except MeasuredElsewhere as error:
+        say(str(error))
+        return 2
     failed = False
     for part in parts:
-        if "failed" not in document["parts"].get(part.name, {"failed": ""}):
+        if options.resume and results.has(part.name):
             say(f"{part.name}: measured already")
             continue
         say(f"{part.name}: begins")
-        try:
-            record = part.measure(options.folder.resolve(), say)
-        except (WrongResult, WorkerFailed) as error:
-            print(str(error), file=sys.stderr)
-            record, failed = {"failed": error.summary}, True
-        document["parts"][part.name] = record
-        if "failed" not in record and record.get("changed_keys"):
+        record = results.measure(part.name, partial(_told, part, options.folder.resolve(), say))
+        failed |= "failed" in record
+        if record.get("changed_keys"):
             print(table(record), flush=True)
-        partial = file.with_name(f".{file.name}.partial")
-        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        partial.replace(file)
-    _write_report(document, file, options.results)
+    _write_report(results.document, file, options.results)
     say(f"wrote {options.results / 'RESULTS.md'}")
     return int(failed)
 
 
-def _begun(file: Path, mode: str, *, resume: bool) -> dict[str, Any]:
-    """An empty document, or with `resume` the one of an earlier run of the same commit.
-
-    Raises: SystemExit: what is to be resumed was measured of another commit.
-    """
-    machine = describe()
-    document = {
-        "mode": mode,
-        "taken": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine,
-        "unavailable": unavailable(),
-        "parts": {},
-    }
-    if not resume or not file.exists():
-        return document
-    earlier: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    if earlier["machine"] != machine:
-        sys.exit(f"{file} was measured on another commit or machine: run again without --resume. Nothing was changed.")
-    return earlier
+def _told(part: Part, folder: Path, say: Say) -> Record:
+    """A part's record; of one that a system spoils, its failure in one line."""
+    try:
+        return part.measure(folder, say)
+    except (WrongResult, WorkerFailed) as error:
+        print(str(error), file=sys.stderr)
+        return {"failed": error.summary}
 
 
 def _report(options: argparse.Namespace, say: Say) -> int:
@@ -142,9 +131,8 @@ def table(record: dict[str, Any]) -> str:
         epochs = counted(record, name)
         wall, cpu = (Spread.of([epoch[figure] for epoch in epochs]) for figure in ("wall_s", "cpu_s"))
         state = state_bytes_per_key(record, name)
-        memory = max(epoch["memory_bytes"] for epoch in epochs) / 1e6
         per_key = "–" if state is None else f"{state.median:.1f}"
-        cells = (_seconds(wall), _range(wall), _seconds(cpu), _range(cpu), per_key, f"{memory:.0f}")
+        cells = (_seconds(wall), _range(wall), _seconds(cpu), _range(cpu), per_key, memory(name, epochs))
         lines.append(_line(name, cells))
     return "\n".join(lines)
 
@@ -192,8 +180,10 @@ def _parser() -> argparse.ArgumentParser:
     for one in (run, report):
         one.add_argument("--mode", choices=["quick", "full"], default="quick")
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of RESULTS.md")
-    run.add_argument("--only", nargs="+", metavar="PART", help="only parts whose names begin so")
-    run.add_argument("--resume", action="store_true", help="keep the parts that were measured at this commit")
+    run.add_argument(
+        "--only", nargs="+", metavar="PART", help="measure the parts whose names begin so; keep the others"
+    )
+    run.add_argument("--resume", action="store_true", help="keep what was measured; measure what is missing or failed")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Experiments on Milepost alone: many checkpoints in a row, and restoring state without the node's cache."""
+"""Experiments on Milepost alone: many checkpoints in a row, and a large state with and without the node's cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.equality import changed_keys
 from bench.machine import OthersMeter
-from bench.rounds import Field, Plan, Say, input_of
+from bench.rounds import Field, Plan, Say, input_of, own_cpu_s
 from bench.workloads import Workload
 
 
@@ -37,30 +37,47 @@ def follow_checkpoints(workload: Workload, system: str, epochs: int, folder: Pat
     }
 
 
-def restore(workload: Workload, rounds: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Measure what an epoch costs more when the node's cache is gone, beside decoding the same files with pyarrow.
+def large_state(
+    workload: Workload, small: Workload, warmups: int, rounds: int, folder: Path, say: Say
+) -> dict[str, Any]:
+    """Measure what a large state costs an epoch: with the node's cache, beside a smaller state, and without the cache.
 
-    Returns: per round `warm_s` and `cold_s`, the wall seconds of two epochs, and `decode`, what pyarrow alone needs for
-        the files of the state that the second of them restored.
+    Returns: per round the wall seconds `small_s` and `warm_s` of an epoch on the small and on the large state, then
+        `decode`, what pyarrow alone needs for the files of that large state, and `cold_s`, of an epoch that restores
+        them.
     Raises: WrongResult, WorkerFailed.
     """
-    warmups = 3
+    system = "milepost"
     plan = Plan(warmups, 2 * rounds)
     inputs = input_of(workload, plan.epochs, folder / "input", say)
+    small_inputs = input_of(small, range(warmups + rounds), folder / "input", say)
+    systems = folder / "systems"
     measured: list[dict[str, Any]] = []
-    with Field(workload, ["milepost"], folder / "systems", say) as field:
-        others = OthersMeter(field.cpu_s())
+    others = OthersMeter(own_cpu_s())
+    with (
+        Field(workload, [system], systems / "large", say) as field,
+        Field(small, [system], systems / "small", say) as less,
+    ):
         for number in range(warmups):
-            field.epoch("milepost", number, inputs[number])
+            less.epoch(system, number, small_inputs[number])
+            field.epoch(system, number, inputs[number])
         for at in range(rounds):
             number = warmups + 2 * at
-            warm = field.epoch("milepost", number, inputs[number])
-            decode = field.probe("milepost", "decode")
-            field.probe("milepost", "drop cache")
-            cold = field.epoch("milepost", number + 1, inputs[number + 1])
-            measured.append({"warm_s": warm["wall_s"], "cold_s": cold["wall_s"], "decode": decode, "cold": cold})
+            little = less.epoch(system, warmups + at, small_inputs[warmups + at])
+            warm = field.epoch(system, number, inputs[number])
+            decode = field.probe(system, "decode")
+            field.probe(system, "drop cache")
+            cold = field.epoch(system, number + 1, inputs[number + 1])
+            figures = {"small_s": little["wall_s"], "warm_s": warm["wall_s"], "cold_s": cold["wall_s"]}
+            measured.append({**figures, "decode": decode, "cold": cold})
             say(f"{workload.name}: restored in round {at}")
-        busy = others.cores(field.cpu_s())
+        busy = others.cores(field.cpu_s() + less.workers[system].cpu_s())
+        less.check(small_inputs)
         field.check(inputs)
-    shutil.rmtree(folder / "systems", ignore_errors=True)
-    return {"workload": workload.to_json(), "rounds": measured, "other_busy_cores": busy}
+    shutil.rmtree(systems, ignore_errors=True)
+    return {
+        "workload": workload.to_json(),
+        "small": small.to_json(),
+        "rounds": measured,
+        "other_busy_cores": busy,
+    }

@@ -25,11 +25,10 @@ def describe() -> dict[str, Any]:
     return {
         "processor": model or platform.processor() or platform.machine(),
         "cores": psutil.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
+        "memory_gb": round(psutil.virtual_memory().total / 2**30),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "java": _java(),
-        "commit": _commit(),
     }
 
 
@@ -44,7 +43,7 @@ def _java() -> str:
     return told.splitlines()[0].strip()
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit that was measured; `+` when files other than results differ from it, empty outside of a clone."""
     try:
         name = _git("rev-parse", "--short=12", "HEAD")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.growth import follow_checkpoints, restore
+from bench.growth import follow_checkpoints, large_state
 from bench.processes import python_of
 from bench.rounds import Plan, Say, run_workload
 from bench.systems.registry import SYSTEMS
@@ -18,10 +18,13 @@ from bench.workloads import WORKLOADS, Workload
 
 LONG = ("milepost", "spark-hdfs", "spark-rocksdb", "flink-hashmap", "flink-rocksdb")
 LIMITS = ("limit-numpy", "limit-duckdb", "limit-polars")
-FRESH = ("milepost-process", "milepost-served", "spark-hdfs-process", "spark-rocksdb-process", "spark-hdfs-served")
+FRESH = ("milepost-process", "milepost-served", "spark-hdfs-process", "spark-hdfs-served")
 AGED = ("milepost-process", "milepost-served", "spark-hdfs-process")
 GROWTH = ("milepost", "spark-hdfs")
-RESTORE_ROUNDS = 5
+KEYED = ("keyed-10k", "keyed-1m", "keyed-5m")
+OTHERS = tuple(name for name in WORKLOADS if name not in KEYED)
+"""Workloads that are compared with Structured Streaming alone."""
+AGED_EPOCHS = 45
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Part:
 
 
 def parts_of(mode: str) -> list[Part]:
-    """The parts of `quick` (at most ten minutes) or `full`, in order. Raises KeyError for another mode."""
+    """The parts of `quick` (at most 12 minutes on two calm cores) or `full` (an hour), in order. Raises KeyError."""
     return {"quick": _quick, "full": _full}[mode]()
 
 
@@ -48,42 +51,35 @@ def present(systems: Sequence[str]) -> list[str]:
 
 
 def _quick() -> list[Part]:
-    plan = Plan(warmups=2, rounds=3)
-    systems = ("milepost", "spark-hdfs", "spark-rocksdb", "flink-hashmap", *LIMITS)
-    return [
-        _side_by_side("keyed-10k", systems, plan, probes=("empty",)),
-        _side_by_side("keyed-1m", systems, plan),
-        _side_by_side("window", systems, plan),
+    """A figure for every target but those that need many cold starts: fewer systems, fewer rounds."""
+    plan, rivals = Plan(warmups=2, rounds=2), ("milepost", "spark-hdfs", "flink-hashmap", "limit-numpy", "limit-polars")
+    parts = [
+        _side_by_side("keyed-10k", rivals, plan, probes=("empty",)),
+        _side_by_side("keyed-1m", rivals, plan),
+        _side_by_side("keyed-5m", rivals, Plan(warmups=2, rounds=1)),
     ]
+    parts += [_side_by_side(name, GROWTH, plan) for name in OTHERS]
+    return [*parts, _process("keyed-1m", FRESH, Plan(1, 1)), _large_state(1, 2), _memory(Plan(1, 1))]
 
 
 def _full() -> list[Part]:
-    plan = Plan(warmups=4, rounds=9)
-    some = Plan(warmups=2, rounds=3)
-    keyed_5m = WORKLOADS["keyed-5m"]
+    some, rounds = Plan(warmups=1, rounds=2), {"keyed-10k": 5, "keyed-1m": 5, "keyed-5m": 3}
+    parts = [_side_by_side(name, (*LONG, *LIMITS), Plan(2, rounds[name]), probes=("empty",)) for name in KEYED]
+    parts += [_side_by_side(name, ("milepost", "spark-hdfs", "spark-rocksdb"), Plan(2, 4)) for name in OTHERS]
+    parts.append(_process("keyed-1m", (*FRESH, "spark-rocksdb-process"), Plan(1, 3)))
+    parts.append(_process("keyed-5m", FRESH, some))
+    parts += [_aged(), _large_state(2, 5), _memory(some)]
     keyed = WORKLOADS["keyed-1m"]
-    small = replace(keyed, shape=replace(keyed.shape, keys=10_000, rows=100_000))
-    parts = [_side_by_side(name, (*LONG, *LIMITS), plan, probes=("empty",)) for name in WORKLOADS]
-    fresh = Plan(warmups=2, rounds=5)
-    parts += [_processes("process", name, FRESH, fresh) for name in ("keyed-1m", "keyed-5m")]
-    parts.append(_processes("aged", "keyed-1m", AGED, Plan(warmups=45, rounds=5)))
-    parts.append(Part("restore/keyed-5m", lambda folder, say: restore(keyed_5m, RESTORE_ROUNDS, folder, say)))
-    limited = ("milepost", "milepost:worker_memory_mb=512")
-    parts.append(_varied("memory", "512 MB", keyed_5m, limited, some))
-    for rows in (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000):
-        shape = replace(keyed.shape, rows=rows)
-        parts.append(_varied("rows", str(rows), replace(keyed, shape=shape), GROWTH, some))
-    for keys in (10_000, 100_000, 1_000_000, 5_000_000, 20_000_000):
-        shape = replace(keyed.shape, keys=keys)
-        memory = "10g" if keys > 10_000_000 else keyed.memory
-        parts.append(_varied("keys", str(keys), replace(keyed, shape=shape, memory=memory), GROWTH, some))
-    for parallelism in (1, 2, 4, 8):
-        parts.append(_varied("parallelism", str(parallelism), keyed, (f"milepost:parallelism={parallelism}",), some))
+    for rows in (100_000, 3_000_000, 10_000_000):
+        parts.append(_varied("rows", rows, replace(keyed, shape=replace(keyed.shape, rows=rows)), GROWTH, some))
+    for keys, systems in ((100_000, GROWTH), (20_000_000, GROWTH[:1])):
+        parts.append(_varied("keys", keys, replace(keyed, shape=replace(keyed.shape, keys=keys)), systems, some))
+    for parallelism in (1, 4, 8):
+        parts.append(_varied("parallelism", parallelism, keyed, (f"milepost:parallelism={parallelism}",), some))
     for files in (10, 100, 1_000, 10_000):
-        parts.append(
-            _varied("files", str(files), replace(keyed, shape=replace(keyed.shape, files=files)), GROWTH, some)
-        )
-    retained = "milepost:retained=1000"
+        systems = GROWTH if files < 10_000 else GROWTH[:1]
+        parts.append(_varied("files", files, replace(keyed, shape=replace(keyed.shape, files=files)), systems, some))
+    small, retained = replace(keyed, shape=replace(keyed.shape, keys=10_000, rows=100_000)), "milepost:retained=1000"
     parts.append(
         Part("checkpoints/retained", lambda folder, say: follow_checkpoints(small, retained, 200, folder, say))
     )
@@ -99,10 +95,27 @@ def _side_by_side(name: str, systems: Sequence[str], plan: Plan, probes: Sequenc
     )
 
 
-def _processes(group: str, name: str, systems: Sequence[str], plan: Plan) -> Part:
-    return Part(f"{group}/{name}", lambda folder, say: run_workload(WORKLOADS[name], systems, plan, folder, say))
+def _process(name: str, systems: Sequence[str], plan: Plan) -> Part:
+    return Part(f"process/{name}", lambda folder, say: run_workload(WORKLOADS[name], systems, plan, folder, say))
 
 
-def _varied(group: str, value: str, workload: Workload, systems: Sequence[str], plan: Plan) -> Part:
+def _aged() -> Part:
+    """New processes after many of them; `availableNow` joins late, which spares it the growth of its own state."""
+    plan = Plan(AGED_EPOCHS, 2, joins={name: AGED_EPOCHS - 2 for name in AGED if name.startswith("spark-")})
+    keyed = WORKLOADS["keyed-1m"]
+    return Part("aged/keyed-1m", lambda folder, say: run_workload(keyed, AGED, plan, folder, say))
+
+
+def _large_state(warmups: int, rounds: int) -> Part:
+    large, small = WORKLOADS["keyed-5m"], WORKLOADS["keyed-1m"]
+    return Part("restore/keyed-5m", lambda folder, say: large_state(large, small, warmups, rounds, folder, say))
+
+
+def _memory(plan: Plan) -> Part:
+    systems = ("milepost", "milepost:worker_memory_mb=512")
+    return Part("memory/512 MB", lambda folder, say: run_workload(WORKLOADS["keyed-5m"], systems, plan, folder, say))
+
+
+def _varied(group: str, value: int, workload: Workload, systems: Sequence[str], plan: Plan) -> Part:
     """One point of a plot."""
     return Part(f"{group}/{value}", lambda folder, say: run_workload(workload, systems, plan, folder, say))

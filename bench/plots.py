@@ -8,11 +8,21 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.statistics import Spread
+
+NAMES = {
+    "milepost": "Milepost",
+    "milepost-process": "Milepost, cold JVM",
+    "milepost-served": "Milepost, running server",
+    "spark-hdfs": "Structured Streaming",
+    "spark-hdfs-process": "availableNow, cold JVM",
+}
+"""Whose epochs are drawn, and what they are called there; HDFS is the state store of Structured Streaming's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,7 @@ class Plot:
     Attributes:
         group: parts `group/value` are its points; of `epochs`, one part's epochs are.
         file: its name. across: what grows. logarithmic: both axes, else none.
+        also: further parts, and where on the horizontal axis they stand.
     """
 
     group: str
@@ -30,28 +41,52 @@ class Plot:
     across: str
     epochs: bool = False
     logarithmic: bool = True
+    also: Mapping[str, float] = field(default_factory=dict)
 
     def holds(self, part: str) -> bool:
         """Whether a part is drawn here."""
-        return part.startswith(f"{self.group}/")
+        return part.startswith(f"{self.group}/") or part in self.also
+
+    def place(self, part: str) -> float:
+        """Where on the horizontal axis a part stands."""
+        return self.also[part] if part in self.also else float(part.split("/", 1)[1])
 
 
 PLOTS = (
-    Plot("rows", "rows.svg", "Epoch time and bytes against rows per epoch (1 M keys)", "rows per epoch"),
-    Plot("keys", "keys.svg", "Epoch time and bytes against keys of state (1 M rows per epoch)", "keys of state"),
+    Plot(
+        "rows",
+        "rows.svg",
+        "Epoch time and bytes against rows per epoch (1 M keys)",
+        "rows per epoch",
+        also={"workload/keyed-1m": 1e6},
+    ),
+    Plot(
+        "keys",
+        "keys.svg",
+        "Epoch time and bytes against keys of state (1 M rows per epoch)",
+        "keys of state",
+        also={"workload/keyed-10k": 1e4, "workload/keyed-1m": 1e6, "workload/keyed-5m": 5e6},
+    ),
     Plot(
         "parallelism",
         "parallelism.svg",
-        "Epoch time and bytes against parallelism (1 M rows, 1 M keys)",
+        "Epoch time and bytes against parallelism (1 M rows, 1 M keys, two cores)",
         "subtasks",
         logarithmic=False,
+        also={"workload/keyed-1m": 2},
     ),
-    Plot("files", "files.svg", "Epoch time and bytes against input files (1 M rows per epoch)", "files per epoch"),
+    Plot(
+        "files",
+        "files.svg",
+        "Epoch time and bytes against input files (1 M rows per epoch, 1 M keys)",
+        "files per epoch",
+        also={"workload/keyed-1m": 4},
+    ),
     Plot(
         "checkpoints",
         "checkpoints.svg",
-        "Epoch time and bytes against completed checkpoints (100 k rows, 10 k keys)",
-        "completed checkpoints",
+        "Epoch time and bytes against retained checkpoints (100 k rows, 10 k keys)",
+        "retained checkpoints",
         epochs=True,
         logarithmic=False,
     ),
@@ -66,26 +101,29 @@ PLOTS = (
 )
 
 Series = dict[str, list[tuple[float, float, float]]]
-"""System -> points: where on the horizontal axis, wall seconds, bytes written for state."""
+"""Name of a system -> points: where on the horizontal axis, wall seconds, bytes written for state."""
 
 
 def series_of(plot: Plot, parts: dict[str, dict[str, Any]]) -> Series:
-    """The points of a plot, in ascending order; of parts that failed there are none."""
+    """The points of a plot, in ascending order; of parts that failed there are none, and one point is no line."""
     found: Series = {}
     for name, record in parts.items():
         if not plot.holds(name) or "failed" in record:
             continue
         for system, one in record["systems"].items():
-            label = system.partition(":")[0]
+            label = NAMES.get(system.partition(":")[0])
+            if label is None:
+                continue
             if plot.epochs:
-                points = [(epoch["number"] + 1.0, epoch["wall_s"], _state_bytes(epoch)) for epoch in one["epochs"]]
+                # A system's first epoch fills the state, or catches up: it is none of those that grow.
+                points = [(epoch["number"] + 1.0, epoch["wall_s"], _state_bytes(epoch)) for epoch in one["epochs"][1:]]
             else:
                 epochs = [epoch for epoch in one["epochs"] if epoch["counted"]]
                 wall = Spread.of([epoch["wall_s"] for epoch in epochs]).median
                 state = Spread.of([_state_bytes(epoch) for epoch in epochs]).median
-                points = [(float(name.split("/", 1)[1]), wall, state)]
+                points = [(plot.place(name), wall, state)]
             found.setdefault(label, []).extend(points)
-    return {label: sorted(points) for label, points in found.items()}
+    return {label: sorted(points) for label, points in found.items() if len(points) > 1}
 
 
 def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
@@ -95,7 +133,7 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
     matplotlib.rcParams.update(
         {"svg.hashsalt": "milepost", "svg.fonttype": "none", "axes.grid": True, "grid.alpha": 0.3}
     )
-    pyplot = importlib.import_module("matplotlib.pyplot")
+    pyplot, ticker = (importlib.import_module(f"matplotlib.{name}") for name in ("pyplot", "ticker"))
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for plot in PLOTS:
@@ -115,6 +153,12 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
             if plot.logarithmic:
                 axis.set_xscale("log")
                 axis.set_yscale("log")
+                low, high = axis.get_ylim()
+                axis.set_ylim(low / 1.5, high * 1.5)
+                for one, shown in ((axis.xaxis, (1.0,)), (axis.yaxis, (1.0, 2.0, 5.0))):
+                    one.set_major_locator(ticker.LogLocator(subs=shown))
+                    one.set_major_formatter(ticker.FuncFormatter(_plain))
+                    one.set_minor_formatter(ticker.NullFormatter())
             else:
                 axis.set_ylim(bottom=0)
             axis.legend(frameon=False, fontsize=8)
@@ -123,6 +167,14 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
         pyplot.close(figure)
         files.append(file)
     return files
+
+
+def _plain(value: float, _: object) -> str:
+    """A tick's number as people write it: 0.5, 20, 10 k, 5 M."""
+    for unit, letter in ((1e6, " M"), (1e3, " k")):
+        if value >= unit:
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"
 
 
 def _state_bytes(epoch: dict[str, Any]) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from bench.cpu_clock import CpuClock, tree_of
 from bench.systems.registry import entry_of
 from bench.workloads import Workload
 from pipeline.spark.java import find_java_home
@@ -61,6 +62,7 @@ class Worker:
                 text=True,
                 bufsize=1,
             )
+        self._clock = CpuClock(self._process)
 
     def tell(self, do: str, *, within_s: float = 600.0, **arguments: Any) -> dict[str, Any]:
         """Have the worker do one thing. Raises WorkerFailed when it says so, ends, or takes longer than `within_s`."""
@@ -79,13 +81,14 @@ class Worker:
         return answer
 
     def cpu_s(self) -> float:
-        """User and system seconds of the process, what lives below it, and what they waited for."""
-        total = 0.0
-        for process in self._tree():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                total += times.user + times.system + times.children_user + times.children_system
-        return total
+        """User and system seconds of the process and of all that lives, or lived, below it."""
+        return self._clock.read()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look after the CPU time of processes that begin and end while the context is open."""
+        with self._clock.watched() if entry_of(self.system).fresh else contextlib.nullcontext():
+            yield
 
     def memory(self) -> dict[str, int]:
         """Resident bytes of the tree, and of the largest process below the first; shared pages are divided fairly."""
@@ -130,10 +133,7 @@ class Worker:
         self._process.stdout.close()
 
     def _tree(self) -> list[psutil.Process]:
-        try:
-            return [self._process, *self._process.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return tree_of(self._process)
 
 
 def python_of(system: str) -> Path:

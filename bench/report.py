@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bench.plots import PLOTS
+from bench.parts import parts_of
+from bench.plots import PLOTS, series_of
+from bench.reasons import REASONS
 from bench.statistics import Spread, ratio
 from bench.systems.registry import entry_of
-from bench.targets import TARGETS, Parts, counted, state_bytes_per_key, walls
+from bench.targets import TARGETS, Parts, Verdict, counted, state_bytes_per_key, walls
 
 LOADED_CORES = 0.1
 """Above so many cores kept busy by other processes, a part is marked: its wall times mean little."""
@@ -21,11 +23,12 @@ def render(document: dict[str, Any]) -> str:
     sections = [
         _head(document, measured),
         _failures(document),
-        _targets(measured),
+        _targets(document["mode"], measured),
         _workloads(measured),
         _phases(measured),
         _growth(measured),
         _others(measured),
+        _stamps(parts),
         _versions(document, measured),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -36,9 +39,11 @@ def _head(document: dict[str, Any], measured: Parts) -> str:
     mode = document["mode"]
     raw = f"[results-{mode}.json](results-{mode}.json)"
     made = f"Written by `make bench MODE={mode}`, not by hand; how: [README.md](README.md); raw figures: {raw}."
-    where = f"{machine['processor']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GB"
-    taken = f"Taken {document['taken']} at commit {machine['commit'] or 'unknown'}: {where}, {machine['system']}."
-    lines = ["# Results of the benchmark", "", made, "", taken]
+    where = f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, {machine['system']}"
+    commits = list(dict.fromkeys(one["commit"] or "unknown" for one in document["parts"].values()))
+    several = "; when each part was taken and of which commit is said [below](#parts)" if len(commits) > 1 else ""
+    at = f" at commit {commits[0]}" if len(commits) == 1 else f" at {len(commits)} commits{several}" if commits else ""
+    lines = ["# Results of the benchmark", "", made, "", f"Measured on {where}{at}."]
     loaded = {name: one["other_busy_cores"] for name, one in measured.items() if one["other_busy_cores"] > LOADED_CORES}
     if loaded:
         lines += ["", _smoke(loaded, len(measured))]
@@ -63,19 +68,28 @@ def _failures(document: dict[str, Any]) -> str:
     return "\n".join(["## What is missing", "", *lines]) if lines else ""
 
 
-def _targets(parts: Parts) -> str:
+def _targets(mode: str, parts: Parts) -> str:
     rows = []
+    measurable = {part.name for part in parts_of(mode)}
     for target in TARGETS:
         found, verdict = target.judge(parts)
         sign = "≤" if target.at_most else "≥"
         bound = "any" if target.bound == float("inf") else f"{sign} {target.bound:g}{target.unit}"
         figure, spread = ("–", "–") if found is None else (f"{found.median:.2f}{target.unit}", _range(found))
-        rows.append((target.says, bound, figure, spread, verdict.value))
+        says = verdict.value
+        if verdict is Verdict.MISSED:
+            says += f": {REASONS.get(target.says, 'the reason is not known yet')}"
+        if verdict is Verdict.UNKNOWN and target.part not in measurable:
+            says = "only by `make bench MODE=full`"
+        rows.append((target.says, bound, figure, spread, says))
     text = (
         "Ratios are medians over rounds of (their wall time / our wall time), against the better of the other system's "
-        "configurations; in rows “against” something, of (our wall time / that)."
+        "configurations; in rows “against” something, of (our wall time / that). Both sides of a ratio were measured "
+        "in one part, in turns. The reasons of what is missed are written by hand."
     )
-    return "\n".join(["## Targets", "", text, "", *_table(("what", "target", "median", "25–75 %", ""), rows)])
+    return "\n".join(
+        ["## Targets", "", text, "", *_table(("what", "target", "median", "25–75 %", ""), rows, texts=(0, 4))]
+    )
 
 
 def _workloads(parts: Parts) -> str:
@@ -102,7 +116,7 @@ def _side_by_side(name: str, record: dict[str, Any]) -> str:
                 f"{times.median:.2f}",
                 "–" if state is None else f"{state.median:.1f}",
                 f"{Spread.of(written).median / 1e6:.1f}" if written else "–",
-                f"{max(epoch['memory_bytes'] for epoch in epochs) / 1e6:.0f}",
+                memory(system, epochs),
             )
         )
     workload = record["workload"]
@@ -137,7 +151,7 @@ def _phases(parts: Parts) -> str:
 
 
 def _growth(parts: Parts) -> str:
-    shown = [plot for plot in PLOTS if any(plot.holds(name) for name in parts)]
+    shown = [plot for plot in PLOTS if series_of(plot, parts)]
     images = [f"![{plot.title}](plots/{plot.file})" for plot in shown]
     return "\n\n".join(["## How cost grows", *images]) if images else ""
 
@@ -168,6 +182,33 @@ def _others(parts: Parts) -> str:
     return "\n".join(["## Other figures", "", *lines]) if lines else ""
 
 
+def _stamps(parts: Parts) -> str:
+    rows = [
+        (
+            name,
+            one["taken"].replace("T", " ").removesuffix("+00:00"),
+            one["commit"] or "unknown",
+            _took(one),
+            _busy(one),
+        )
+        for name, one in parts.items()
+    ]
+    text = (
+        "Times are UTC. Of others' load: cores that processes which are not the benchmark's kept busy meanwhile. "
+        "A commit with `+` had uncommitted changes."
+    )
+    head = ("part", "taken", "commit", "took s", "others' load")
+    return "\n".join(["## Parts", "", text, "", *_table(head, rows, texts=(0, 1, 2))]) if rows else ""
+
+
+def _took(record: dict[str, Any]) -> str:
+    return f"{record['took_s']:.0f}" if "took_s" in record else "–"
+
+
+def _busy(record: dict[str, Any]) -> str:
+    return f"{record['other_busy_cores']:.2f}" if "failed" not in record else "failed"
+
+
 def _versions(document: dict[str, Any], parts: Parts) -> str:
     found: dict[str, set[str]] = {}
     for record in parts.values():
@@ -178,10 +219,16 @@ def _versions(document: dict[str, Any], parts: Parts) -> str:
     return "\n".join(["## Versions", "", f"* Java {document['machine']['java']}", *lines])
 
 
+def memory(system: str, epochs: Sequence[dict[str, Any]]) -> str:
+    """Megabytes of a system's processes after an epoch, at most; of those that end with each epoch nobody can say."""
+    return "–" if entry_of(system).fresh else f"{max(epoch['memory_bytes'] for epoch in epochs) / 1e6:.0f}"
+
+
 def _range(spread: Spread) -> str:
     return f"{spread.low:.2f}–{spread.high:.2f}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    right = ["---"] + ["---:"] * (len(head) - 1)
-    return [f"| {' | '.join(cells)} |" for cells in (head, right, *rows)]
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: Sequence[int] = (0,)) -> list[str]:
+    """A table whose columns are figures, but for `texts`."""
+    align = ["---" if at in texts else "---:" for at in range(len(head))]
+    return [f"| {' | '.join(cells)} |" for cells in (head, align, *rows)]

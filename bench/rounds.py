@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,10 +27,19 @@ class Plan:
     Attributes:
         warmups: epochs at the start that are not counted; the first fills the state.
         rounds: counted epochs.
+        joins: a system's first epoch, when that is a later one than the others'; it reads all that has landed by then.
+
+    Raises: ValueError: a system would join after the first counted epoch, which has to be one of all systems.
     """
 
     warmups: int
     rounds: int
+    joins: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        late = [name for name, first in self.joins.items() if first > self.warmups]
+        if late:
+            raise ValueError(f"{', '.join(late)}: expected to join by epoch {self.warmups}, the first that counts")
 
     @property
     def epochs(self) -> range:
@@ -63,28 +73,35 @@ class Field:
         try:
             for name in self._systems:
                 self._say(f"{self._workload.name}: starting {name}")
-                worker = self.workers[name] = Worker(name, self._workload, self._folder / name.replace(":", "-"))
-                self.versions[name] = worker.tell("prepare")["versions"]
-                worker.pause()
+                self.workers[name] = Worker(name, self._workload, self._folder / name.replace(":", "-"))
+            with ThreadPoolExecutor() as threads:
+                self.versions = dict(zip(self.workers, threads.map(_prepare, self.workers.values()), strict=True))
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self.workers.values():
-            worker.end()
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(Worker.end, self.workers.values()))
 
     def epoch(self, name: str, number: int, source: Path) -> dict[str, Any]:
         """Have one system run one epoch in its turn. Returns wall_s, cpu_s, memory_bytes and its own figures."""
         worker = self.workers[name]
         with worker.turn():
             before = worker.cpu_s()
-            wall_s = worker.tell("epoch", number=number, input=str(source))["wall_s"]
+            with worker.watched():
+                wall_s = worker.tell("epoch", number=number, input=str(source))["wall_s"]
             cpu_s = worker.cpu_s() - before
             figures = worker.tell("figures", number=number)["figures"]
             memory = worker.memory()
         return {"number": number, "wall_s": wall_s, "cpu_s": cpu_s, **memory, "figures": figures}
+
+    def land(self, name: str, number: int, source: Path) -> None:
+        """Give one system the files of an epoch, and leave them for its next one."""
+        worker = self.workers[name]
+        with worker.turn():
+            worker.tell("land", number=number, input=str(source))
 
     def probe(self, name: str, question: str) -> dict[str, Any]:
         """Ask one system what only it can answer."""
@@ -104,7 +121,7 @@ class Field:
 
     def cpu_s(self) -> float:
         """CPU time of the systems and of this process."""
-        return _own_cpu_s() + sum(worker.cpu_s() for worker in self.workers.values())
+        return own_cpu_s() + sum(worker.cpu_s() for worker in self.workers.values())
 
 
 def run_workload(
@@ -122,16 +139,19 @@ def run_workload(
     inputs = input_of(workload, plan.epochs, folder / "input", say)
     scratch = folder / "systems"
     epochs: dict[str, list[dict[str, Any]]] = {name: [] for name in systems}
-    others = OthersMeter(_own_cpu_s())
-    with Field(workload, systems, scratch, say) as field:
+    others = OthersMeter(own_cpu_s())
+    with Field(workload, systems, scratch, say) as measured:
         for number in plan.epochs:
             counted = number >= plan.warmups
             for name in _turned(list(systems), number):
-                epochs[name].append({**field.epoch(name, number, inputs[number]), "counted": counted})
+                if number < plan.joins.get(name, 0):
+                    measured.land(name, number, inputs[number])
+                    continue
+                epochs[name].append({**measured.epoch(name, number, inputs[number]), "counted": counted})
                 say(f"{workload.name}: epoch {number}{'' if counted else ' (warm-up)'}: {name} ended")
-        busy = others.cores(field.cpu_s())
-        rows = field.check(inputs)
-        answers = {question: field.probe("milepost", question) for question in probes}
+        busy = others.cores(measured.cpu_s())
+        rows = measured.check(inputs)
+        answers = {question: measured.probe("milepost", question) for question in probes}
     shutil.rmtree(scratch, ignore_errors=True)
     return {
         "workload": workload.to_json(),
@@ -140,8 +160,15 @@ def run_workload(
         "input_bytes": [sum(file.stat().st_size for file in path.iterdir()) for path in inputs],
         "other_busy_cores": busy,
         "probes": answers,
-        "systems": {name: {"versions": field.versions[name], "epochs": epochs[name]} for name in systems},
+        "systems": {name: {"versions": measured.versions[name], "epochs": epochs[name]} for name in systems},
     }
+
+
+def _prepare(worker: Worker) -> dict[str, str]:
+    """Have a system start what stays up, and pause it. Returns its versions."""
+    versions: dict[str, str] = worker.tell("prepare")["versions"]
+    worker.pause()
+    return versions
 
 
 def _turned(names: list[str], number: int) -> list[str]:
@@ -150,6 +177,7 @@ def _turned(names: list[str], number: int) -> list[str]:
     return names[at:] + names[:at]
 
 
-def _own_cpu_s() -> float:
+def own_cpu_s() -> float:
+    """CPU time of this process."""
     times = psutil.Process().cpu_times()
     return times.user + times.system

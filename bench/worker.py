@@ -50,18 +50,19 @@ def _do(
         folders.landing.mkdir(parents=True)
         system.prepare(workload, folders)
         return {"versions": system.versions()}
-    if command["do"] == "epoch":
+    if command["do"] in ("land", "epoch"):
         number = command["number"]
         staged = folders.work / "staged"
-        if command["input"]:
-            system.stage(Path(command["input"]), staged)
+        staying = _children() if fresh else set()
+        system.stage(Path(command["input"]), staged)
         started = time.perf_counter()
-        if command["input"]:
-            staged.rename(folders.epoch(number))
+        staged.rename(folders.epoch(number))
+        if command["do"] == "land":
+            return {}
         system.epoch(number)
         wall_s = time.perf_counter() - started
         if fresh:
-            _reap()
+            _reap(staying)
         return {"wall_s": wall_s}
     if command["do"] == "figures":
         return {"figures": system.figures(command["number"])}
@@ -73,13 +74,28 @@ def _do(
     return {}
 
 
-def _reap() -> None:
-    """Wait for what an epoch's process left behind: a JVM ends a moment after the Python that started it."""
+def _reap(staying: set[int]) -> None:
+    """Wait for what an epoch's process left behind: a JVM ends a moment after the Python that started it.
+
+    Args:
+        staying: ids of children that outlive epochs, as a server does.
+    """
     deadline = time.monotonic() + _REAPED_WITHIN_S
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < deadline:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.05)
+    while time.monotonic() < deadline:
+        ended = 1
+        with contextlib.suppress(ChildProcessError):
+            while ended:
+                ended, _ = os.waitpid(-1, os.WNOHANG)
+        if _children() <= staying:
+            return
+        time.sleep(0.05)
+
+
+def _children() -> set[int]:
+    """Ids of the processes that are waited for. Only the main environment, which starts processes, has psutil."""
+    import psutil
+
+    return {child.pid for child in psutil.Process().children()}
 
 
 if __name__ == "__main__":

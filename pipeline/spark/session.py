@@ -109,10 +109,10 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
     except BaseException as error:
         said = _first_line(error)  # a Java error asks its JVM for it
         _end_started(before)
-        if starts:
-            SparkContext._gateway = SparkContext._jvm = None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+        if starts:
+            SparkContext._gateway = SparkContext._jvm = None
         if not isinstance(error, Exception):
             raise
         raise EnvironmentUnusable(

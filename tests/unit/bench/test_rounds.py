@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bench.equality import WrongResult
 from bench.generate import Shape
 from bench.processes import WorkerFailed
 from bench.rounds import Field, Plan, run_workload
@@ -34,6 +35,27 @@ def test_two_systems_run_the_same_epochs_in_turns_and_are_compared(tmp_path: Pat
         assert all(epoch["figures"]["state_bytes"] > 0 for epoch in system["epochs"])
     assert Workload.from_json(record["workload"]) == workload
     assert not (tmp_path / "systems").exists()
+
+
+def test_what_lands_before_a_system_joins_is_left_to_it_and_missed_when_it_does_not_look(tmp_path: Path) -> None:
+    """The limit reads the newest epoch alone; here it joins at the second one."""
+    workload = replace(WORKLOADS["keyed-10k"], shape=SHAPE)
+    plan = Plan(2, 1, joins={"limit-duckdb": 1})
+    said: list[str] = []
+    with pytest.raises(WrongResult, match=r"limit-duckdb, workload keyed-10k: expected 2,000 rows"):
+        run_workload(workload, ["limit-numpy", "limit-duckdb"], plan, tmp_path, said.append)
+    landed = tmp_path / "systems" / "limit-duckdb" / "work" / "landing" / "epoch-00000"
+    assert len(list(landed.iterdir())) == SHAPE.files
+    assert [one for one in said if "limit-duckdb ended" in one] == [
+        "keyed-10k: epoch 1 (warm-up): limit-duckdb ended",
+        "keyed-10k: epoch 2: limit-duckdb ended",
+    ]
+
+
+def test_every_system_has_joined_before_an_epoch_counts() -> None:
+    Plan(3, 2, joins={"limit-numpy": 3})
+    with pytest.raises(ValueError, match=r"limit-numpy: expected to join by epoch 2, the first that counts"):
+        Plan(2, 2, joins={"limit-numpy": 3})
 
 
 def test_a_system_that_cannot_do_its_part_is_named_and_its_process_ended(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ report = {
     "shown": [line for line in command_lines() if "s3cr3t" in " ".join(line)],
     "left": os.listdir(os.environ["TMPDIR"]) and glob.glob(os.environ["TMPDIR"] + "/milepost-spark-*"),
     "environment": os.environ.get("PYSPARK_SUBMIT_ARGS"),
-    "not started": not_started,
     "sockets": conf.get("spark.python.unix.domain.socket.dir"),
+    "not started": not_started,
     "shuffles": [shuffles(session)],
 }
 report["shuffles"].append(shuffles(open_session("two", spec(**{"spark.sql.shuffle.partitions": "9"}))))
@@ -113,6 +113,12 @@ def test_workers_are_forked_with_their_imports_done_and_never_walk_them_again(re
     assert report["ready workers"] == [True]
 
 
+def test_workers_are_reached_by_this_user_alone_and_nothing_of_it_is_left(report: dict[str, Any]) -> None:
+    """The JVM, whose output the fixture has read to its end, takes the sockets with it."""
+    assert report["rights"] == 0o700 and report["names"]
+    assert not Path(report["sockets"]).exists()
+
+
 def test_a_start_that_spark_refuses_is_told_in_its_words_and_the_next_one_succeeds(report: dict[str, Any]) -> None:
     """Java's error lives in the JVM, which is ended: what it says is read before."""
     assert report["not started"].startswith("Spark did not start with master local[1,3]: ")
@@ -126,12 +132,6 @@ def test_a_cluster_whose_master_does_not_answer_is_refused_at_once(master: str) 
     with pytest.raises(EnvironmentUnusable, match="no Spark master answers at") as refused:
         open_session("job", SparkSpec(master=at))
     assert at in refused.value.message and "Nothing was run" in refused.value.message
-
-
-def test_workers_are_reached_by_this_user_alone_and_nothing_of_it_is_left(report: dict[str, Any]) -> None:
-    """The JVM, whose output the fixture has read to its end, takes the sockets with it."""
-    assert report["rights"] == 0o700 and report["names"]
-    assert not Path(report["sockets"]).exists()
 
 
 def test_another_job_of_the_process_has_its_own_settings_or_is_refused(report: dict[str, Any]) -> None:
