@@ -24,6 +24,7 @@ from pipeline.sinks.chain_walk import list_table, walk_chain
 from pipeline.sinks.contract import (
     Committable,
     Compaction,
+    RowsPiece,
     SinkChange,
     SinkMark,
     StagedFile,
@@ -38,11 +39,10 @@ from pipeline.sinks.sink_chain import Addition, SinkChain
 from pipeline.sinks.sink_head import ChainOwner, SinkHead, check_data_key, committable_digest, data_key_owner
 from pipeline.sinks.table_garbage import TableGarbage
 from pipeline.sinks.table_history import TableHistory
-from pipeline.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema
+from pipeline.sinks.table_schema import check_rows_schema, checked, latest_by_part, latest_per_key, merged_schema
 
 COMPACT_FILES = 64
 """An upsert table with at least so many live files is compacted by the next epoch that can."""
-
 _NAMED_MARKS = 20
 
 
@@ -76,12 +76,17 @@ class ParquetSink:
 
         In an upsert table a key that occurs more than once keeps its last row.
         """
-        if rows.num_rows == 0:
-            return None
-        check_rows_schema(self.name, rows.schema, self.key)
-        if self.mode is SinkMode.UPSERT and not distinct:
-            rows = latest_per_key(rows, self.key)
-        return self._files.stage(rows, checkpoint_id, token, str(subtask))
+        place = {"checkpoint_id": checkpoint_id, "token": token, "subtask": subtask}
+        return self.stage_pieces([RowsPiece(rows, distinct)], **place, held_bytes=rows.nbytes)
+
+    def stage_pieces(
+        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
+    ) -> StagedFile | None:
+        """As `stage`, of rows that come piece by piece."""
+        upsert = self.mode is SinkMode.UPSERT
+        tables = latest_by_part(pieces, self.key) if upsert else (piece.rows for piece in pieces)
+        rows = checked(self.name, tables, self.key)
+        return self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
 
     def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
         """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""
@@ -137,7 +142,8 @@ class ParquetSink:
         schema = decode_schema(self._admit(committable, head))
         files = self._chain.content(head).files + committable.files
         rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
-        whole = self._files.stage(self._sorted(rows), checkpoint_id, token, "all")
+        whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
+        assert whole is not None, "a table of so many files has rows"
         return Committable(committable.sink, committable.files, committable.schema, Compaction(whole, predecessor))
 
     def commit(self, committable: Committable, mark: SinkMark) -> bool:
@@ -396,5 +402,4 @@ class ParquetSink:
 
 
 def _all_files(committable: Committable) -> tuple[StagedFile, ...]:
-    compaction = committable.compaction
-    return (*committable.files, compaction.file) if compaction else committable.files
+    return (*committable.files, committable.compaction.file) if committable.compaction else committable.files

@@ -30,22 +30,31 @@ class ParquetFiles:
         self._sink = sink
         self._store = store
 
-    def stage(self, rows: pa.Table, checkpoint_id: int, token: int, label: str) -> StagedFile:
-        """Write one file durably, named by its content."""
-        buffer = pa.BufferOutputStream()
-        packed = [field.name for field in rows.schema if _packs_as_differences(field.type)]
-        pq.write_table(
-            rows.replace_schema_metadata(None),
-            buffer,
-            compression="zstd",
-            use_dictionary=[field.name for field in rows.schema if _repeats(field.type)],
-            column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-        )
-        body = buffer.getvalue().to_pybytes()
+    def stage(
+        self, tables: Iterable[pa.Table], checkpoint_id: int, token: int, label: str, held_bytes: int
+    ) -> StagedFile | None:
+        """Write one file durably, named by its content; None without rows.
+
+        Args:
+            tables: of one schema; so many are encoded together that they have about `held_bytes`.
+        """
+        encoder, waiting, size = _Encoder(), list[pa.Table](), 0
+        for rows in tables:
+            if rows.num_rows:
+                waiting.append(rows)
+                size += rows.nbytes
+            if size > held_bytes:
+                encoder.add(pa.concat_tables(waiting))
+                waiting, size = [], 0
+        if waiting:
+            encoder.add(pa.concat_tables(waiting))
+        if not encoder.rows:
+            return None
+        body = encoder.body()
         sha256 = hashlib.sha256(body).hexdigest()
         key = f"{token_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
         self._store.put(key, body)
-        return StagedFile(key, rows.num_rows, len(body), sha256)
+        return StagedFile(key, encoder.rows, len(body), sha256)
 
     def check_staged(self, files: Sequence[StagedFile]) -> None:
         """Refuse staged files that are missing or have another size. Raises StateCorrupt."""
@@ -110,6 +119,36 @@ class ParquetFiles:
                     "Nothing was published.",
                     key=file.key,
                 )
+
+
+class _Encoder:
+    """Encodes tables of one schema into one Parquet file, each in row groups of its own. rows: how many so far."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._buffer = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        rows = rows.replace_schema_metadata(None)
+        if self._writer is None:
+            packed = [field.name for field in rows.schema if _packs_as_differences(field.type)]
+            self._writer = pq.ParquetWriter(
+                self._buffer,
+                rows.schema,
+                compression="zstd",
+                use_dictionary=[field.name for field in rows.schema if _repeats(field.type)],
+                column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+            )
+        self._writer.write_table(rows)
+        self.rows += rows.num_rows
+
+    def body(self) -> bytes:
+        """The file. Call it once, after the last table."""
+        assert self._writer is not None, "a file has rows"
+        self._writer.close()
+        body: bytes = self._buffer.getvalue().to_pybytes()
+        return body
 
 
 def _packs_as_differences(data_type: pa.DataType) -> bool:

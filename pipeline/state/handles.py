@@ -21,7 +21,7 @@ class RunKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunHandle:
-    """Reference to one stored run: a Parquet file sorted by (key group, key hash).
+    """Reference to one stored run: a Parquet file, see `runs`.
 
     Attributes:
         key: object key, relative to the job's root.
@@ -31,7 +31,8 @@ class RunHandle:
         key_groups: half-open range that the file covers.
         valid: part of it for which this reference counts. After a rescale a file may be current for some of its key
             groups and replaced by a newer base for others.
-        offsets: row offset of each key group in it and, last, `rows`: len(key_groups) + 1 numbers.
+        offsets: row offset of each key group among its rows in the order of the key hash and, last, `rows`:
+            len(key_groups) + 1 numbers.
     """
 
     key: str
@@ -96,7 +97,7 @@ class StateHandle:
         uid: operator.
         key_groups: half-open range this subtask owns; its runs may cover more (after a rescale).
         max_parallelism: number of key groups of the job.
-        hash_version: of the key hash that ordered the runs.
+        hash_version: of the key hash that placed the rows.
         runs: oldest first; a later run wins over an earlier one.
         timers: (key group, earliest timer that has not fired yet, us), ascending, groups without one left out.
         live_rows: rows alive at this checkpoint.

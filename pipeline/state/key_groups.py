@@ -1,7 +1,8 @@
 """Keys hash the same for ever; key groups and their owners follow from the hash alone.
 
-The key hash decides where a row goes and in which order state is stored, so it is a format: `KEY_HASH_VERSION` is
-recorded with the state, golden vectors pin it, and a change needs a new version beside the old one.
+The key hash decides where a row goes, and a run's handle says how many rows it put into each key group: it is a format.
+`KEY_HASH_VERSION` is recorded with the state, golden vectors pin it, and a change needs a new version beside the old
+one.
 
 Per column a value becomes one 64-bit word, independent of how Arrow stores it (chunks, slices, dictionaries, offset
 width, null bitmaps): integers by value, floats as doubles with one zero and one NaN, timestamps by instant, text and

@@ -9,7 +9,7 @@ it. `snapshot.py` holds what follows the freeze.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pipeline.protocol.errors import ProtocolViolation
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.state.cache import StateCache
+from pipeline.state.census import EXPIRES_COLUMN, Census
 from pipeline.state.gather import Hits, found_of, gather
 from pipeline.state.grouping import KeysOfRows, number_keys
 from pipeline.state.handles import RunHandle, RunKind, StateHandle
@@ -29,9 +30,9 @@ from pipeline.state.key_groups import (
     key_group,
     key_hash,
 )
-from pipeline.state.layer import Bools, Hasher, KeySpec, Layer, match, sort_rows, stack
+from pipeline.state.layer import Bools, Hasher, KeySpec, Layer, match, not_hidden, sort_rows, stack
 from pipeline.state.run_reader import RunReader, references
-from pipeline.state.snapshot import EXPIRES_COLUMN, FrozenState, StateIdentity, alive, is_due
+from pipeline.state.snapshot import FrozenState, StateIdentity
 
 
 class SubtaskState:
@@ -45,12 +46,12 @@ class SubtaskState:
         runs: tuple[RunHandle, ...],
         watermark_us: int | None,
         cache: StateCache | None,
-        live_rows: int | None,
+        census: Census | None,
     ) -> None:
         """Take what was restored.
 
         Args:
-            deltas: of each delta run, in the order of `runs`. live_rows: at the restored checkpoint, where it is known.
+            deltas: of each delta run, in the order of `runs`. census: of the restored checkpoint, where it is known.
         """
         self._identity = identity
         self._base = base
@@ -58,7 +59,9 @@ class SubtaskState:
         self._runs = runs
         self._watermark_us = watermark_us
         self._cache = cache
-        self._live_rows = live_rows
+        self._census = census
+        self._times = identity.times
+        self._added: int | None = 0
         self._changes: list[Layer] = []
         self._frozen = False
 
@@ -110,18 +113,22 @@ class SubtaskState:
             added: how many of them were not alive; None when that was not looked at.
         """
         if len(hashes):
-            self._live_rows = None if added is None or self._live_rows is None else self._live_rows + added
             rows = rows.select(self.schema.names).cast(self.schema).combine_chunks()
-            self._changes.append(Layer(hashes, rows, np.zeros(len(hashes), dtype=np.bool_)))
+            layer = Layer(hashes, rows, np.zeros(len(hashes), dtype=np.bool_))
+            if added is None or not bool(self._times.alive(layer, self._watermark_us).all()):
+                self._added = None
+            elif self._added is not None:
+                self._added += added
+            self._changes.append(layer)
 
     def due(self, time_us: int) -> pa.Table:
         """Live rows whose timer or expiry is <= time_us; any order."""
         parts: list[pa.Table] = []
         newer: list[Layer] = []
         for layer in self._newest_first():
-            positions = np.flatnonzero(is_due(layer, time_us))
-            positions = self._not_in(newer, layer, positions)
+            positions = np.flatnonzero(self._times.due(layer, time_us))
             positions = positions[self._is_live(layer, positions)]
+            positions = not_hidden(newer, layer, positions, self._identity.keys)
             if positions.size:
                 parts.append(layer.rows.take(pa.array(positions)))
             newer.append(layer)
@@ -144,7 +151,7 @@ class SubtaskState:
         if not rows.num_rows:
             return
         rows = rows.select(self.schema.names).cast(self.schema)
-        self._live_rows = None
+        self._added = None
         self._changes.append(sort_rows(rows, self._identity.keys, deleted=False))
 
     def delete(self, keys: pa.Table) -> None:
@@ -157,13 +164,13 @@ class SubtaskState:
             for field in self.schema
         ]
         tombstones = pa.table(columns, schema=self.schema)
-        self._live_rows = None
+        self._added = None
         self._changes.append(sort_rows(tombstones, self._identity.keys, deleted=True))
 
     def rows(self) -> pa.Table:
         """All live rows, in the order of their state hash."""
         merged = stack([self._base, *self._deltas, *self._changes], self._identity.keys, self.schema)
-        return merged.where(~merged.deleted & alive(merged, self._watermark_us)).rows
+        return merged.where(~merged.deleted & self._times.alive(merged, self._watermark_us)).rows
 
     def freeze(self, watermark_us: int | None) -> FrozenState:
         """End the epoch: the synchronous part of a snapshot. Later changes do not reach what it returns.
@@ -189,9 +196,10 @@ class SubtaskState:
             self._deltas,
             changes,
             self._runs,
-            watermark_us,
+            (self._watermark_us, watermark_us),
             self._cache,
-            self._live_rows,
+            self._census,
+            self._added,
         )
 
     def _newest_first(self) -> list[Layer]:
@@ -200,23 +208,10 @@ class SubtaskState:
         layers = [*self._changes, *reversed(self._deltas), self._base]
         return [layer for layer in layers if layer.num_rows]
 
-    def _not_in(self, newer: Sequence[Layer], layer: Layer, positions: Ints) -> Ints:
-        for other in newer:
-            if not positions.size:
-                break
-            keys = layer.rows.select(list(self._identity.keys.key)).take(pa.array(positions))
-            shadowed, _ = match(other, layer.hashes[positions], keys, self._identity.keys)
-            visible = np.ones(len(positions), dtype=np.bool_)
-            visible[shadowed] = False
-            positions = positions[visible]
-        return positions
-
     def _is_live(self, layer: Layer, positions: Ints) -> Bools:
         """Which of some rows are alive."""
         live = ~layer.deleted[positions]
-        if self._watermark_us is not None and EXPIRES_COLUMN in self.schema.names:
-            live &= alive(layer, self._watermark_us)[positions]
-        return live
+        return live & self._times.alive(layer, self._watermark_us, positions)
 
     def _concat(self, parts: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(parts).combine_chunks() if parts else self.schema.empty_table()
@@ -243,7 +238,7 @@ def restore_state(
     prefix: str = "",
     cache: StateCache | None = None,
     hasher: Hasher = key_hash,
-    bodies: dict[str, bytes] | None = None,
+    bodies: MutableMapping[str, bytes] | None = None,
 ) -> SubtaskState:
     """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
 
@@ -279,25 +274,25 @@ def restore_state(
         cache.retain(uid, key_groups, [(run, run.valid) for run in runs], schema, keys, max_parallelism)
     base = stack([layer for kind, layer in layers if kind is RunKind.BASE], keys, plain)
     deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
-    state = SubtaskState(identity, base, deltas, runs, watermark_us, cache, _live_rows(identity, handles))
+    known = all(fired_us in (None, watermark_us) for fired_us in firing)
+    census = _census(identity, handles) if known else None
+    state = SubtaskState(identity, base, deltas, runs, watermark_us, cache, census)
     for handle, fired_us in zip(handles, firing, strict=False):
         if fired_us is not None and fired_us != watermark_us:
             state.delete(state.expired(handle.key_groups, fired_us))
     return state
 
 
-def _live_rows(identity: StateIdentity, handles: Sequence[StateHandle]) -> int | None:
-    """Live rows of a subtask that owns all that these handles, or some of them, describe; None where they are not kept.
+def _census(identity: StateIdentity, handles: Sequence[StateHandle]) -> Census | None:
+    """What is recorded of a subtask that owns all that these handles, or some of them, describe.
 
-    They are not where a handle was cut in two by a change of parallelism, and where rows expire.
+    None where a handle was cut in two by a change of parallelism.
     """
     own = identity.key_groups
-    if EXPIRES_COLUMN in identity.schema.names:
-        return None
     mine = [item for item in handles if item.key_groups.start < own.stop and own.start < item.key_groups.stop]
     if any(item.key_groups.start < own.start or item.key_groups.stop > own.stop for item in mine):
         return None
-    return sum(item.live_rows for item in mine)
+    return Census(sum(item.live_rows for item in mine), tuple(timer for item in mine for timer in item.timers))
 
 
 def read_state(

@@ -207,6 +207,17 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
     return (query, found) if bool(equal.all()) else (query[equal], found[equal])
 
 
+def not_hidden(newer: Sequence[Layer], layer: Layer, rows: Ints, keys: KeySpec) -> Ints:
+    """Those of some rows of a layer whose keys no newer layer has."""
+    for other in newer:
+        if not rows.size:
+            break
+        hidden, _ = match(other, layer.hashes[rows], layer.rows, keys, rows)
+        if hidden.size:
+            rows = np.setdiff1d(rows, hidden, assume_unique=True)
+    return rows
+
+
 def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, key: Sequence[str]) -> Bools:
     """Whether the keys of pairs of rows are equal, nulls equal to nulls."""
     equal = np.ones(len(left_rows), dtype=np.bool_)

@@ -1,12 +1,19 @@
-"""Runs: immutable Parquet files of changed rows, sorted by (key group, key hash), small per changed key.
+"""Runs: immutable Parquet files of changed rows, sorted by key, small per changed key.
 
-The hash is not stored: it is recomputed on load, which is cheaper than reading it. Integers and times are packed as
-differences, text by dictionary. A run's bytes are a pure function of its rows, so its name can be its content hash.
+Sorted by key, an epoch's keys are small differences; by hash they would be random numbers. State is found by hash, so a
+reader brings rows into that order: the hash is not stored but computed, which is cheaper than reading it. A handle's
+offsets, which say how many rows each key group has, prove that the same hash came out. A column that says the same as
+one before it is named, not stored.
+
+The file itself names its format. A file without a number is of format 1: sorted by (key group, key hash), with all its
+columns. A run's bytes are a pure function of its rows, so its name can be its content hash.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +22,18 @@ import pyarrow.parquet as pq
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.state.evolution import converted, stored_names
 from pipeline.state.handles import RunHandle, RunKind
-from pipeline.state.key_groups import key_group
-from pipeline.state.layer import KeySpec, Layer
+from pipeline.state.key_groups import Hashes, key_group
+from pipeline.state.layer import Bools, KeySpec, Layer, stable_order
+from pipeline.state.run_columns import Packing, copied_columns, order_by_key, packings
 
+RUN_FORMAT_VERSION = 2
 DELETED_COLUMN = "__deleted"
+_FORMAT_KEY = b"milepost.run_format"
+_COPIES_KEY = b"milepost.run_copies"
 _ROWS_PER_ROW_GROUP = 256 * 1024
+_ROWS_PER_PAGE = 128 * 1024
+"""zstd packs blocks of 128 KB: so large, a page's byte planes are blocks, each with the code that suits it."""
+_PAGE_BYTES = 8 * 1024 * 1024
 
 
 def group_offsets(layer: Layer, key_groups: range, max_parallelism: int) -> tuple[int, ...]:
@@ -34,6 +48,7 @@ def encode_run(
     key_groups: range,
     max_parallelism: int,
     directory: str,
+    keys: KeySpec,
     schema: pa.Schema | None = None,
 ) -> tuple[RunHandle, bytes]:
     """Return the handle and the bytes of a run that holds the layer.
@@ -43,26 +58,17 @@ def encode_run(
         directory: of the object key, ends in ``/``; the file is named by its content.
         schema: the layer's columns with their stored names; None: each is stored by its own name.
     """
+    rows = layer.rows.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), pa.array(layer.deleted))
+    order = order_by_key(layer.rows, keys.key)
+    if order is not None:
+        rows = rows.take(pa.array(order))
     names = stored_names(layer.rows.schema if schema is None else schema)
-    table = layer.rows.rename_columns(names).append_column(
-        pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), pa.array(layer.deleted)
-    )
-    packed = [field.name for field in table.schema if _packs_as_differences(field.type)]
-    plain = {
-        field.name for field in table.schema if pa.types.is_boolean(field.type) or pa.types.is_floating(field.type)
-    }
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table.replace_schema_metadata(None),
-        sink,
-        row_group_size=_ROWS_PER_ROW_GROUP,
-        compression="zstd",
-        use_dictionary=[name for name in table.column_names if name not in plain and name not in packed],
-        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-        write_statistics=False,
-        store_schema=True,
-    )
-    body = sink.getvalue().to_pybytes()
+    table = rows.combine_chunks().rename_columns([*names, DELETED_COLUMN])
+    copies = copied_columns(table)
+    metadata: dict[bytes, str] = {_FORMAT_KEY: str(RUN_FORMAT_VERSION)}
+    if copies:
+        metadata[_COPIES_KEY] = json.dumps(copies, sort_keys=True)
+    body = _as_parquet(table.drop_columns(list(copies)).replace_schema_metadata(metadata))
     sha256 = hashlib.sha256(body).hexdigest()
     handle = RunHandle(
         key=f"{directory}{sha256}.parquet",
@@ -77,13 +83,22 @@ def encode_run(
     return handle, body
 
 
-def _packs_as_differences(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(data_type)
-        or pa.types.is_date(data_type)
-        or pa.types.is_timestamp(data_type)
-        or pa.types.is_time(data_type)
+def _as_parquet(table: pa.Table) -> bytes:
+    packed = packings(table)
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=_ROWS_PER_ROW_GROUP,
+        compression="zstd",
+        use_dictionary=[name for name, packing in packed.items() if packing is Packing.DICTIONARY],
+        column_encoding={name: packing.value for name, packing in packed.items() if packing is not Packing.DICTIONARY},
+        write_statistics=False,
+        max_rows_per_page=_ROWS_PER_PAGE,
+        data_page_size=_PAGE_BYTES,
+        store_schema=True,
     )
+    return sink.getvalue().to_pybytes()
 
 
 def check_body(handle: RunHandle, body: bytes) -> str | None:
@@ -101,40 +116,103 @@ def decode_run(
 ) -> Layer:
     """Read the wanted key groups of a run whose bytes were checked, as rows of the operator's state schema.
 
-    Only the row groups that hold them are decoded. A run of an older schema is converted.
+    A run of an older schema is converted.
 
     Args:
         schema: of the operator, with stored names.
     Raises:
         InvalidRequest: the run's columns cannot become those of the schema.
-        StateCorrupt: the rows are not those that the handle describes.
+        StateCorrupt: the rows are not those that the handle describes, or their format is not known here.
     """
-    lower, upper = _row_span(handle, wanted)
+    start, stop = max(wanted.start, handle.key_groups.start), min(wanted.stop, handle.key_groups.stop)
+    offsets = handle.offsets[start - handle.key_groups.start : stop - handle.key_groups.start + 1]
     with pq.ParquetFile(pa.BufferReader(body)) as file:
         if file.metadata.num_rows != handle.rows:
             raise StateCorrupt(f"state run {handle.key} has {file.metadata.num_rows} rows, expected {handle.rows}.")
-        sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-        starts = np.cumsum([0, *sizes])
-        groups = [i for i in range(len(sizes)) if starts[i] < upper and starts[i + 1] > lower]
-        if not groups:
-            table = file.schema_arrow.empty_table()
+        version = (file.metadata.metadata or {}).get(_FORMAT_KEY, b"1")
+        if version == b"1":
+            layer = _read_by_hash(file, handle, offsets[0], offsets[-1], schema, keys)
+        elif version == b"2":
+            layer = _read_by_key(file, handle, range(start, stop), schema, keys, max_parallelism)
         else:
-            first = int(starts[groups[0]])
-            table = file.read_row_groups(groups, use_threads=False).slice(lower - first, upper - lower)
-    deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
-    rows = converted(handle.key, table, schema)
-    layer = Layer(keys.hashes(rows), rows, deleted)
+            raise StateCorrupt(
+                f"state run {handle.key} has format {version.decode(errors='replace')!r}, expected one of 1 to "
+                f"{RUN_FORMAT_VERSION}; a later version of Milepost may have written it."
+            )
+    expected = tuple(offset - offsets[0] for offset in offsets)
     ordered = bool(np.all(layer.hashes[1:] >= layer.hashes[:-1]))
-    common = range(max(wanted.start, handle.key_groups.start), min(wanted.stop, handle.key_groups.stop))
-    expected = tuple(
-        handle.offsets[group - handle.key_groups.start] - lower for group in range(common.start, common.stop + 1)
-    )
-    if not ordered or group_offsets(layer, common, max_parallelism) != expected:
-        raise StateCorrupt(f"state run {handle.key} is not in the order of its key hash, or of another hash version.")
+    if not ordered or group_offsets(layer, range(start, stop), max_parallelism) != expected:
+        raise StateCorrupt(
+            f"state run {handle.key} does not have the rows per key group that its handle says, or was placed by "
+            "another version of the key hash."
+        )
     return layer
 
 
-def _row_span(handle: RunHandle, wanted: range) -> tuple[int, int]:
-    start = max(wanted.start, handle.key_groups.start) - handle.key_groups.start
-    stop = min(wanted.stop, handle.key_groups.stop) - handle.key_groups.start
-    return handle.offsets[start], handle.offsets[stop]
+def _read_by_hash(
+    file: pq.ParquetFile, handle: RunHandle, lower: int, upper: int, schema: pa.Schema, keys: KeySpec
+) -> Layer:
+    """Format 1: rows [lower, upper) of a file that is in the order of the hash; only their row groups are decoded."""
+    sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+    starts = np.cumsum([0, *sizes])
+    groups = [i for i in range(len(sizes)) if starts[i] < upper and starts[i + 1] > lower]
+    if not groups:
+        table = file.schema_arrow.empty_table()
+    else:
+        table = file.read_row_groups(groups, use_threads=False).slice(lower - int(starts[groups[0]]), upper - lower)
+    rows, deleted = _state_rows(handle, file, table, schema)
+    return Layer(keys.hashes(rows), rows, deleted)
+
+
+def _read_by_key(
+    file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
+) -> Layer:
+    """Format 2: the rows of some key groups of a file that is in any order, brought into that of the hash."""
+    key_schema = pa.schema([schema.field(name) for name in keys.key])
+
+    def hashes_of(table: pa.Table) -> Hashes:
+        return keys.hashes(converted(handle.key, _with_copies(handle, file, table), key_schema))
+
+    if own == handle.key_groups:
+        table = file.read(use_threads=False).combine_chunks()
+        hashes = hashes_of(table)
+    else:  # a part of a run takes the memory of that part, and of one row group
+        parts: list[tuple[pa.Table, Hashes]] = []
+        for index in range(file.num_row_groups):
+            table = file.read_row_group(index, use_threads=False)
+            hashes = hashes_of(table)
+            groups = key_group(hashes, max_parallelism)
+            owned = (groups >= own.start) & (groups < own.stop)
+            parts.append((table.filter(pa.array(owned)), hashes[owned]))
+        table = pa.concat_tables([part for part, _ in parts]).combine_chunks()
+        hashes = np.concatenate([part for _, part in parts])
+    order, hashes = stable_order(hashes)
+    rows, deleted = _state_rows(handle, file, table.take(pa.array(order)), schema)
+    return Layer(hashes, rows, deleted)
+
+
+def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str]) -> Mapping[str, str]:
+    """Of each column that is not stored the stored one that says the same."""
+    try:
+        copies = json.loads(metadata.get(_COPIES_KEY, b"{}"))
+    except ValueError:
+        copies = None
+    if not isinstance(copies, dict) or not all(
+        name not in stored and isinstance(same, str) and same in stored for name, same in copies.items()
+    ):
+        raise StateCorrupt(f"state run {handle.key} names columns as copies of others that it does not have.")
+    return copies
+
+
+def _with_copies(handle: RunHandle, file: pq.ParquetFile, table: pa.Table) -> pa.Table:
+    """Stored columns, and those that say the same as one of them, in the same memory."""
+    for name, same in _copies(handle, file.metadata.metadata or {}, file.schema_arrow.names).items():
+        table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
+    return table
+
+
+def _state_rows(handle: RunHandle, file: pq.ParquetFile, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
+    """Some of a file's rows as the operator has them, in one chunk, and which are tombstones."""
+    table = _with_copies(handle, file, table)
+    deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
+    return converted(handle.key, table, schema), deleted

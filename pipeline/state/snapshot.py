@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.state.cache import StateCache
+from pipeline.state.census import Census, Change, Times, counted
 from pipeline.state.compaction import SnapshotWrite, choose_write
 from pipeline.state.handles import RunHandle, RunKind, StateHandle
-from pipeline.state.key_groups import KEY_HASH_VERSION, key_group
-from pipeline.state.layer import Bools, KeySpec, Layer, match, stack
+from pipeline.state.key_groups import KEY_HASH_VERSION
+from pipeline.state.layer import KeySpec, Layer, match, stack
 from pipeline.state.runs import encode_run
-
-TIMER_COLUMN = "__timer"
-EXPIRES_COLUMN = "__expires"
-
-_Parts: TypeAlias = tuple[tuple[Layer, Bools], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +38,10 @@ class StateIdentity:
     key_groups: range
     max_parallelism: int
 
+    @property
+    def times(self) -> Times:
+        return Times(tuple(self.schema.names))
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -61,33 +59,14 @@ class StateSnapshot:
     uploads: tuple[Upload, ...]
 
 
-def alive(layer: Layer, watermark_us: int | None) -> Bools:
-    """Whether each row's expiry is still ahead of the firing watermark; rows without expiry always are."""
-    if watermark_us is None or EXPIRES_COLUMN not in layer.rows.column_names:
-        return np.ones(layer.num_rows, dtype=np.bool_)
-    return ~_at_most(layer, EXPIRES_COLUMN, watermark_us)
-
-
-def is_due(layer: Layer, time_us: int) -> Bools:
-    """Whether each row's timer or expiry is <= time_us. Tombstones count as rows."""
-    due = np.zeros(layer.num_rows, dtype=np.bool_)
-    for name in (TIMER_COLUMN, EXPIRES_COLUMN):
-        if name in layer.rows.column_names:
-            due |= _at_most(layer, name, time_us)
-    return due
-
-
-def _at_most(layer: Layer, column: str, time_us: int) -> Bools:
-    compared = pc.less_equal(layer.rows.column(column), pa.scalar(time_us, pa.int64()))
-    return pc.fill_null(compared, False).to_numpy().astype(np.bool_)
-
-
 class FrozenState:
     """The state at the barrier: encode it when you like; later changes of the operator do not reach it.
 
     Args:
         deltas: of each delta run, in the order of `runs`.
-        live_rows: with the changes; None when they have to be counted.
+        watermarks_us: firing watermarks at the restored checkpoint and at this one.
+        census: of the restored checkpoint; None when all rows have to be counted.
+        added: how many of the changes were not alive; None when that was not looked at.
     """
 
     def __init__(
@@ -97,18 +76,21 @@ class FrozenState:
         deltas: tuple[Layer, ...],
         changes: Layer,
         runs: tuple[RunHandle, ...],
-        watermark_us: int | None,
+        watermarks_us: tuple[int | None, int | None],
         cache: StateCache | None,
-        live_rows: int | None,
+        census: Census | None,
+        added: int | None,
     ) -> None:
         self._identity = identity
         self._base = base
         self._deltas = deltas
         self._runs = runs
-        self._watermark_us = watermark_us
+        self._before_us, self._watermark_us = watermarks_us
+        self._times = identity.times
         self._cache = cache
+        self._all_changes = changes
         self._changes = self._needed(changes, (*reversed(deltas), base))
-        self._live_rows = live_rows
+        self._census, self._added = census, added
         self._written: Layer | None = None
 
     @property
@@ -123,18 +105,17 @@ class FrozenState:
             directory: of the object key relative to the job's root, ends in ``/``.
         """
         choice = choose_write(
-            base_rows=int(np.count_nonzero(alive(self._base, self._watermark_us))),
+            base_rows=int(np.count_nonzero(self._times.alive(self._base, self._watermark_us))),
             delta_rows=[layer.num_rows for layer in self._deltas],
             changed_rows=self._changes.num_rows,
         )
         runs = self._runs
         uploads: tuple[Upload, ...] = ()
-        parts: _Parts | None = None
         if choice.write is SnapshotWrite.BASE:
             whole = self._stack([self._base, *self._deltas, self._changes])
-            live = whole.where(alive(whole, self._watermark_us) & ~whole.deleted)
+            live = whole.where(self._times.alive(whole, self._watermark_us) & ~whole.deleted)
             runs, uploads = self._write(live, RunKind.BASE, (), directory)
-            parts = ((live, np.ones(live.num_rows, dtype=np.bool_)),)
+            census = self._count([live])
         elif choice.write is SnapshotWrite.MERGED_DELTA:
             older, newest = self._deltas[: -choice.merged], self._deltas[-choice.merged :]
             replaced = [run for run in self._runs if run.kind is RunKind.DELTA][-choice.merged :]
@@ -143,29 +124,40 @@ class FrozenState:
             runs, uploads = self._write(merged, RunKind.DELTA, kept, directory)
         elif choice.write is SnapshotWrite.DELTA:
             runs, uploads = self._write(self._changes, RunKind.DELTA, self._runs, directory)
-        live_rows = self._live_rows
-        if live_rows is None or TIMER_COLUMN in self._identity.schema.names:
-            parts = parts or self._live()
-            live_rows = sum(int(np.count_nonzero(live)) for _, live in parts)
+        if choice.write is not SnapshotWrite.BASE:
+            census = self._renewed()
         handle = StateHandle(
             uid=self._identity.uid,
             key_groups=self._identity.key_groups,
             max_parallelism=self._identity.max_parallelism,
             hash_version=KEY_HASH_VERSION,
             runs=runs,
-            timers=self._timers(parts or ()),
-            live_rows=live_rows,
+            timers=census.timers,
+            live_rows=census.live_rows,
         )
         return StateSnapshot(handle, uploads)
 
-    def _live(self) -> _Parts:
-        """The base, and all that is newer as one layer, each with what is alive of it and not hidden."""
-        recent = self._stack([*self._deltas, self._changes])
-        shadowed = np.zeros(self._base.num_rows, dtype=np.bool_)
-        _, hidden = match(self._base, recent.hashes, recent.rows, self._identity.keys)
-        shadowed[hidden] = True
-        base_live = alive(self._base, self._watermark_us) & ~shadowed
-        return (self._base, base_live), (recent, alive(recent, self._watermark_us) & ~recent.deleted)
+    def _renewed(self) -> Census:
+        """The census of a state of which only the changes are written."""
+        older = [layer for layer in (*reversed(self._deltas), self._base) if layer.num_rows]
+        if self._census is None:
+            return self._count([self._all_changes, *older])
+        identity = self._identity
+        change = Change(
+            self._times,
+            identity.keys,
+            identity.max_parallelism,
+            self._before_us,
+            self._watermark_us,
+            self._all_changes,
+            older,
+            self._added,
+        )
+        return change.renewed(self._census)
+
+    def _count(self, layers: Sequence[Layer]) -> Census:
+        identity = self._identity
+        return counted(layers, self._times, identity.keys, identity.max_parallelism, self._watermark_us)
 
     def _stack(self, layers: Sequence[Layer]) -> Layer:
         return stack(layers, self._identity.keys, self._identity.schema)
@@ -186,19 +178,16 @@ class FrozenState:
         Args:
             below: the older layers that stay, newest first.
         """
-        gone = changes.deleted | ~alive(changes, self._watermark_us)
+        gone = changes.deleted | ~self._times.alive(changes, self._watermark_us)
         if not gone.any():
             return changes
-        positions = np.flatnonzero(gone)
         hides = np.zeros(changes.num_rows, dtype=np.bool_)
-        hashes = changes.hashes[positions]
-        keys = changes.rows.select(list(self._identity.keys.key)).take(pa.array(positions))
-        open_ = np.ones(len(positions), dtype=np.bool_)
+        open_ = np.flatnonzero(gone)
         for layer in below:
-            asked, found = match(layer, hashes, keys, self._identity.keys)
-            visible = (alive(layer, self._watermark_us) & ~layer.deleted)[found] & open_[asked]
-            hides[positions[asked[visible]]] = True
-            open_[asked] = False
+            asked, found = match(layer, changes.hashes[open_], changes.rows, self._identity.keys, open_)
+            visible = ~layer.deleted[found] & self._times.alive(layer, self._watermark_us, found)
+            hides[asked[visible]] = True
+            open_ = np.setdiff1d(open_, asked, assume_unique=True)
         marked = Layer(changes.hashes, changes.rows, changes.deleted | gone)
         return marked.where(~gone | hides)
 
@@ -210,25 +199,6 @@ class FrozenState:
         identity = self._identity
         self._written = layer
         handle, body = encode_run(
-            layer, kind, identity.key_groups, identity.max_parallelism, directory, identity.stored
+            layer, kind, identity.key_groups, identity.max_parallelism, directory, identity.keys, identity.stored
         )
         return (*kept, handle), (Upload(handle.key, body),)
-
-    def _timers(self, parts: _Parts) -> tuple[tuple[int, int], ...]:
-        """Earliest timer per key group that this epoch did not fire, of live rows."""
-        if TIMER_COLUMN not in self._identity.schema.names:
-            return ()
-        earliest = np.full(self._identity.max_parallelism, np.iinfo(np.int64).max, dtype=np.int64)
-        seen = np.zeros(self._identity.max_parallelism, dtype=np.bool_)
-        for layer, live in parts:
-            if not layer.num_rows:
-                continue
-            timers = layer.rows.column(TIMER_COLUMN)
-            pending = live & timers.is_valid().to_numpy().astype(np.bool_)
-            times = pc.fill_null(timers, 0).to_numpy()
-            if self._watermark_us is not None:
-                pending &= times > self._watermark_us
-            groups = key_group(layer.hashes[pending], self._identity.max_parallelism)
-            np.minimum.at(earliest, groups, times[pending])
-            seen[groups] = True
-        return tuple((int(group), int(earliest[group])) for group in np.flatnonzero(seen))
