@@ -17,7 +17,6 @@ _SERVED = (
     "a running server spares `availableNow` its JVM as well; of ours more than half is the start of Python and the "
     "imports of Spark's client, which both of them pay"
 )
-_HASHED = "state lies in the order of its keys' hash, in which int64 keys are random numbers that pack badly"
 _STREAMING, _FLINK = "Structured Streaming's better store", "PyFlink SQL's better backend"
 _SIZES = ("10 k keys", "1 M keys", "5 M keys")
 _OTHERS = ("tumbling window", "deduplicate", "string key", "composite key", "Zipf-skewed key")
@@ -27,7 +26,6 @@ REASONS: dict[str, str] = {
     **{f"{keys}: {_FLINK}": _FLOOR for keys in _SIZES},
     **{f"{keys}: ours against the bare limit": _LIMIT for keys in _SIZES},
     **{f"new process, {keys}, both on a running server: availableNow": _SERVED for keys in _SIZES[1:]},
-    **{f"{keys}: state bytes per changed key": _HASHED for keys in _SIZES[1:]},
     "restore of 5 M keys without cache, against pyarrow": (
         "a restore also hashes the keys, merges the runs and writes the node's cache"
     ),
