@@ -301,17 +301,7 @@ class ParquetSink:
         if len(point.files) != point.live_files:
             problems.append(f"{point.live_files} live files are recorded, the chain lists {len(point.files)}")
         schema = decode_schema(point.schema) if point.schema is not None else pa.schema([])
-        for file in point.files:
-            try:
-                if deep:
-                    self._files.fetch(file, schema, verify=True)
-                elif (size := self._store.stat(file.key).size) != file.size:
-                    problems.append(f"{file.key}: {size} bytes, recorded {file.size}")
-            except NotFound:
-                problems.append(f"{file.key}: missing")
-            except StateCorrupt as error:
-                problems.append(error.message)
-        return problems
+        return problems + self._files.problems(point.files, schema, deep=deep)
 
     def walk(self) -> TableWalk:
         """Everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""

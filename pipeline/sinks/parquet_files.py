@@ -93,6 +93,21 @@ class ParquetFiles:
             tables = list(pool.map(lambda file: self.fetch(file, schema, verify=verify, columns=columns), files))
         return pa.concat_tables(tables)
 
+    def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
+        """What is wrong with these files, one line each: missing, another size; `deep`: content, rows, columns."""
+        found = []
+        for file in files:
+            try:
+                if deep:
+                    self.fetch(file, schema, verify=True)
+                elif (size := self._store.stat(file.key).size) != file.size:
+                    found.append(f"{file.key}: {size} bytes, recorded {file.size}")
+            except NotFound:
+                found.append(f"{file.key}: missing")
+            except StateCorrupt as error:
+                found.append(error.message)
+        return found
+
     def fetch(
         self, file: StagedFile, schema: pa.Schema, *, verify: bool, columns: tuple[str, ...] | None = None
     ) -> pa.Table:
