@@ -138,7 +138,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 def _line(name: str, cells: Sequence[str]) -> str:
-    return f"  {name:<28}" + "".join(f"{cell:>13}" for cell in cells)
+    return f"  {name:<28}" + "".join(f"{cell:>15}" for cell in cells)
 
 
 def _seconds(spread: Spread) -> str:

@@ -25,7 +25,7 @@ MARKER = "MILEPOST_STACK"
 LOOPBACK = "127.0.0.1"
 NO_PROXY = "127.0.0.1,localhost,::1"
 TERM_S = 15.0
-KILL_S = 5.0
+KILL_S = 60.0
 EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 QUIET_FROM = 20_000
 CLOCK_SLACK_S = 2.0
@@ -182,7 +182,7 @@ def stop(records: Iterable[Started], stack: str, names: Iterable[str] | None = N
 
     _end(_ours(recorded, is_ours), TERM_S)
     # What was being started in that moment shows up in a second look.
-    _end(_ours(recorded, is_ours), KILL_S)
+    _end(_ours(recorded, is_ours), TERM_S)
     left = [f"{process.pid} ({_name(process)})" for process in _ours(recorded, is_ours)]
     taken = [started for started in recorded if started.port and is_listening(started.port)]
     return left + [f"port {started.port} of {started.name}" for started in taken]

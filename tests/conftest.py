@@ -24,7 +24,8 @@ __all__ = [
     "seaweed",
 ]
 
-hypothesis.settings.register_profile("milepost", deadline=None)
+# How long a machine takes to draw an example says nothing of what is tested.
+hypothesis.settings.register_profile("milepost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("milepost")
 
 SEED = int(os.environ.get("MILEPOST_SEED") or random.SystemRandom().randrange(1 << 24))

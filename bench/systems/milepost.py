@@ -84,9 +84,8 @@ class Milepost:
         self._fresh, self._served = fresh, served
         self._server: Server | None = None
         self._parallelism, self._retained = int(parallelism), int(retained)
-        # Spark divides what it is given among the cores.
-        memory = f"{int(worker_memory_mb) * PARALLELISM}m" if worker_memory_mb else ""
-        self._conf = {"spark.executor.pyspark.memory": memory} if memory else {}
+        # Spark divides it by `spark.executor.cores`, which a local master leaves at 1.
+        self._conf = {"spark.executor.pyspark.memory": f"{worker_memory_mb}m"} if worker_memory_mb else {}
         self._document: dict[str, Any] = {}
 
     def prepare(self, workload: Workload, folders: Folders) -> None:

@@ -31,6 +31,7 @@ FIXED: Mapping[str, tuple[str, str]] = {
     "spark.sql.caseSensitive": ("false", "column names that differ only in case are the same"),
     "spark.sql.session.timeZone": ("UTC", "times mean the same on every machine"),
     "spark.sql.execution.arrow.maxRecordsPerBatch": ("65536", "it bounds what a subtask holds at once"),
+    "spark.sql.execution.arrow.maxBytesPerBatch": ("8388608", "it bounds what a subtask receives at once"),
     "spark.sql.execution.arrow.pyspark.enabled": ("true", "rows travel between Spark and Python as Arrow"),
     "spark.sql.execution.arrow.compression.codec": ("none", "compressed Arrow streams were seen to hang a large job"),
     "spark.sql.execution.arrow.useLargeVarTypes": ("false", "the recorded state has the small types"),

@@ -60,6 +60,9 @@ class ObjectStore(Protocol):
     def get_if_match(self, key: str, etag: str) -> bytes:
         """Return the body of exactly this version. Raises NotFound, or CommitConflict when the etag differs."""
 
+    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
+        """Return bytes [start, stop) of exactly this version; it has that many. Raises as `get_if_match`."""
+
     def stat(self, key: str) -> ObjectStat:
         """Raises NotFound."""
 

@@ -211,6 +211,20 @@ class TableContents:
     schema: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class RowsPiece:
+    """Some of the rows that one subtask stages, in order.
+
+    Attributes:
+        distinct: whether no two of them are known to have the same key.
+        part: rows of two parts, both above 0, never have the same key; 0 = nothing is known.
+    """
+
+    rows: pa.Table
+    distinct: bool = False
+    part: int = 0
+
+
 class Sink(Protocol):
     """One sink of the spec, opened on its store."""
 
@@ -223,6 +237,16 @@ class Sink(Protocol):
 
         Args:
             distinct: whether the caller knows that no two of the rows have the same key; False = it does not know.
+        """
+
+    def stage_pieces(
+        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
+    ) -> StagedFile | None:
+        """As `stage`, of rows that come piece by piece.
+
+        Args:
+            held_bytes: how many bytes of rows to hold at once; of a part, or of those of part 0 in a table of the
+                latest rows, all are held.
         """
 
     def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:

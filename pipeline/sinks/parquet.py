@@ -24,6 +24,7 @@ from pipeline.sinks.chain_walk import list_table, walk_chain
 from pipeline.sinks.contract import (
     Committable,
     Compaction,
+    RowsPiece,
     SinkChange,
     SinkMark,
     StagedFile,
@@ -38,11 +39,10 @@ from pipeline.sinks.sink_chain import Addition, SinkChain
 from pipeline.sinks.sink_head import ChainOwner, SinkHead, check_data_key, committable_digest, data_key_owner
 from pipeline.sinks.table_garbage import TableGarbage
 from pipeline.sinks.table_history import TableHistory
-from pipeline.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema
+from pipeline.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, rows_to_stage
 
 COMPACT_FILES = 64
 """An upsert table with at least so many live files is compacted by the next epoch that can."""
-
 _NAMED_MARKS = 20
 
 
@@ -72,16 +72,16 @@ class ParquetSink:
     def stage(
         self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
     ) -> StagedFile | None:
-        """Write one file durably, named by its content; None when there are no rows. Called inside tasks.
+        """Write one file durably, named by its content; of an upsert table's key its last row. Called inside tasks."""
+        place = {"checkpoint_id": checkpoint_id, "token": token, "subtask": subtask}
+        return self.stage_pieces([RowsPiece(rows, distinct)], **place, held_bytes=rows.nbytes)
 
-        In an upsert table a key that occurs more than once keeps its last row.
-        """
-        if rows.num_rows == 0:
-            return None
-        check_rows_schema(self.name, rows.schema, self.key)
-        if self.mode is SinkMode.UPSERT and not distinct:
-            rows = latest_per_key(rows, self.key)
-        return self._files.stage(rows, checkpoint_id, token, str(subtask))
+    def stage_pieces(
+        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
+    ) -> StagedFile | None:
+        """As `stage`, of rows that come piece by piece."""
+        rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
+        return self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
 
     def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
         """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""
@@ -137,7 +137,8 @@ class ParquetSink:
         schema = decode_schema(self._admit(committable, head))
         files = self._chain.content(head).files + committable.files
         rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
-        whole = self._files.stage(self._sorted(rows), checkpoint_id, token, "all")
+        whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
+        assert whole is not None, "a table of so many files has rows"
         return Committable(committable.sink, committable.files, committable.schema, Compaction(whole, predecessor))
 
     def commit(self, committable: Committable, mark: SinkMark) -> bool:
@@ -300,17 +301,7 @@ class ParquetSink:
         if len(point.files) != point.live_files:
             problems.append(f"{point.live_files} live files are recorded, the chain lists {len(point.files)}")
         schema = decode_schema(point.schema) if point.schema is not None else pa.schema([])
-        for file in point.files:
-            try:
-                if deep:
-                    self._files.fetch(file, schema, verify=True)
-                elif (size := self._store.stat(file.key).size) != file.size:
-                    problems.append(f"{file.key}: {size} bytes, recorded {file.size}")
-            except NotFound:
-                problems.append(f"{file.key}: missing")
-            except StateCorrupt as error:
-                problems.append(error.message)
-        return problems
+        return problems + self._files.problems(point.files, schema, deep=deep)
 
     def walk(self) -> TableWalk:
         """Everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
@@ -396,5 +387,4 @@ class ParquetSink:
 
 
 def _all_files(committable: Committable) -> tuple[StagedFile, ...]:
-    compaction = committable.compaction
-    return (*committable.files, compaction.file) if compaction else committable.files
+    return (*committable.files, committable.compaction.file) if committable.compaction else committable.files

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.protocol.errors import NotFound, StateCorrupt
+from pipeline.protocol.errors import EnvironmentUnusable, NotFound, StateCorrupt
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.sinks.contract import StagedFile
 from pipeline.sinks.table_schema import conform
@@ -30,22 +34,33 @@ class ParquetFiles:
         self._sink = sink
         self._store = store
 
-    def stage(self, rows: pa.Table, checkpoint_id: int, token: int, label: str) -> StagedFile:
-        """Write one file durably, named by its content."""
-        buffer = pa.BufferOutputStream()
-        packed = [field.name for field in rows.schema if _packs_as_differences(field.type)]
-        pq.write_table(
-            rows.replace_schema_metadata(None),
-            buffer,
-            compression="zstd",
-            use_dictionary=[field.name for field in rows.schema if _repeats(field.type)],
-            column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-        )
-        body = buffer.getvalue().to_pybytes()
+    def stage(
+        self, tables: Iterable[pa.Table], checkpoint_id: int, token: int, label: str, held_bytes: int
+    ) -> StagedFile | None:
+        """Write one file durably, named by its content; None without rows.
+
+        Args:
+            tables: of one schema; so many are encoded together that they have about `held_bytes`. What is encoded
+                beyond that waits in a file without a name in the machine's temporary folder.
+        Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
+        """
+        with tempfile.SpooledTemporaryFile(max_size=held_bytes) as scratch:
+            try:
+                rows, body = _encoded(tables, scratch, held_bytes)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+                    raise
+                raise EnvironmentUnusable(
+                    f"sink {self._sink}: {tempfile.gettempdir()} cannot take what is being staged ({error}). "
+                    "Nothing was published.",
+                    hint="Free space there, or set TMPDIR to a folder on another disk.",
+                ) from error
+        if not rows:
+            return None
         sha256 = hashlib.sha256(body).hexdigest()
         key = f"{token_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
         self._store.put(key, body)
-        return StagedFile(key, rows.num_rows, len(body), sha256)
+        return StagedFile(key, rows, len(body), sha256)
 
     def check_staged(self, files: Sequence[StagedFile]) -> None:
         """Refuse staged files that are missing or have another size. Raises StateCorrupt."""
@@ -77,6 +92,21 @@ class ParquetFiles:
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
             tables = list(pool.map(lambda file: self.fetch(file, schema, verify=verify, columns=columns), files))
         return pa.concat_tables(tables)
+
+    def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
+        """What is wrong with these files, one line each: missing, another size; `deep`: content, rows, columns."""
+        found = []
+        for file in files:
+            try:
+                if deep:
+                    self.fetch(file, schema, verify=True)
+                elif (size := self._store.stat(file.key).size) != file.size:
+                    found.append(f"{file.key}: {size} bytes, recorded {file.size}")
+            except NotFound:
+                found.append(f"{file.key}: missing")
+            except StateCorrupt as error:
+                found.append(error.message)
+        return found
 
     def fetch(
         self, file: StagedFile, schema: pa.Schema, *, verify: bool, columns: tuple[str, ...] | None = None
@@ -110,6 +140,44 @@ class ParquetFiles:
                     "Nothing was published.",
                     key=file.key,
                 )
+
+
+def _encoded(tables: Iterable[pa.Table], scratch: IO[bytes], held_bytes: int) -> tuple[int, bytes]:
+    """Encode tables of one schema into one Parquet file, in row groups of about so many bytes; its rows and bytes."""
+    written, waiting, size = 0, list[pa.Table](), 0
+    with ExitStack() as opened:
+        writer: pq.ParquetWriter | None = None
+
+        def write() -> None:
+            nonlocal writer, written, waiting, size
+            rows = pa.concat_tables(waiting).replace_schema_metadata(None)
+            waiting, size = [], 0
+            if writer is None:
+                writer = opened.enter_context(_writer(scratch, rows.schema))
+            writer.write_table(rows)
+            written += rows.num_rows
+
+        for rows in tables:
+            if rows.num_rows:
+                waiting.append(rows)
+                size += rows.nbytes
+            if size > held_bytes:
+                write()
+        if waiting:
+            write()
+    scratch.seek(0)
+    return written, scratch.read()
+
+
+def _writer(scratch: IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
+    packed = [field.name for field in schema if _packs_as_differences(field.type)]
+    return pq.ParquetWriter(
+        pa.PythonFile(scratch, mode="w"),
+        schema,
+        compression="zstd",
+        use_dictionary=[field.name for field in schema if _repeats(field.type)],
+        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+    )
 
 
 def _packs_as_differences(data_type: pa.DataType) -> bool:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
 import numpy as np
 import pyarrow as pa
 
 from pipeline.protocol.errors import InvalidRequest, StateCorrupt
+from pipeline.sinks.contract import RowsPiece
+
+
+def rows_to_stage(sink: str, pieces: Iterable[RowsPiece], key: tuple[str, ...], *, upsert: bool) -> Iterator[pa.Table]:
+    """What a table takes of the pieces that it is given. Raises what `check_rows_schema` raises."""
+    for rows in latest_by_part(pieces, key) if upsert else (piece.rows for piece in pieces):
+        check_rows_schema(sink, rows.schema, key)
+        yield rows
 
 
 def check_rows_schema(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
@@ -101,3 +112,11 @@ def latest_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     if len(last) == rows.num_rows:
         return rows
     return rows.take(last.combine_chunks().sort())
+
+
+def latest_by_part(pieces: Iterable[RowsPiece], key: tuple[str, ...]) -> Iterator[pa.Table]:
+    """Of each part the last row of each key. Rows of part 0, of which nothing is known, are taken together."""
+    for _, group in groupby(pieces, key=lambda piece: piece.part):
+        of_part = list(group)
+        rows = pa.concat_tables([piece.rows for piece in of_part])
+        yield rows if len(of_part) == 1 and of_part[0].distinct else latest_per_key(rows, key)

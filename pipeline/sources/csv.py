@@ -21,7 +21,7 @@ from pipeline.protocol.object_store import ObjectStore
 from pipeline.sources.contract import BadRecord, SourceObject
 from pipeline.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
 from pipeline.sources.path_columns import PathColumns
-from pipeline.sources.streams import ObjectStream, open_object
+from pipeline.sources.streams import ObjectBody, ObjectStream, open_object
 
 _PARSE = {"delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values"}
 _CONVERT = {
@@ -172,7 +172,7 @@ class CsvReader:
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
-    def _header(self, key: str, body: bytes) -> list[str] | None:
+    def _header(self, key: str, body: ObjectBody) -> list[str] | None:
         """Return the object's column names, or None when it has no content. Raises BadRecord."""
         for record, fields in self._records(key, body, header=True):
             names = self._column_names or fields
@@ -185,11 +185,11 @@ class CsvReader:
             return names
         return None
 
-    def _diagnosed(self, key: str, body: bytes, names: list[str], otherwise: str) -> BadRecord:
+    def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:
         found = self._diagnose(key, body, names)
         return found if isinstance(found, BadRecord) else BadRecord(key, None, None, None, otherwise)
 
-    def _diagnose(self, key: str, body: bytes, names: list[str]) -> BadRecord | int:
+    def _diagnose(self, key: str, body: ObjectBody, names: list[str]) -> BadRecord | int:
         """Return the first bad record, or how many records there are when each is fine."""
         count = 0
         last: RawRecord | None = None
@@ -234,7 +234,7 @@ class CsvReader:
             return BadRecord(key, record.line, name, value, f"is not {_article(self._types[name])}")
         return BadRecord(key, record.line, None, printable, "cannot be read")
 
-    def _records(self, key: str, body: bytes, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:
+    def _records(self, key: str, body: ObjectBody, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:
         """Yield the records after (or with `header`, from) the header line, with their fields; blank ones left out."""
         lines = Lines(key, ObjectStream(key, body, encoding=self._encoding))
         source = iter(lines)

@@ -18,7 +18,7 @@ from pipeline.protocol.object_store import ObjectStore
 from pipeline.sources.contract import BadRecord, SourceObject
 from pipeline.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
 from pipeline.sources.path_columns import PathColumns
-from pipeline.sources.streams import ObjectStream, open_object
+from pipeline.sources.streams import ObjectBody, ObjectStream, open_object
 
 _TOO_DEEP = "is nested too deeply to be read"
 
@@ -117,7 +117,7 @@ class JsonLinesReader:
             return False
         return True
 
-    def _diagnose(self, key: str, body: bytes) -> BadRecord | int:
+    def _diagnose(self, key: str, body: ObjectBody) -> BadRecord | int:
         """Return the first bad record, or how many records there are when each is fine."""
         count = 0
         suspect: RawRecord | None = None
@@ -161,7 +161,7 @@ class JsonLinesReader:
             return BadRecord(key, record.line, column.name, shown, f"is not of type {self._types[column.name]}")
         return BadRecord(key, record.line, None, text, "cannot be read")
 
-    def _refuse_missing(self, key: str, body: bytes, unseen: set[str]) -> None:
+    def _refuse_missing(self, key: str, body: ObjectBody, unseen: set[str]) -> None:
         for record in _records(key, body):
             try:
                 fields = json.loads(record.text)
@@ -176,7 +176,7 @@ class JsonLinesReader:
         raise BadRecord(key, None, name, None, "no record has such a field")
 
 
-def _records(key: str, body: bytes) -> Iterator[RawRecord]:
+def _records(key: str, body: ObjectBody) -> Iterator[RawRecord]:
     lines = Lines(key, ObjectStream(key, body))
     for line in lines:
         lines.take()

@@ -15,6 +15,9 @@ from pipeline.sources.streams import EXPANSION_FREE_BYTES, MAX_EXPANSION, decomp
 
 _BATCH_ROWS = 65_536
 
+_COLUMN_BYTES = 4 << 20
+"""Of each column of a large object so much is read at a time."""
+
 
 class ParquetReader:
     """Reads Parquet objects; picklable, holds no open file."""
@@ -55,8 +58,9 @@ class ParquetReader:
         body = decompressed(obj.key, open_object(store, obj))
         row = 0
         try:
-            file = pq.ParquetFile(pa.BufferReader(body))
-            self._check(obj.key, file, len(body))
+            at_once = 0 if body.held else _COLUMN_BYTES
+            file = pq.ParquetFile(body.file(), buffer_size=at_once, pre_buffer=body.held)
+            self._check(obj.key, file, body.size)
             for raw in file.iter_batches(batch_size=_BATCH_ROWS, columns=self._columns.names):
                 batch = self._converted(obj.key, raw, row)
                 row += batch.num_rows

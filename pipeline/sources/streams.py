@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -22,13 +23,81 @@ EXPANSION_FREE_BYTES = 64 << 20
 _CHUNK = 1 << 20
 
 
-def open_object(store: ObjectStore, obj: SourceObject) -> bytes:
-    """Return the object's raw body, in exactly the planned version.
+WHOLE_BYTES = 32 << 20
+"""An object of at most so many bytes is read in one request and held; of a larger one only blocks are."""
+
+_BLOCK = 8 << 20
+
+
+class ObjectBody:
+    """The raw bytes of one object version, to be read any number of times.
+
+    Attributes:
+        size: bytes. held: whether they are in memory.
+
+    Args:
+        content: the bytes, or what opens an object that is read in parts.
+    """
+
+    def __init__(self, size: int, content: bytes | Callable[[], RangeReader]) -> None:
+        self.size = size
+        self.held = isinstance(content, bytes)
+        self._content = content
+
+    def stream(self) -> pa.NativeFile:
+        """Opened for reading forward, a block in memory at a time."""
+        if isinstance(self._content, bytes):
+            return pa.BufferReader(self._content)
+        return pa.PythonFile(io.BufferedReader(self._content(), _BLOCK), mode="r")
+
+    def file(self) -> pa.NativeFile:
+        """Opened for reading anywhere; each read is a request of its own unless the body is held."""
+        if isinstance(self._content, bytes):
+            return pa.BufferReader(self._content)
+        return pa.PythonFile(self._content(), mode="r")
+
+
+class RangeReader(io.RawIOBase):
+    """One version of a large object as a file; `readinto` raises what `ObjectStore.get_range` raises."""
+
+    def __init__(self, store: ObjectStore, obj: SourceObject) -> None:
+        super().__init__()
+        self._store, self._object, self._position = store, obj, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._object.size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+        stop = min(self._position + len(target), self._object.size)
+        if stop <= self._position:
+            return 0
+        part = self._store.get_range(self._object.key, self._object.etag, self._position, stop)
+        target[: len(part)] = part
+        self._position = stop
+        return len(part)
+
+
+def open_object(store: ObjectStore, obj: SourceObject) -> ObjectBody:
+    """Return the object's raw body, in exactly the planned version; of a large one nothing was read yet.
 
     Raises:
-        CommitConflict: it has another version now. NotFound: it is gone.
+        CommitConflict: it has another version now. NotFound: it is gone. So does each read of a large one.
     """
-    return store.get_if_match(obj.key, obj.etag)
+    if obj.size > WHOLE_BYTES:
+        return ObjectBody(obj.size, lambda: RangeReader(store, obj))
+    body = store.get_if_match(obj.key, obj.etag)
+    return ObjectBody(len(body), body)
 
 
 class ObjectStream(io.RawIOBase):
@@ -38,14 +107,14 @@ class ObjectStream(io.RawIOBase):
         quotes: how often `quote` occurred in what was read so far.
     """
 
-    def __init__(self, key: str, body: bytes, *, encoding: str = "utf-8", quote: str = "") -> None:
+    def __init__(self, key: str, body: ObjectBody, *, encoding: str = "utf-8", quote: str = "") -> None:
         super().__init__()
         self.quotes = 0
         self._key = key
-        self._size = len(body)
+        self._size = body.size
         self._quote = quote.encode()
         self._codec = next((codec for suffix, codec in CODECS.items() if key.endswith(suffix)), None)
-        raw = pa.BufferReader(body)
+        raw = body.stream()
         try:
             self._source = raw if self._codec is None else pa.CompressedInputStream(raw, self._codec)
         except (pa.ArrowException, OSError) as error:
@@ -104,10 +173,13 @@ class ObjectStream(io.RawIOBase):
         return BadRecord(self._key, None, None, None, f"its {self._codec} data cannot be decompressed ({error})")
 
 
-def decompressed(key: str, body: bytes) -> bytes:
-    """Return the whole content of an object whose format needs random access.
+def decompressed(key: str, body: ObjectBody) -> ObjectBody:
+    """Return the content of an object whose format needs random access; of a compressed one it is held whole.
 
     Raises:
         BadRecord: as `ObjectStream`.
     """
-    return body if not key.endswith(tuple(CODECS)) else ObjectStream(key, body).readall() or b""
+    if not key.endswith(tuple(CODECS)):
+        return body
+    content = ObjectStream(key, body).readall() or b""
+    return ObjectBody(len(content), content)

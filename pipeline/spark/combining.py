@@ -23,10 +23,14 @@ PART_BYTES = 64_000_000
 
 
 class Combining:
-    """Rows of one edge and one stamp, held until they are folded or let through."""
+    """Rows of one edge and one stamp, held until they are folded or let through.
 
-    def __init__(self, combiner: Combiner) -> None:
-        self._combiner = combiner
+    Args:
+        held_bytes: what a task of little memory holds at most, if that is less.
+    """
+
+    def __init__(self, combiner: Combiner, held_bytes: int) -> None:
+        self._combiner, self._held_bytes = combiner, held_bytes
         self._held: list[pa.Table] = []
         self._rows = self._bytes = 0
         self._pays: bool | None = None
@@ -39,7 +43,7 @@ class Combining:
         if self._pays is None and self._rows >= SAMPLE_ROWS:
             sample = pa.concat_tables(self._held).slice(0, SAMPLE_ROWS)
             self._pays = self._few(self._combiner.combine(sample), sample)
-        if self._pays is False or self._bytes >= PART_BYTES:
+        if self._pays is False or self._bytes >= min(PART_BYTES, self._held_bytes):
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[pa.Table, bool]]:

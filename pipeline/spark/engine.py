@@ -6,21 +6,25 @@ interrupted, how many tasks run at once, and which errors mean that there is no 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import CheckpointError
+from pipeline.protocol.errors import CheckpointError, SparkLost
 from pipeline.protocol.ids import FencingToken
-from pipeline.spark.session import open_session
+from pipeline.spark.session import is_alive, open_session
 
-SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What a Spark job raises: the first from both kinds of session, the second from one in this process only."""
+_LOG = logging.getLogger(__name__)
+
+SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
+"""What a Spark job raises: the first from both kinds of session, the others from one in this process only, whose JVM
+may have gone."""
 
 
 class Engine(Protocol):
@@ -62,10 +66,19 @@ class ClassicEngine:
             context.removeJobTag(tag)
 
     def interrupt(self, tag: str) -> None:
-        self.session.sparkContext.cancelJobsWithTag(tag)
+        try:
+            self.session.sparkContext.cancelJobsWithTag(tag)
+        except (Py4JError, ConnectionError) as error:  # a JVM that is gone runs nothing
+            _LOG.warning("the jobs of %s were not interrupted: %s", tag, error)
 
     def lost(self, error: Exception) -> CheckpointError | None:
-        return None
+        if is_alive(self.session.sparkContext):
+            return None
+        return SparkLost(
+            f"the Spark of this process, with master {self.session.sparkContext.master}, ended amid the epoch. "
+            "Nothing of this epoch is visible.",
+            hint="it may have been killed for its memory, see the system's log and spark.driver.memory; run again",
+        )
 
 
 def epoch_tag(plan: EpochPlan, token: FencingToken) -> str:

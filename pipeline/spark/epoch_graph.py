@@ -20,7 +20,7 @@ from pipeline.config.load import LoadedJob
 from pipeline.operators.user_code import UserFunction
 from pipeline.planning import EpochPlan
 from pipeline.protocol.barrier import SubtaskIdentity
-from pipeline.protocol.errors import CheckpointError
+from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -33,7 +33,9 @@ from pipeline.spark.source_task import SourceSplit, run_source
 from pipeline.spark.sql_projection import decode_items, encode_items, project, wide_type
 from pipeline.spark.subtask_task import LevelPlan, run_subtask
 from pipeline.spark.tail import TailPlan, run_tail
+from pipeline.spark.task_memory import Memory, task_memory, told
 from pipeline.spark.task_metrics import TaskMetrics
+from pipeline.spark.worker_memory import MemoryBudget, worker_budget
 from pipeline.storage.layout import metrics_prefix
 from pipeline.storage.open import open_store
 
@@ -72,7 +74,7 @@ class HostTask:
     functions: Mapping[str, UserFunction]
     code_hash: str
 
-    def items(self, batches: _Batches) -> Iterator[Item]:
+    def items(self, batches: _Batches, memory: Memory) -> Iterator[Item]:
         context = TaskContext.get()
         assert context is not None
         subtask, attempt = context.partitionId(), context.attemptNumber()
@@ -86,7 +88,7 @@ class HostTask:
             return
         metrics = TaskMetrics(level, subtask, attempt)
         store = open_store(self.job_store)
-        for item in self._host(subtask, batches, store, metrics):
+        for item in self._bounded(identity, self._host(subtask, batches, store, metrics, memory), memory.budget):
             if isinstance(item, HostEnd):
                 try:
                     store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
@@ -99,9 +101,21 @@ class HostTask:
             part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
             metrics.apart(part, time.monotonic() - handed)
 
-    def _host(self, subtask: int, batches: _Batches, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
+    @staticmethod
+    def _bounded(identity: SubtaskIdentity, items: Iterator[Item], budget: MemoryBudget) -> Iterator[Item]:
+        """The items; a task that needs more memory than its worker has declines, and says what to set."""
+        who = f"level {identity.level}, subtask {identity.subtask}"
+        try:
+            with told(who, budget):
+                yield from items
+        except EnvironmentUnusable as error:
+            yield Declined(identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE))
+
+    def _host(
+        self, subtask: int, batches: _Batches, store: ObjectStore, metrics: TaskMetrics, memory: Memory
+    ) -> Iterator[Item]:
         if self.stateful is not None:
-            return run_subtask(self.stateful, subtask, batches, store, metrics)
+            return run_subtask(self.stateful, subtask, batches, store, metrics, memory)
         _drain(batches)
         split = self.splits[subtask]
         return run_source(split, open_store(split.store), metrics)
@@ -114,11 +128,11 @@ class TailTask:
     plan: TailPlan
     sinks: tuple[SinkPlan, ...]
 
-    def run(self, items: Iterable[Item]) -> _Batches:
+    def run(self, items: Iterable[Item], memory: Memory) -> _Batches:
         context = TaskContext.get()
         assert context is not None
         sinks = {sink.name: sink.open() for sink in self.sinks}
-        return run_tail(self.plan, context.partitionId(), items, sinks)
+        return run_tail(self.plan, context.partitionId(), items, sinks, memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +141,11 @@ class FusedTask:
 
     host: HostTask
     tail: TailTask
+    spill_directory: str
 
     def __call__(self, batches: _Batches) -> _Batches:
-        yield from self.tail.run(self.host.items(batches))
+        with task_memory(self.spill_directory, worker_budget()) as memory:
+            yield from self.tail.run(self.host.items(batches, memory), memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +154,11 @@ class WideHost:
 
     host: HostTask
     sql: SqlStep
+    spill_directory: str
 
     def __call__(self, batches: _Batches) -> _Batches:
-        yield from encode_items(self.host.items(batches), self.sql.hosted)
+        with task_memory(self.spill_directory, worker_budget()) as memory:
+            yield from encode_items(self.host.items(batches, memory), self.sql.hosted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +167,11 @@ class WideTail:
 
     tail: TailTask
     sql: SqlStep
+    spill_directory: str
 
     def __call__(self, batches: _Batches) -> _Batches:
-        yield from self.tail.run(decode_items(batches, self.sql.kept))
+        with task_memory(self.spill_directory, worker_budget()) as memory:
+            yield from self.tail.run(decode_items(batches, self.sql.kept), memory)
 
 
 def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> DataFrame:
@@ -171,17 +191,17 @@ def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> D
             functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )
-        frame = _stage(frame, host, TailTask(level.tail, _sinks(plan, level)), level)
+        frame = _stage(frame, host, TailTask(level.tail, _sinks(plan, level)), level, plan.cache_directory)
     return frame
 
 
-def _stage(frame: DataFrame, host: HostTask, tail: TailTask, level: Level) -> DataFrame:
+def _stage(frame: DataFrame, host: HostTask, tail: TailTask, level: Level, spill: str) -> DataFrame:
     rows = _exchange_type()
     if level.sql is None:
-        return frame.mapInArrow(FusedTask(host, tail), rows)
-    wide = frame.mapInArrow(WideHost(host, level.sql), wide_type(level.sql.hosted))
+        return frame.mapInArrow(FusedTask(host, tail, spill), rows)
+    wide = frame.mapInArrow(WideHost(host, level.sql, spill), wide_type(level.sql.hosted))
     projected = project(wide, level.sql.expressions.values(), level.sql.kept)
-    return projected.mapInArrow(WideTail(tail, level.sql), rows)
+    return projected.mapInArrow(WideTail(tail, level.sql, spill), rows)
 
 
 def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:

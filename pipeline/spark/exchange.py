@@ -17,7 +17,7 @@ import pyarrow as pa
 from pipeline.operators.contract import Combiner
 from pipeline.protocol.acknowledgements import Decline, encode_answer
 from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
-from pipeline.spark.combining import Combining
+from pipeline.spark.combining import PART_BYTES, Combining
 from pipeline.state.buffers import Buffer, as_partials, encode_rows, oldest
 from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
 
@@ -108,12 +108,22 @@ class ExchangeWriter:
 
     The cut into buffers depends only on the rows, their order and their stamps, so a second attempt writes the same
     bytes. A buffer never mixes stamps, nor rows and partial results.
+
+    Args:
+        held_bytes: what an edge holds at most before it is folded.
     """
 
     def __init__(
-        self, *, channel: int, receivers: int, max_parallelism: int, edges: tuple[Edge, ...], limits: BufferLimits
+        self,
+        *,
+        channel: int,
+        receivers: int,
+        max_parallelism: int,
+        edges: tuple[Edge, ...],
+        limits: BufferLimits,
+        held_bytes: int = PART_BYTES,
     ) -> None:
-        self._channel = channel
+        self._channel, self._held_bytes = channel, held_bytes
         self._receivers = receivers
         self._max_parallelism = max_parallelism
         self._limits = limits
@@ -169,7 +179,7 @@ class ExchangeWriter:
             yield from self._split(edge, rows, lateness_us)
             return
         slot = (edge, lateness_us)
-        combining = self._combining.setdefault(slot, Combining(edge.combiner))
+        combining = self._combining.setdefault(slot, Combining(edge.combiner, self._held_bytes))
         for part, partial in combining.add(rows):
             yield from self._split(edge, part, lateness_us, partial=partial)
 
@@ -211,7 +221,7 @@ class ExchangeWriter:
     def _row(self, receiver: int, buffer: Buffer) -> pa.RecordBatch:
         digest = self._digests[receiver]
         header = BufferHeader(buffer.operator, buffer.producer, buffer.lateness_us, buffer.oldest_us)
-        payload = buffer.payload.to_pybytes() if isinstance(buffer.payload, pa.Buffer) else buffer.payload
+        payload = buffer.body()
         row = exchange_row(receiver, self._channel, digest.count, EventKind.BUFFER, payload, header)
         digest.add(header, payload)
         return row

@@ -25,12 +25,14 @@ class Rows:
     Attributes:
         lateness_us: of a stateful operator: the stamp that its consumers judge them by. None for rows of a source.
         distinct: whether no two of these rows are known to be of one output key; said of updates alone.
+        part: rows of two parts of a node, both above 0, never share an output key; 0 = nothing is known.
     """
 
     node: str
     rows: pa.Table
     lateness_us: int | None = None
     distinct: bool = False
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def encode_control(item: Control) -> bytes:
         buffer = item.buffer
         header = {"item": "forward", "subtask": item.subtask, "operator": buffer.operator, "producer": buffer.producer}
         header |= {"lateness_us": buffer.lateness_us, "oldest_us": buffer.oldest_us}
-        payload = buffer.payload.to_pybytes() if isinstance(buffer.payload, pa.Buffer) else buffer.payload
+        payload = buffer.body()
     elif isinstance(item, RowsDone):
         header = {"item": "rows_done"}
     elif isinstance(item, SnapshotStarted):

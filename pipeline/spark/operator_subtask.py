@@ -8,11 +8,9 @@ barriers leave as one, so each stops at its barrier, and goes on once that was s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
-
-import pyarrow as pa
 
 from pipeline.operators.contract import OperatorFailed
 from pipeline.protocol import barrier_events as handler_says
@@ -29,13 +27,11 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.snapshot import AsyncSnapshot
 from pipeline.protocol.subtask import Commands, SubtaskCoordinator
 from pipeline.protocol.task_lifecycle import TaskLifecycle
-from pipeline.protocol.watermarks import latest, operator_watermark
 from pipeline.spark.epoch_clock import Pacer
 from pipeline.spark.input_gate import Chunk
-from pipeline.spark.items import Item, Rows
+from pipeline.spark.items import Item
 from pipeline.spark.level_plan import LevelPlan, OperatorPlan
 from pipeline.spark.subtask_work import Snapshot, SubtaskResources, Work
-from pipeline.state.buffers import are_partials
 from pipeline.storage.notices import AbortNotice
 
 
@@ -125,10 +121,10 @@ class OperatorSubtask:
         self._run(snapshot.asynchronous.completed(stateless=not state.runs and channel is None))
         self._coordinator.upload_ended(self._checkpoint_id)
         self.ack = {
-            "rows_in": work.rows_in,
-            "rows_out": work.rows_out,
-            "late_rows": work.late_rows,
-            "firing_us": work.fired_us,
+            "rows_in": work.rows.rows_in,
+            "rows_out": work.rows.rows_out,
+            "late_rows": work.rows.late_rows,
+            "firing_us": work.rows.fired_us,
             "state": state.to_json(),
             "channel": None if channel is None else channel.to_json(),
             "unaligned": self._unaligned,
@@ -224,44 +220,8 @@ class OperatorSubtask:
         if not chunk.buffers:
             return
         began_ms = work.pacer.clock()
-        stamp_us = chunk.buffers[0].lateness_us
-        # All that follows has this stamp or a later one; a sender that left rows in flight is held by its watermark.
-        due_us = operator_watermark([stamp_us, work.watermark_us])
-        yield from self._emit(work, work.run.advance(due_us), work.fired_us)
-        work.fired_us = latest(work.fired_us, due_us)
-        received = [buffer.rows() for buffer in chunk.buffers]
-        partials = [rows for rows in received if are_partials(rows)]
-        if partials:
-            combiner = self._item.operator.combiner
-            assert combiner is not None, f"operator {self.uid} got partial results, which it never makes"
-            work.rows_in += combiner.take_up(work.run, pa.concat_tables(partials))
-        yield from self._take_up(work, [rows for rows in received if not are_partials(rows)], stamp_us)
+        yield from work.rows.take(chunk)
         work.pacer.chunk(chunk.size, began_ms)
-
-    def _take_up(self, work: Work, received: Sequence[pa.Table], stamp_us: int | None) -> Iterator[Item]:
-        if not received:
-            return
-        schema = self._item.input_schema
-        rows = pa.concat_tables([part.select(schema.names).cast(schema) for part in received])
-        output = work.run.rows(rows, stamp_us)
-        work.rows_in += rows.num_rows
-        work.late_rows += output.late.num_rows
-        yield from self._emit(work, output.rows, stamp_us)
-        if output.late.num_rows:
-            yield Rows(f"{self.uid}.late", output.late)
-
-    def _emit(self, work: Work, rows: pa.Table, stamp_us: int | None, *, distinct: bool = False) -> Iterator[Item]:
-        if rows.num_rows:
-            work.rows_out += rows.num_rows
-            yield Rows(self.uid, rows, stamp_us, distinct)
-
-    def _finish(self, work: Work) -> Iterator[Item]:
-        """Emit what belongs before the barrier. Nothing fires beyond the stamp of a row that stays in flight."""
-        in_flight = [buffer.lateness_us for buffer in work.gate.in_flight]
-        before_us = work.fired_us
-        work.fired_us = latest(before_us, operator_watermark([work.watermark_us, *in_flight]))
-        updates = bool(self._item.operator.output_key)
-        yield from self._emit(work, work.run.finish(work.fired_us), before_us, distinct=updates)
 
     def _follow(self, commands: tuple[handler_says.Command, ...]) -> Iterator[Item]:
         """Execute what the barrier handler says."""
@@ -329,7 +289,8 @@ class OperatorSubtask:
                         ),
                     )
                 case coordinator_says.PrepareOperators():
-                    yield from self._finish(self._at_work)
+                    in_flight = [buffer.lateness_us for buffer in self._at_work.gate.in_flight]
+                    yield from self._at_work.rows.finish(in_flight)
                 case coordinator_says.BroadcastBarrier():
                     self._after_barrier = commands[index + 1 :]
                     return
@@ -359,8 +320,7 @@ class OperatorSubtask:
                     continue
 
     def _freeze(self, command: coordinator_says.FreezeState) -> None:
-        work = self._at_work
-        frozen = work.state.freeze(work.fired_us)
+        frozen = self._at_work.rows.freeze()
         taken = self._writer.take_result(self.uid, command.checkpoint_id) if command.channel_state else None
         self._snapshot = Snapshot(frozen, taken)
         self._resources.metrics.mark("sync_ms")

@@ -10,6 +10,8 @@ import pyarrow as pa
 from pipeline.protocol.acknowledgements import Decline, decode_answer
 from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from pipeline.protocol.channel_check import ChannelCheck
+from pipeline.protocol.errors import EnvironmentUnusable
+from pipeline.spark.task_memory import Memory
 from pipeline.state.buffers import Buffer
 
 _HEADER = tuple(item.name for item in fields(BufferHeader))
@@ -56,10 +58,16 @@ class Received:
         self._buffers.setdefault((buffer.operator, buffer.producer), {}).setdefault(channel, []).append(buffer)
 
 
-def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.RecordBatch]) -> Received:
-    """Read every row of a task's channels, whatever they say: Spark takes an early return for success."""
+def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.RecordBatch], memory: Memory) -> Received:
+    """Read every row of a task's channels, whatever they say: Spark takes an early return for success.
+
+    Raises: EnvironmentUnusable: the node's disk does not take what may not wait in memory; the input is drained.
+    """
     check, received = ChannelCheck(identity, channels), Received()
+    unusable: EnvironmentUnusable | None = None
     for batch in batches:
+        if unusable is not None:
+            continue
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name != "payload"}
         payloads = batch.column("payload")
         for index, channel in enumerate(columns["channel"]):
@@ -67,7 +75,15 @@ def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.Recor
             if kind is EventKind.BUFFER:
                 header = BufferHeader(**{name: columns[name][index] for name in _HEADER})
                 if check.buffer(channel, columns["sequence"][index], header, memoryview(payload)):
-                    received.add(channel, Buffer(*header.edge, *header.times, payload))
+                    buffer = Buffer(*header.edge, *header.times, payload)
+                    try:
+                        received.add(
+                            channel,
+                            buffer if received.size < memory.budget.held_bytes else buffer.spooled(memory.spool),
+                        )
+                    except EnvironmentUnusable as error:
+                        unusable = error
+                        break
             elif kind is EventKind.BARRIER:
                 check.barrier(channel, Barrier.decode(payload.to_pybytes()))
             elif kind is EventKind.ACK:
@@ -77,5 +93,7 @@ def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.Recor
                 assert isinstance(answer, Decline)
                 check.cancel(answer)
                 received.cancelled = received.cancelled or Cancelled(channel, answer)
+    if unusable is not None:
+        raise unusable
     received.outcome = check.close()
     return received

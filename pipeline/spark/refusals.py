@@ -22,6 +22,13 @@ _PLACE = re.compile(r";? line \d+,? pos(?:ition)? \d+;?\s*$")
 _WIDE_COLUMN = re.compile(r"(`?)\bn_\w+\1\.")
 """Our qualifier of an input's columns: `n_<node>`."""
 
+_WORKER_ENDED = "Python worker exited unexpectedly"
+
+_FOR_MEMORY = (
+    "A worker that ends without a word was mostly ended by the machine for its memory: with "
+    "`spark.executor.pyspark.memory` in `spark.conf` it keeps within that, and works on its state in parts."
+)
+
 
 def refusal(checkpoint_id: CheckpointId, error: PySparkException, expressions: Mapping[str, str]) -> SubtaskDeclined:
     """Return the typed refusal for an error of Spark.
@@ -41,7 +48,7 @@ def refusal(checkpoint_id: CheckpointId, error: PySparkException, expressions: M
         reason, what = CheckpointFailureReason.SQL_ERROR, f"{who}{where} failed: {text}"
     return SubtaskDeclined(
         f"checkpoint {checkpoint_id}: {what} Nothing of this epoch is visible.",
-        hint=reason.remedy,
+        hint=_remedy(reason, text),
         reason=reason.value,
         condition=condition,
         detail=what,
@@ -55,11 +62,15 @@ def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
     what = f"the Spark job failed: {_own_words(str(error.java_exception.getMessage()).splitlines()[0])}"
     return SubtaskDeclined(
         f"checkpoint {checkpoint_id}: {what} Nothing of this epoch is visible.",
-        hint=reason.remedy,
+        hint=_remedy(reason, what),
         reason=reason.value,
         detail=what,
         checkpoint_id=checkpoint_id,
     )
+
+
+def _remedy(reason: CheckpointFailureReason, text: str) -> str:
+    return f"{_FOR_MEMORY} {reason.remedy}" if _WORKER_ENDED in text else reason.remedy
 
 
 def _is_of_a_task(error: PySparkException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from pipeline.epoch_run import EpochAnswers
 from pipeline.planning import EpochPlan
@@ -62,6 +63,8 @@ class SparkEpochRunner:
                 raise lost from error
             if isinstance(error, Py4JJavaError):
                 raise crash(plan.checkpoint_id, error) from error
+            if not isinstance(error, PySparkException):
+                raise
             raise refusal(plan.checkpoint_id, error, epoch.sql if epoch is not None else {}) from error
         except BaseException:
             engine.interrupt(tag)

@@ -76,6 +76,9 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     cores = local_cores(spec.master)
     settings = dict(spec.conf) | fixed_settings(spec.master)
     settings[_MASTER] = spec.master if cores is None else f"local[{cores},{TASK_ATTEMPTS}]"
+    known = SparkContext._active_spark_context
+    if known is not None and not is_alive(known):
+        _forget()
     if SparkContext._active_spark_context is not None:
         session = SparkSession.builder.getOrCreate()
         _adapt(session, settings)
@@ -86,6 +89,23 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     _opened.clear()
     _opened.update(settings)
     return session
+
+
+def is_alive(context: SparkContext) -> bool:
+    """Whether a session's JVM answers and its Spark has not been stopped, by a cluster or by an error of its own."""
+    try:
+        return not context._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def _forget() -> None:
+    """Let the next session start anew: what Python knows is of a Spark that has ended."""
+    SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
+    try:
+        SparkContext._jvm.java.lang.System.currentTimeMillis()
+    except (Py4JError, OSError):
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def _start(job: str, settings: Mapping[str, str]) -> SparkSession:

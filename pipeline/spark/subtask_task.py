@@ -26,14 +26,18 @@ from pipeline.spark.input_gate import InputGate
 from pipeline.spark.items import Declined, Forward, HostEnd, Item, RowsDone, SnapshotStarted
 from pipeline.spark.level_plan import LevelPlan, OperatorPlan, input_watermark_us
 from pipeline.spark.operator_subtask import OperatorSubtask
+from pipeline.spark.processing import Opened, Processing
 from pipeline.spark.received import Received, receive
 from pipeline.spark.subtask_work import SubtaskResources, Work
+from pipeline.spark.task_memory import Memory
 from pipeline.spark.task_metrics import TaskMetrics
 from pipeline.state.buffers import Buffer
 from pipeline.state.cache import StateCache
 from pipeline.state.channel_state import restore_channel_state
 from pipeline.state.handles import StateHandle
 from pipeline.state.keyed_state import FrozenState, restore_state
+from pipeline.state.slices import EncodedSlices
+from pipeline.state.spool import SpooledBodies
 from pipeline.storage.notices import read_notice
 
 
@@ -47,15 +51,19 @@ def run_subtask(
     batches: Iterable[pa.RecordBatch],
     store: ObjectStore,
     metrics: TaskMetrics,
+    memory: Memory,
     clock: Clock = wall_clock_ms,
 ) -> Iterator[Item]:
-    """Yield one task's output, then its acknowledgement or a decline. The input is always drained."""
+    """Yield one task's output, then its acknowledgement or a decline. The input is always drained.
+
+    Raises: EnvironmentUnusable: the node's disk does not take the input that `memory` has no room for.
+    """
     started_ms = clock()
-    received = receive(plan.identity(subtask), plan.senders, batches)
+    received = receive(plan.identity(subtask), plan.senders, batches, memory)
     metrics.mark("receive_ms")
     metrics.received(received.buffers, received.size)
     with ThreadPoolExecutor(max_workers=len(plan.operators) + 1, thread_name_prefix="snapshot") as pool:
-        task = _Task(plan, subtask, store, metrics, pool, clock)
+        task = _Task(plan, subtask, store, metrics, pool, clock, memory)
         yield from task.run(received, started_ms)
 
 
@@ -70,8 +78,10 @@ class _Task:
         metrics: TaskMetrics,
         pool: ThreadPoolExecutor,
         clock: Clock,
+        memory: Memory,
     ) -> None:
-        self._clock = clock
+        self._clock, self._memory = clock, memory
+        self._bodies = SpooledBodies(memory.spool)
         self._plan, self._subtask, self._store, self._metrics = plan, subtask, store, metrics
         self._identity: SubtaskIdentity = plan.identity(subtask)
         self._key_groups = plan.key_groups(subtask)
@@ -128,7 +138,7 @@ class _Task:
                 one.fail_for(error, CheckpointFailureReason.IO_EXCEPTION)
             else:
                 yield from one.process(work)
-                self._metrics.rows_in += work.rows_in
+                self._metrics.rows_in += work.rows.rows_in
             self._metrics.mark("process_ms")
             if one.decline is not None:
                 return one.decline
@@ -160,30 +170,42 @@ class _Task:
             checkpoint_id=plan.base,
             job=plan.job,
         )
+        self._metrics.mark("restore_ms")
+        rows = Processing(
+            item,
+            self._key_groups,
+            plan.max_parallelism,
+            lambda key_groups: self._open(item, key_groups, previous_us),
+            self._memory,
+            previous_us=previous_us,
+            watermark_us=input_watermark_us(item.clocks, carried, final=plan.alignment.final),
+            may_be_cut=plan.alignment.may_leave_rows,
+        )
+        return Work(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
+
+    def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> Opened:
+        """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""
+        plan, operator = self._plan, item.operator
+        whole = key_groups == self._key_groups
+        self._metrics.mark("process_ms")
         state = restore_state(
             operator.uid,
             operator.key,
             item.state_schema,
             routing_key=operator.routing_key,
             handles=item.handles,
-            key_groups=self._key_groups,
+            key_groups=key_groups,
             max_parallelism=plan.max_parallelism,
             watermark_us=previous_us,
             firing=item.firing,
             store=self._store,
             checkpoint_id=plan.base,
             job=plan.job,
-            cache=StateCache(plan.cache_directory),
+            cache=StateCache(plan.cache_directory, keep_mapped=whole),
+            bodies=None if whole else self._bodies,
         )
         self._metrics.mark("restore_ms")
-        return Work(
-            gate=InputGate(replayed, channels),
-            pacer=pacer,
-            state=state,
-            run=operator.begin(state, previous_us),
-            fired_us=previous_us,
-            watermark_us=input_watermark_us(item.clocks, carried, final=plan.alignment.final),
-        )
+        return Opened(state, operator.begin(state, previous_us))
 
     def _snapshot(
         self, consumed: tuple[AckEvent, ...], carried: tuple[SubtaskAck, ...]
@@ -214,8 +236,12 @@ class _Task:
         yield HostEnd({"operators": acks}, digests, carried)
         return None
 
-    def _upload(self, frozen: FrozenState, directory: str) -> StateHandle:
+    def _upload(self, frozen: FrozenState | EncodedSlices, directory: str) -> StateHandle:
         began = time.monotonic()
+        if isinstance(frozen, EncodedSlices):
+            handle = frozen.upload(self._store.put)
+            self._metrics.uploaded(time.monotonic() - began)
+            return handle
         snapshot = frozen.encode(directory)
         for upload in snapshot.uploads:
             self._store.put(upload.key, upload.body)

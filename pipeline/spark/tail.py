@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from pipeline.protocol.acknowledgements import Decline, encode_answer
 from pipeline.protocol.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
-from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.sinks.contract import Sink, StagedFile, staged_file_to_json
+from pipeline.sinks.contract import Sink
 from pipeline.spark.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
 from pipeline.spark.items import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
+from pipeline.spark.staging import Staging
+from pipeline.spark.task_memory import Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class TailPlan:
 
 
 def run_tail(
-    plan: TailPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, Sink]
+    plan: TailPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, Sink], memory: Memory
 ) -> Iterator[pa.RecordBatch]:
     """Turn one task's items into exchange rows; at the last level into the one row that the driver collects.
 
@@ -54,6 +54,7 @@ def run_tail(
         plan: of the level. subtask: index of this sender in its level.
         items: what the host yields, complete: the host drains its input whatever happens.
         sinks: opened sinks by name.
+        memory: of the task.
     """
     writer = ExchangeWriter(
         channel=subtask,
@@ -61,8 +62,9 @@ def run_tail(
         max_parallelism=plan.max_parallelism,
         edges=plan.edges,
         limits=plan.limits,
+        held_bytes=memory.budget.held_bytes,
     )
-    staged = _Staging(plan, subtask, sinks)
+    staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory)
     barrier: Barrier | None = None
     end: HostEnd | None = None
     decline: Decline | None = None
@@ -71,7 +73,7 @@ def run_tail(
             continue
         if isinstance(item, Rows):
             yield from writer.rows(item.node, item.rows, item.lateness_us)
-            staged.take(item)
+            decline = staged.take(item)
         elif isinstance(item, Forward):
             yield writer.forward(item.subtask, item.buffer)
         elif isinstance(item, RowsDone):
@@ -113,39 +115,3 @@ def _refuse(plan: TailPlan, subtask: int, writer: ExchangeWriter, decline: Decli
         yield from writer.cancel(decline)
     else:
         yield exchange_row(0, subtask, 0, EventKind.CANCEL, encode_answer(decline).encode())
-
-
-class _Staging:
-    """Collects the rows of this task's sinks and stages one file for each."""
-
-    def __init__(self, plan: TailPlan, subtask: int, sinks: Mapping[str, Sink]) -> None:
-        self._plan, self._subtask, self._sinks = plan, subtask, sinks
-        self._rows: dict[str, list[Rows]] = {}
-        self._files: dict[str, StagedFile] = {}
-
-    def take(self, item: Rows) -> None:
-        if item.rows.num_rows:
-            for name in self._plan.sinks.get(item.node, ()):
-                self._rows.setdefault(name, []).append(item)
-
-    def write(self) -> Decline | None:
-        """Stage every file durably; a store's refusal is this subtask's decline, not a crash."""
-        for name, items in sorted(self._rows.items()):
-            try:
-                file = self._sinks[name].stage(
-                    pa.concat_tables([item.rows for item in items]),
-                    checkpoint_id=self._plan.checkpoint_id,
-                    token=self._plan.token,
-                    subtask=self._subtask,
-                    distinct=len(items) == 1 and items[0].distinct,
-                )
-            except CheckpointError as error:
-                return self._plan.identity(self._subtask).decline_for(
-                    error, f"sink {name}", CheckpointFailureReason.IO_EXCEPTION
-                )
-            if file is not None:
-                self._files[name] = file
-        return None
-
-    def ack(self) -> dict[str, Any]:
-        return {name: staged_file_to_json(file) for name, file in sorted(self._files.items())}

@@ -11,30 +11,40 @@ handlers of their own.
 from __future__ import annotations
 
 import gc
-import socket
+from importlib import import_module
+from typing import Any
 
-import pandas  # noqa: F401
-import pyarrow.compute
-import pyarrow.parquet  # noqa: F401
-import pyspark.daemon
-import pyspark.sql.pandas.serializers
-import pyspark.worker
+from pipeline.spark.worker_memory import reserve_little
 
-import pipeline.spark.epoch_graph  # noqa: F401
+_IMPORTED = (
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.worker",
+    "pipeline.spark.epoch_graph",
+)
 
-_serve = pyspark.daemon.worker
 
+def _main() -> None:
+    reserve_little()
+    daemon: Any = import_module("pyspark.daemon")
+    serve = daemon.worker
 
-def _serve_quietly(sock: socket.socket, authenticated: bool) -> int:
-    """Run a worker's next task. One that Spark has given up has nobody to answer: why is told by Spark, once."""
-    try:
-        return _serve(sock, authenticated)
-    except (BrokenPipeError, ConnectionResetError):
-        return 1
+    def serve_quietly(sock: Any, authenticated: bool) -> int:
+        """Run a worker's next task. One that Spark has given up has nobody to answer: why is told by Spark, once."""
+        try:
+            return int(serve(sock, authenticated))
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    daemon.worker = serve_quietly
+    for name in _IMPORTED:
+        import_module(name)
+    gc.collect()
+    gc.freeze()  # what is here now lives as long as any worker, and its pages stay shared
+    daemon.manager()
 
 
 if __name__ == "__main__":
-    pyspark.daemon.worker = _serve_quietly
-    gc.collect()
-    gc.freeze()  # what is here now lives as long as any worker, and its pages stay shared
-    pyspark.daemon.manager()
+    _main()

@@ -7,12 +7,13 @@ it came and is not decoded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.state.key_groups import key_group, key_hash
+from pipeline.state.spool import Spool, Spooled
 
 _PARTIALS = {b"milepost.partials": b"1"}
 """Schema metadata of a payload that holds partial results; part of what its digest covers."""
@@ -25,22 +26,34 @@ class Buffer:
     Attributes:
         lateness_us: lateness watermark when its rows were read: decides which are late, for ever; None = none is.
         oldest_us: least event time of its rows; None when they have none.
-        payload: Arrow IPC stream.
+        payload: Arrow IPC stream, in memory or on the node's disk.
     """
 
     operator: str
     producer: str
     lateness_us: int | None
     oldest_us: int | None
-    payload: bytes | pa.Buffer
+    payload: bytes | pa.Buffer | Spooled
 
     @property
     def size(self) -> int:
         """Bytes of the payload."""
-        return self.payload.size if isinstance(self.payload, pa.Buffer) else len(self.payload)
+        return len(self.payload) if isinstance(self.payload, bytes) else int(self.payload.size)
 
     def rows(self) -> pa.Table:
-        return decode_rows(self.payload)
+        return decode_rows(self.payload.read() if isinstance(self.payload, Spooled) else self.payload)
+
+    def body(self) -> bytes:
+        """The payload as bytes."""
+        if isinstance(self.payload, Spooled):
+            return self.payload.read()
+        return self.payload.to_pybytes() if isinstance(self.payload, pa.Buffer) else self.payload
+
+    def spooled(self, spool: Spool) -> Buffer:
+        """The same buffer with its payload on the disk. Raises EnvironmentUnusable."""
+        if isinstance(self.payload, Spooled):
+            return self
+        return replace(self, payload=spool.append(self.payload))
 
 
 def as_partials(rows: pa.Table) -> pa.Table:

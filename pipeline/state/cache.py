@@ -45,6 +45,9 @@ _mapped: dict[Path, tuple[pa.Schema, tuple[int, ...], Layer]] = {}
 One whose file was removed would be held on the disk: `retain` lets go of it.
 """
 
+_checked: dict[Path, tuple[int, ...]] = {}
+"""Entries whose content this process has checked, by the version of their file."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -53,10 +56,12 @@ class StateCache:
 
     Args:
         directory: made when missing. One that another user owns or may write is not used.
+        keep_mapped: whether this process keeps entries mapped for its next epochs; each that is counts as memory.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, keep_mapped: bool = True) -> None:
         self._directory = Path(directory)
+        self._keep_mapped = keep_mapped
 
     def load(
         self, uid: str, run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
@@ -68,7 +73,7 @@ class StateCache:
             if not self._is_private():
                 return None
             for path in sorted(folder.glob(f"{digest}.*{_SUFFIX}")):
-                layer = _read(path, schema)
+                layer = _read(path, schema, keep=self._keep_mapped)
                 if layer is not None:
                     return layer
                 logger.warning("state cache of %s: entry %s is damaged; it is replaced from the store", uid, path.name)
@@ -135,6 +140,8 @@ class StateCache:
                     _prune(folder, kept.get(folder, set()))
             for path in [path for path in tuple(_mapped) if not path.exists()]:
                 _mapped.pop(path, None)
+            for path in [path for path in tuple(_checked) if not path.exists()]:
+                _checked.pop(path, None)
         except (OSError, ValueError) as error:
             logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
 
@@ -200,14 +207,16 @@ def _write(path: Path, layer: Layer, schema: pa.Schema) -> None:
         writer.write_table(table.combine_chunks())
 
 
-def _read(path: Path, schema: pa.Schema) -> Layer | None:
+def _read(path: Path, schema: pa.Schema, *, keep: bool) -> Layer | None:
     status = path.stat()
     version = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if not keep:
+        _mapped.clear()
     known = _mapped.get(path)
     if known is not None and known[1] == version and known[0].equals(schema):
         return known[2]
     layer = _map(path, schema, version)
-    if layer is not None:
+    if layer is not None and keep:
         _mapped[path] = (schema, version, layer)
     return layer
 
@@ -219,8 +228,10 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
         version: of the file: another one is checked again.
     """
     _, size, checksum, _ = path.name.split(".")
-    if version[1] != int(size) or f"{_crc32(path):08x}" != checksum:
-        return None
+    if _checked.get(path) != version:
+        if version[1] != int(size) or f"{_crc32(path):08x}" != checksum:
+            return None
+        _checked[path] = version
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except pa.ArrowException:

@@ -197,10 +197,7 @@ def restore_channel_state(
 
 
 def _payloads(buffers: Sequence[Buffer]) -> pa.Array:
-    return pa.array(
-        [item.payload.to_pybytes() if isinstance(item.payload, pa.Buffer) else item.payload for item in buffers],
-        pa.large_binary(),
-    )
+    return pa.array([item.body() for item in buffers], pa.large_binary())
 
 
 def _read(handle: ChannelStateHandle, operator: str, store: ObjectStore, checkpoint_id: int, job: str) -> list[Buffer]:

@@ -9,7 +9,7 @@ it. `snapshot.py` holds what follows the freeze.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -242,7 +242,7 @@ def restore_state(
     prefix: str = "",
     cache: StateCache | None = None,
     hasher: Hasher = key_hash,
-    bodies: dict[str, bytes] | None = None,
+    bodies: MutableMapping[str, bytes] | None = None,
 ) -> SubtaskState:
     """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 import pyarrow as pa
 
@@ -72,7 +72,7 @@ class RunReader:
         cache: StateCache | None,
         checkpoint_id: int,
         job: str,
-        bodies: dict[str, bytes],
+        bodies: MutableMapping[str, bytes],
     ) -> None:
         self._identity = identity
         self._store = store
@@ -111,6 +111,7 @@ class RunReader:
             if problem is not None:
                 raise self._corrupt(run, problem)
             self._bodies[run.key] = body
+            return body
         return self._bodies[run.key]
 
     def _corrupt(self, run: RunHandle, problem: str) -> StateCorrupt:

@@ -28,6 +28,9 @@ class StoreBelow:
     def get_if_match(self, key: str, etag: str) -> bytes:
         return self.inner.get_if_match(self._key(key), etag)
 
+    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
+        return self.inner.get_range(self._key(key), etag, start, stop)
+
     def stat(self, key: str) -> ObjectStat:
         return self._own(self.inner.stat(self._key(key)))
 

@@ -59,6 +59,9 @@ class LocalStore:
     def get_if_match(self, key: str, etag: str) -> bytes:
         return self._read(key, etag)
 
+    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
+        return self._read(key, etag, start, stop)
+
     def stat(self, key: str) -> ObjectStat:
         path = self._path(key)
         try:
@@ -117,12 +120,14 @@ class LocalStore:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def _read(self, key: str, etag: str | None) -> bytes:
+    def _read(self, key: str, etag: str | None, start: int = 0, stop: int | None = None) -> bytes:
         path = self._path(key)
         try:
             with path.open("rb") as file:
                 before = os.fstat(file.fileno())
-                body = file.read() if etag is None or etag == _etag(before) else b""
+                file.seek(start)
+                wanted = -1 if stop is None else stop - start
+                body = file.read(wanted) if etag is None or etag == _etag(before) else b""
                 after = os.fstat(file.fileno())
         except OSError as error:
             raise self._errors.of_read(error, key) from error

@@ -23,7 +23,7 @@ from botocore.loaders import Loader, create_loader
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
-from pipeline.protocol.errors import CheckpointError, InvalidRequest, StoreUnavailable
+from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from pipeline.protocol.object_store import ObjectStat, StoreConfig
 from pipeline.storage.keys import S3Root, is_loopback, parse_root, validate_key, validate_prefix
 from pipeline.storage.s3_errors import S3Errors, http_status
@@ -75,6 +75,17 @@ class S3Store:
 
     def get_if_match(self, key: str, etag: str) -> bytes:
         return self._read(key, {"IfMatch": f'"{etag}"'})
+
+    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
+        body = self._read(key, {"IfMatch": f'"{etag}"', "Range": f"bytes={start}-{stop - 1}"})
+        if len(body) == stop - start:
+            return body
+        raise EnvironmentUnusable(
+            f"{self._errors.where} answered {len(body)} bytes of object {key!r} when it was asked for {stop - start}. "
+            "Nothing was changed.",
+            hint="use a store that honours the Range of a GET",
+            key=key,
+        )
 
     def stat(self, key: str) -> ObjectStat:
         name, client = self._name(key), self._client()

@@ -143,6 +143,16 @@ class ObjectStoreTests(ABC):
             store.get_if_match("in", first.etag)
         assert store.get_if_match("in", second.etag) == b"version 2"
 
+    def test_a_part_of_a_version_is_read_and_one_of_another_version_is_refused(self, store) -> None:
+        first = store.put("in", b"0123456789")
+        assert store.get_range("in", first.etag, 0, 4) == b"0123"
+        assert store.get_range("in", first.etag, 7, 10) == b"789"
+        store.put("in", b"9876543210")
+        with pytest.raises(CommitConflict):
+            store.get_range("in", first.etag, 0, 4)
+        with pytest.raises(NotFound):
+            store.get_range("absent", first.etag, 0, 4)
+
     def test_versions_written_in_one_breath_differ(self, store) -> None:
         assert len({store.put("k", b"%05d" % number).etag for number in range(20)}) == 20
 

@@ -63,7 +63,8 @@ class Losses:
             return _TOKEN.findall(path) == tokens[:1]
 
         write = self.proxy.hold(uploads_state)
-        write.wait_for_arrival(RUN_S)
+        with self.airflow.explained(self.job.dag_id, run_id):
+            write.wait_for_arrival(RUN_S)
         return self._orphan(run_id, "run_epoch", write)
 
     def in_complete_checkpoint(self, run_id: str) -> Orphan:
@@ -78,7 +79,8 @@ class Losses:
             return body == first[0]
 
         write = self.proxy.hold(completes)
-        write.wait_for_arrival(RUN_S)
+        with self.airflow.explained(self.job.dag_id, run_id):
+            write.wait_for_arrival(RUN_S)
         return self._orphan(run_id, "complete_checkpoint", write)
 
     def _orphan(self, run_id: str, task_id: str, write: Hold) -> Orphan:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,8 @@ class E2eJob:
             own = [state for name, state in self.states(run_id).items() if name.split("[")[0] == task_id]
             return next((state for state in own if state in states), None)
 
-        return str(self.airflow.until(found, f"{self.dag_id} {run_id}: {task_id} in {states}"))
+        with self.airflow.explained(self.dag_id, run_id):
+            return str(self.airflow.until(found, f"{self.dag_id} {run_id}: {task_id} in {states}"))
 
     def log(self, run_id: str, task_id: str, try_number: int | None = None, map_index: int = -1) -> str:
         """Of the newest try, unless another is asked for: a loaded machine may lose one, and Airflow begins another."""
@@ -275,18 +277,28 @@ class AirflowInstance:
 
     def wait(self, dag_id: str, run_id: str) -> str:
         """Wait for a run's end. Why one failed is printed: a test that expected otherwise then shows it."""
-        state = self.rest.wait(dag_id, run_id, timeout_s=RUN_S)
+        with self.explained(dag_id, run_id):
+            state = self.rest.wait(dag_id, run_id, timeout_s=RUN_S)
         if state == "failed":
             self.explain(dag_id, run_id)
         return state
 
+    @contextmanager
+    def explained(self, dag_id: str, run_id: str) -> Iterator[None]:
+        """Print what is known of a run when what the block waits for does not come."""
+        try:
+            yield
+        except TimeoutError:
+            self.explain(dag_id, run_id)
+            raise
+
     def explain(self, dag_id: str, run_id: str) -> None:
-        """Print what is known of a failed run: its tasks' tries, what each failed one logged, what was said of it."""
+        """Print what is known of a run: its tasks' tries, what each failed or hanging one logged, and who said what."""
         tasks = self.rest.tasks(dag_id, run_id)
         for task in tasks:
             about = {name: task[name] for name in ("state", "try_number", "start_date", "end_date", "pid")}
             print(f"--- {dag_id} {run_id} {task['task_id']}: {about}")
-            if task["state"] == "failed":
+            if task["state"] in ("failed", "running", "up_for_retry"):
                 text = self.rest.log(dag_id, run_id, task["task_id"], task["try_number"], task["map_index"])
                 print(text[-LOG_TAIL:])
         for log in ("scheduler", "api-server"):

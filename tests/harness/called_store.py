@@ -26,6 +26,9 @@ class CalledStore:
     def get_if_match(self, key: str, etag: str) -> bytes:
         return self._call("get", key, lambda: self.inner.get_if_match(key, etag))
 
+    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
+        return self._call("get", key, lambda: self.inner.get_range(key, etag, start, stop))
+
     def stat(self, key: str) -> ObjectStat:
         return self._call("stat", key, lambda: self.inner.stat(key))
 

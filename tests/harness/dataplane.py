@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -28,17 +28,20 @@ from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import SubtaskKey
 from pipeline.protocol.watermarks import latest, source_watermark
-from pipeline.sinks.contract import StagedFile
+from pipeline.sinks.contract import RowsPiece, StagedFile
 from pipeline.spark.epoch_clock import LevelShare
 from pipeline.spark.exchange import BufferLimits, Edge, Stamp
 from pipeline.spark.items import HostEnd, Item, Rows, RowsDone, SnapshotStarted
 from pipeline.spark.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock
 from pipeline.spark.subtask_task import run_subtask
 from pipeline.spark.tail import TailPlan, run_tail
+from pipeline.spark.task_memory import Memory
 from pipeline.spark.task_metrics import TaskMetrics
+from pipeline.spark.worker_memory import UNLIMITED, MemoryBudget
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.state.keyed_state import read_state
+from pipeline.state.spool import Spool
 
 MAX_PARALLELISM = 16
 MINUTE_US = 60_000_000
@@ -69,9 +72,10 @@ class KeepingSink:
     name: str
     staged: list[pa.Table]
 
-    def stage(
-        self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
+    def stage_pieces(
+        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedFile:
+        rows = pa.concat_tables([piece.rows for piece in pieces])
         self.staged.append(rows)
         return StagedFile(f"{self.name}-{checkpoint_id}-{subtask}", rows.num_rows, 1, "ab")
 
@@ -111,10 +115,12 @@ class DataPlane:
         clock: Callable[[], int] = lambda: 0,
         limits: BufferLimits = BufferLimits(10**6),
         aborted_since: tuple[int, ...] = (),
+        budget: MemoryBudget = UNLIMITED,
     ) -> None:
         """Run one epoch over a table per source subtask, and move to its checkpoint. Raises what `verify` raises."""
         alignment = alignment or EpochAlignment(None, None, 0, False)
         checkpoint, staged = CheckpointId(self.epochs + 1), dict[str, list[pa.Table]]()
+        memory = Memory(budget, Spool(self._cache))
         rows = [
             batch for index, table in enumerate(sources) for batch in self._source(index, table, parallelism, limits)
         ]
@@ -126,15 +132,19 @@ class DataPlane:
             for subtask in range(parallelism):
                 mine = [batch for batch in rows if batch.column("subtask")[0].as_py() == subtask]
                 metrics = TaskMetrics(level, subtask, 0)
-                items = run_subtask(plan, subtask, iter(mine), self.store, metrics, clock)
+                items = run_subtask(plan, subtask, iter(mine), self.store, metrics, memory, clock)
                 sinks = {
                     name: KeepingSink(name, staged.setdefault(name, []))
                     for names in tail.sinks.values()
                     for name in names
                 }
-                sent += run_tail(tail, subtask, items, sinks)  # type: ignore[arg-type]
+                sent += run_tail(tail, subtask, items, sinks, memory)  # type: ignore[arg-type]
             rows = sent
         self._complete(checkpoint, rows, len(sources), parallelism, staged)
+
+    @property
+    def _cache(self) -> str:
+        return unquote(urlsplit(self.store.config.url).path) + "-cache"
 
     def table(self, node: str) -> list[dict[str, Any]]:
         """All rows that a node's sink staged, in order."""
@@ -167,7 +177,7 @@ class DataPlane:
             times = table["t"].cast(pa.int64()).to_pylist()
             yield HostEnd({"sources": {"events": {"newest_event_us": max(times, default=None)}}})
 
-        return run_tail(self._tail(0, parallelism, limits), index, items(), {})
+        return run_tail(self._tail(0, parallelism, limits), index, items(), {}, Memory(UNLIMITED, Spool(self._cache)))
 
     def _tail(self, level: int, parallelism: int, limits: BufferLimits) -> TailPlan:
         made = operators()
@@ -234,7 +244,7 @@ class DataPlane:
             max_parallelism=MAX_PARALLELISM,
             operators=tuple(hosted),
             channel_directory=f"chk-{self.epochs + 1}/t1/channel/",
-            cache_directory=unquote(urlsplit(self.store.config.url).path) + "-cache",
+            cache_directory=self._cache,
             alignment=alignment,
             share=LevelShare(parallelism, parallelism, LEVELS - level + 1),
             latest_completed=CheckpointId(self.epochs) if self.epochs else None,

@@ -90,7 +90,7 @@ class S3Server(ABC):
             region_name="us-east-1",
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
-            config=Config(proxies={}, connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1}),
+            config=Config(proxies={}, connect_timeout=10, read_timeout=120, retries={"total_max_attempts": 1}),
         )
 
     def new_bucket(self) -> str:

@@ -203,6 +203,9 @@ class ClockedStore:
     def get_if_match(self, key: str, etag: str) -> bytes:
         return self._inner.get_if_match(key, etag)
 
+    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
+        return self._inner.get_range(key, etag, start, stop)
+
     def stat(self, key: str) -> ObjectStat:
         return self._dated(self._inner.stat(key))
 

@@ -148,9 +148,9 @@ class Workers:
         def watched(inner: Callable[[Batches], Batches], level: int, part: str) -> Watched:
             return Watched(inner, Part(level, part), str(folder), self.fault)
 
-        monkeypatch.setattr(epoch_graph, "FusedTask", lambda h, t: watched(fused(h, t), t.plan.level, "both"))
-        monkeypatch.setattr(epoch_graph, "WideHost", lambda h, s: watched(wide_host(h, s), _level(h), "host"))
-        monkeypatch.setattr(epoch_graph, "WideTail", lambda t, s: watched(wide_tail(t, s), t.plan.level, "tail"))
+        monkeypatch.setattr(epoch_graph, "FusedTask", lambda h, t, m: watched(fused(h, t, m), t.plan.level, "both"))
+        monkeypatch.setattr(epoch_graph, "WideHost", lambda h, s, m: watched(wide_host(h, s, m), _level(h), "host"))
+        monkeypatch.setattr(epoch_graph, "WideTail", lambda t, s, m: watched(wide_tail(t, s, m), t.plan.level, "tail"))
 
     def executions(self, level: int, *parts: str) -> list[Execution]:
         found = [Execution(**json.loads(path.read_text())) for path in self.folder.iterdir()]

@@ -1,4 +1,4 @@
-"""An epoch that is given up while Spark works on it ends there and then, in whatever process it runs (I3, I4)."""
+"""An epoch that is given up, or whose Spark is killed, while Spark works on it ends there and then (I3, I4)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -44,14 +46,15 @@ class Held:
 """
 
 
-def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_reads_its_input(tmp_path: Path) -> None:
-    """The driver sees at its next heartbeat that it was fenced, and cancels its Spark job: no worker is waited for."""
+@contextmanager
+def held(folder: Path, more: str = "") -> Iterator[tuple[Path, psutil.Popen]]:
+    """The spec of a job, and a run of it whose process function waits for the file `go`."""
     for name in ("config", "landing"):
-        (tmp_path / name).mkdir()
-    spec = tmp_path / "config" / "held.yaml"
-    spec.write_text(SPEC)
-    (tmp_path / "config" / "held_ops.py").write_text(FUNCTION.format(folder=tmp_path, give_up_s=GIVE_UP_S))
-    (tmp_path / "landing" / "a.csv").write_text("k\n1\n2\n")
+        (folder / name).mkdir()
+    spec = folder / "config" / "held.yaml"
+    spec.write_text(SPEC + more)
+    (folder / "config" / "held_ops.py").write_text(FUNCTION.format(folder=folder, give_up_s=GIVE_UP_S))
+    (folder / "landing" / "a.csv").write_text("k\n1\n2\n")
     running = psutil.Popen(
         [sys.executable, "-m", "pipeline", "run", str(spec), "--json"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
@@ -60,14 +63,42 @@ def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_re
         text=True,
     )
     try:
-        wait_until((tmp_path / "started").exists, seconds=240, what="the process function", process=running)
+        wait_until((folder / "started").exists, seconds=240, what="the process function", process=running)
+        yield spec, running
+    finally:
+        stop_tree(running, kill=True)
+
+
+def published(spec: Path) -> list[int]:
+    return sorted(row["k"] for row in json.loads(milepost("read", spec, "held", "--format", "json").stdout))
+
+
+def test_a_run_whose_jvm_is_killed_starts_another_one_and_ends_well(tmp_path: Path) -> None:
+    """A machine short of memory kills it: no failure of the job, and nothing of the lost epoch is visible."""
+    more = "checkpointing: {restart: {strategy: fixed_delay, attempts: 1, delay: 0s}}\n"
+    with held(tmp_path, more) as (spec, running):
+        (jvm,) = [child for child in running.children(recursive=True) if child.name() == "java"]
+        jvm.kill()
+        (tmp_path / "go").touch()
+        _, stderr = running.communicate(timeout=480)
+    assert (running.returncode, "restart 1 of 1" in stderr) == (0, True), stderr
+    newest, lost = milepost("list", spec, "--json").document()["checkpoints"]
+    assert (newest["status"], lost["status"], lost["failure_reason"]) == (
+        "completed",
+        "aborted",
+        "ENVIRONMENT_UNUSABLE",
+    )
+    assert published(spec) == [1, 2]
+
+
+def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_reads_its_input(tmp_path: Path) -> None:
+    """The driver sees at its next heartbeat that it was fenced, and cancels its Spark job: no worker is waited for."""
+    with held(tmp_path) as (spec, running):
         status = milepost("status", spec, "--json").document()
         assert (status["job_status"], status["pending"]) == ("running", 1)
         assert status["leader"]["holder"]["pid"] == running.pid
         assert milepost("cancel", spec, "--yes", "--json").document()["aborted_checkpoint"] == 1
         stdout, _ = running.communicate(timeout=GIVE_UP_S / 2)  # it does not wait for its workers
-    finally:
-        stop_tree(running, kill=True)
     assert running.returncode == 4
     (line,) = stdout.splitlines()
     error = json.loads(line)["error"]
@@ -78,4 +109,4 @@ def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_re
     assert milepost("start", spec, "--json").document()["incarnation"] == 2
     outcome = milepost("run", spec, "--json")
     assert outcome.document()["checkpoint_id"] == 2, outcome.stderr
-    assert sorted(row["k"] for row in json.loads(milepost("read", spec, "held", "--format", "json").stdout)) == [1, 2]
+    assert published(spec) == [1, 2]

@@ -15,7 +15,7 @@ from scripts.airflow_rest import AirflowRest
 
 
 class Failing(ThreadingHTTPServer):
-    """Answers the first requests below /api/v2 with the given status, and everything after them with 200."""
+    """Answers the first requests below /api/v2 with the given status, 0: not at all, and all after them with 200."""
 
     def __init__(self, *statuses: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -32,6 +32,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.startswith("/api/v2"):
             self.server.asked.append(self.command)
             status = self.server.statuses.pop(0) if self.server.statuses else 200
+        if status == 0:
+            self.close_connection = True
+            return
         body = json.dumps({"access_token": "t", "reason": "Database error"}).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -59,16 +62,18 @@ def asking(*statuses: int) -> Iterator[tuple[Failing, AirflowRest]]:
 
 
 def test_what_may_be_sent_twice_is_sent_again_when_the_server_failed() -> None:
-    with asking(500, 503) as (server, rest):
+    with asking(500, 0, 503) as (server, rest):
         rest.ask("PATCH", "/pools/steps", json={"slots": 1})
-        assert server.asked == ["PATCH", "PATCH", "PATCH"]
+        assert server.asked == ["PATCH", "PATCH", "PATCH", "PATCH"]
 
 
 def test_a_run_is_never_triggered_twice() -> None:
-    with asking(500) as (server, rest):
+    with asking(500, 0) as (server, rest):
         with pytest.raises(httpx.HTTPStatusError, match=r"POST /dags/job__epoch/dagRuns: 500.*Database error"):
             rest.trigger("job__epoch")
-        assert server.asked == ["POST"]
+        with pytest.raises(httpx.TransportError):
+            rest.trigger("job__epoch")
+        assert server.asked == ["POST", "POST"]
 
 
 def test_what_was_asked_wrongly_is_refused_at_once() -> None:

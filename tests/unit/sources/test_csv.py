@@ -158,7 +158,9 @@ def test_rows_before_the_bad_one_are_read_and_its_error_is_the_same_each_time(la
     assert texts == {"a.csv, line 3, column at: 'x' is not a timestamp[us, UTC]"}
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(
     names=st.lists(st.text(st.sampled_from('ab ",\n\r\t\u2028\x0bé'), max_size=6), min_size=1, max_size=30),
     blank=st.integers(0, 29),

@@ -18,7 +18,7 @@ from pipeline.protocol.channel_check import ChannelCheck
 from pipeline.protocol.errors import StoreUnavailable
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.sinks.contract import StagedFile
+from pipeline.sinks.contract import RowsPiece, StagedFile
 from pipeline.spark import combining
 from pipeline.spark.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
 from pipeline.spark.items import (
@@ -35,11 +35,15 @@ from pipeline.spark.items import (
 )
 from pipeline.spark.sql_projection import decode_items, encode_items
 from pipeline.spark.tail import TailPlan, run_tail
+from pipeline.spark.task_memory import Memory
+from pipeline.spark.worker_memory import UNLIMITED
 from pipeline.state.buffers import Buffer, are_partials, decode_rows
 from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
+from pipeline.state.spool import Spool
 
 EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))
 MAX_PARALLELISM = 16
+MEMORY = Memory(UNLIMITED, Spool("never-made"))
 
 
 def _plan(receivers: int = 2, buffer_bytes: int = 64, sinks: dict[str, tuple[str, ...]] | None = None) -> TailPlan:
@@ -75,13 +79,15 @@ class StagingSink:
     staged: list[pa.Table] = field(default_factory=list)
     distinct: list[bool] = field(default_factory=list)
 
-    def stage(
-        self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
+    def stage_pieces(
+        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedFile | None:
         if self.fails:
             raise StoreUnavailable("the lake did not answer")
+        found = list(pieces)
+        rows = pa.concat_tables([piece.rows for piece in found])
         self.staged.append(rows)
-        self.distinct.append(distinct)
+        self.distinct.append(len(found) == 1 and found[0].distinct)
         return StagedFile(f"data/{checkpoint_id}-{token}-{subtask}", rows.num_rows, 1, "ab")
 
 
@@ -89,7 +95,7 @@ class StagingSink:
 def test_every_row_reaches_the_owner_of_its_key_group_once_and_in_order(
     keys: list[int], cut: int, receivers: int, buffer_bytes: int
 ) -> None:
-    rows = _rows(run_tail(_plan(receivers, buffer_bytes), 0, _items(keys, cut), {}))
+    rows = _rows(run_tail(_plan(receivers, buffer_bytes), 0, _items(keys, cut), {}, MEMORY))
     received: dict[int, list[tuple[int, int]]] = {target: [] for target in range(receivers)}
     for target in range(receivers):
         check = ChannelCheck(SubtaskIdentity(CheckpointId(1), FencingToken(3), 1, target), 1)
@@ -116,14 +122,14 @@ def test_every_row_reaches_the_owner_of_its_key_group_once_and_in_order(
 
 
 def test_a_second_attempt_writes_the_same_bytes() -> None:
-    once = _rows(run_tail(_plan(), 0, _items(list(range(40)), 5), {}))
-    again = _rows(run_tail(_plan(), 0, _items(list(range(40)), 5), {}))
+    once = _rows(run_tail(_plan(), 0, _items(list(range(40)), 5), {}, MEMORY))
+    again = _rows(run_tail(_plan(), 0, _items(list(range(40)), 5), {}, MEMORY))
     assert once == again
 
 
 def test_an_operator_that_puts_out_everything_at_once_still_sends_buffers_of_the_set_size() -> None:
     """A buffer is one row of Spark's shuffle: a whole epoch must not become one."""
-    rows = _rows(run_tail(_plan(buffer_bytes=1000), 0, _items(list(range(2000)), 2000), {}))
+    rows = _rows(run_tail(_plan(buffer_bytes=1000), 0, _items(list(range(2000)), 2000), {}, MEMORY))
     buffers = [decode_rows(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[arg-type]
     assert sum(table.num_rows for table in buffers) == 2000
     assert max(table.nbytes for table in buffers) < 1100 and len(buffers) >= 2000 * 16 / 1100
@@ -139,7 +145,7 @@ def test_a_declined_host_ends_in_cancel_markers_on_every_channel_with_its_input_
         drained.append(True)
         yield Rows("clean", _table([3]))
 
-    rows = _rows(run_tail(_plan(), 0, items(), {}))
+    rows = _rows(run_tail(_plan(), 0, items(), {}, MEMORY))
     cancels = [row for row in rows if row["kind"] == EventKind.CANCEL.value]
     assert {row["subtask"] for row in cancels} == {0, 1} and drained
     assert not [row for row in rows if row["kind"] == EventKind.BARRIER.value]
@@ -149,14 +155,14 @@ def test_a_declined_host_ends_in_cancel_markers_on_every_channel_with_its_input_
 
 def test_a_sink_that_cannot_stage_declines_instead_of_crashing() -> None:
     plan = _plan(sinks={"clean": ("out",)})
-    rows = _rows(run_tail(plan, 0, _items([1], 1), {"out": StagingSink(fails=True)}))  # type: ignore[dict-item]
+    rows = _rows(run_tail(plan, 0, _items([1], 1), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
     answer = decode_answer(bytes(rows[-1]["payload"]).decode())  # type: ignore[call-overload]
     assert isinstance(answer, Decline) and answer.reason is CheckpointFailureReason.IO_EXCEPTION
 
 
 def test_the_acknowledgement_names_every_staged_file() -> None:
     sink = StagingSink()
-    rows = _rows(run_tail(_plan(receivers=0, sinks={"clean": ("out",)}), 5, _items([1, 2], 1), {"out": sink}))  # type: ignore[dict-item]
+    rows = _rows(run_tail(_plan(receivers=0, sinks={"clean": ("out",)}), 5, _items([1, 2], 1), {"out": sink}, MEMORY))  # type: ignore[dict-item]
     event = AckEvent.decode(rows[-1]["payload"])  # type: ignore[arg-type]
     assert [row["kind"] for row in rows] == [EventKind.ACK.value] and event.own.subtask == 5
     assert event.own.ack["sinks"]["out"]["rows"] == 2 and len(sink.staged) == 1
@@ -168,12 +174,12 @@ def test_only_rows_that_came_at_once_are_staged_as_distinct(parts: list[bool], d
     items = [Rows("clean", _table([1, 2]), distinct=known) for known in parts]
     sink = StagingSink()
     plan = _plan(sinks={"clean": ("out",)})
-    list(run_tail(plan, 0, [*items, RowsDone(), SnapshotStarted(), HostEnd({})], {"out": sink}))  # type: ignore[dict-item]
+    list(run_tail(plan, 0, [*items, RowsDone(), SnapshotStarted(), HostEnd({})], {"out": sink}, MEMORY))  # type: ignore[dict-item]
     assert sink.distinct == [distinct] and sink.staged[0].num_rows == 2 * len(parts)
 
 
 def test_a_host_that_ends_without_an_answer_is_declined() -> None:
-    rows = _rows(run_tail(_plan(), 0, iter([Rows("clean", _table([1]))]), {}))
+    rows = _rows(run_tail(_plan(), 0, iter([Rows("clean", _table([1]))]), {}, MEMORY))
     assert {row["kind"] for row in rows} == {EventKind.CANCEL.value}
 
 
@@ -201,7 +207,7 @@ def _combined(keys: int, total: int, combining: bool = True) -> tuple[list[pa.Ta
     operator = AggregateByKey("carriers", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())]))
     edge = replace(EDGE, columns=("k",), combiner=operator.combiner if combining else None)
     plan = replace(_plan(buffer_bytes=100_000), edges=(edge,))
-    rows = _rows(run_tail(plan, 0, _items([n % keys for n in range(total)], 30_000), {}))
+    rows = _rows(run_tail(plan, 0, _items([n % keys for n in range(total)], 30_000), {}, MEMORY))
     payloads = [bytes(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[call-overload]
     return [decode_rows(payload) for payload in payloads], payloads
 
@@ -220,7 +226,7 @@ def test_what_no_longer_pays_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(combining, "PART_BYTES", 400_000)
     combiner = AggregateByKey("a", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())])).combiner
     assert combiner is not None
-    one = combining.Combining(combiner)
+    one = combining.Combining(combiner, 10**9)
     repeated, unique = pa.table({"k": [n % 10 for n in range(70_000)]}), pa.table({"k": list(range(70_000))})
     sent = [len(list(one.add(rows))) for rows in (repeated, unique)]
     assert sent == [1, 1]  # both folded: of the second part it is seen too late
@@ -239,7 +245,7 @@ def test_a_forwarded_buffer_counts_in_the_channel_like_any_other() -> None:
 
 def test_a_decline_after_the_barrier_sends_the_cancel_marker_instead_of_the_acknowledgement() -> None:
     plan = _plan(sinks={"clean": ("out",)})
-    rows = _rows(run_tail(plan, 0, _items([1, 2], 1), {"out": StagingSink(fails=True)}))  # type: ignore[dict-item]
+    rows = _rows(run_tail(plan, 0, _items([1, 2], 1), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
     kinds = [row["kind"] for row in rows if row["subtask"] == 0]
     assert kinds[-2:] == [EventKind.BARRIER.value, EventKind.CANCEL.value] and EventKind.ACK.value not in kinds
 

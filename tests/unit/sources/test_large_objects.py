@@ -1,0 +1,123 @@
+"""An object larger than what is held is read in parts, each of the planned version, and gives the same rows."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.config.types import parse_type
+from pipeline.protocol.errors import CommitConflict
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.sources import parquet, streams
+from pipeline.sources.contract import BadRecord, SourceObject, SourceReader
+from pipeline.sources.csv import CsvReader
+from pipeline.sources.json_lines import JsonLinesReader
+from pipeline.sources.parquet import ParquetReader
+from pipeline.storage.local import LocalStore
+from tests.harness.called_store import CalledStore, T
+
+ROWS = 100_000
+TABLE = pa.table({"k": pa.array(range(ROWS)), "t": pa.array([f"text {number}" for number in range(ROWS)])})
+COLUMNS = {"k": parse_type("int64"), "t": parse_type("string")}
+HELD = 70_000
+
+
+class Largest(CalledStore):
+    """Notes the largest body that was answered, and what was asked."""
+
+    def __init__(self, inner: LocalStore) -> None:
+        self.inner = inner
+        self.largest = self.requests = 0
+        self.before: Callable[[int], None] = lambda _: None
+
+    def _call(self, operation: str, key: str, act: Callable[[], T]) -> T:
+        if operation == "get":
+            self.before(self.requests)
+            self.requests += 1
+        found = act()
+        if isinstance(found, bytes):
+            self.largest = max(self.largest, len(found))
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "WHOLE_BYTES", HELD)
+    monkeypatch.setattr(streams, "_BLOCK", HELD)
+    monkeypatch.setattr(parquet, "_COLUMN_BYTES", HELD)
+    monkeypatch.setattr(streams, "_CHUNK", HELD // 2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Largest:
+    return Largest(LocalStore(StoreConfig(url=tmp_path.as_uri())))
+
+
+def csv_body() -> bytes:
+    sink = pa.BufferOutputStream()
+    pacsv.write_csv(TABLE, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def json_body() -> bytes:
+    return "".join(f'{{"k": {row["k"]}, "t": "{row["t"]}"}}\n' for row in TABLE.to_pylist()).encode()
+
+
+def parquet_body() -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(TABLE, sink, row_group_size=10_000, compression="none", use_dictionary=False)
+    return sink.getvalue().to_pybytes()
+
+
+def landed(store: Largest, key: str, body: bytes) -> SourceObject:
+    stat = store.inner.put(key, body)
+    return SourceObject(key, stat.etag, stat.size, stat.last_modified_ms)
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "reader"),
+    [
+        ("a.csv", csv_body, CsvReader("s", COLUMNS)),
+        ("a.csv.gz", lambda: gzip.compress(csv_body()), CsvReader("s", COLUMNS)),
+        ("a.json", json_body, JsonLinesReader("s", COLUMNS)),
+        ("a.parquet", parquet_body, ParquetReader("s", COLUMNS)),
+    ],
+    ids=["csv", "compressed csv", "json", "parquet"],
+)
+def test_no_more_than_a_part_is_asked_for_at_once(
+    store: Largest, key: str, body: Callable[[], bytes], reader: SourceReader
+) -> None:
+    obj = landed(store, key, body())
+    assert obj.size > 3 * HELD
+    assert pa.Table.from_batches(reader.read(store, obj)).equals(TABLE)
+    assert store.requests > 3
+    assert 0 < store.largest <= 2 * HELD, "a page of Parquet may follow what was buffered"
+
+
+@pytest.mark.parametrize(("key", "body"), [("a.csv", csv_body), ("a.parquet", parquet_body)], ids=["csv", "parquet"])
+def test_an_object_that_changes_between_two_parts_is_refused(
+    store: Largest, key: str, body: Callable[[], bytes]
+) -> None:
+    """Rows of two versions are never mixed: the read ends where the version does."""
+    content = body()
+    obj = landed(store, key, content)
+    store.before = lambda count: None if count != 3 else store.inner.put(key, content) and None
+    reader = CsvReader("s", COLUMNS) if key == "a.csv" else ParquetReader("s", COLUMNS)
+    with pytest.raises(CommitConflict):
+        list(reader.read(store, obj))
+
+
+def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> None:
+    lines = csv_body().split(b"\n")
+    lines[75_000] = b"x,bad"
+    obj = landed(store, "a.csv", b"\n".join(lines))
+    with pytest.raises(BadRecord) as caught:
+        list(CsvReader("s", COLUMNS).read(store, obj))
+    assert (caught.value.line, caught.value.column) == (75_001, "k")
+    assert store.largest <= HELD
