@@ -58,7 +58,11 @@ def _intersection(left: range, right: range) -> range:
 
 
 class RunReader:
-    """Reads runs from the cache, else from the store with their size and checksum verified; each object once."""
+    """Reads runs from the cache, else from the store with their size and checksum verified; each object once.
+
+    Attributes:
+        uncached: what came from the store although there is a cache.
+    """
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class RunReader:
         self._checkpoint_id = checkpoint_id
         self._job = job
         self._bodies = bodies
+        self.uncached: list[tuple[RunHandle, Layer]] = []
 
     def read(self, run: RunHandle) -> Layer:
         identity = self._identity
@@ -93,7 +98,7 @@ class RunReader:
         except (pa.ArrowException, OSError) as error:
             raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error
         if self._cache is not None:
-            self._cache.stage(identity.uid, run, run.valid, schema, keys, groups, layer)
+            self.uncached.append((run, layer))
         return layer
 
     def _body(self, run: RunHandle) -> bytes:

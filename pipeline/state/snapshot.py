@@ -65,6 +65,7 @@ class FrozenState:
     Args:
         deltas: of each delta run, in the order of `runs`.
         watermarks_us: firing watermarks at the restored checkpoint and at this one.
+        uncached: runs that were restored from the store.
         census: of the restored checkpoint; None when all rows have to be counted.
         added: how many of the changes were not alive; None when that was not looked at.
     """
@@ -78,6 +79,7 @@ class FrozenState:
         runs: tuple[RunHandle, ...],
         watermarks_us: tuple[int | None, int | None],
         cache: StateCache | None,
+        uncached: Sequence[tuple[RunHandle, Layer]],
         census: Census | None,
         added: int | None,
     ) -> None:
@@ -87,7 +89,7 @@ class FrozenState:
         self._runs = runs
         self._before_us, self._watermark_us = watermarks_us
         self._times = identity.times
-        self._cache = cache
+        self._cache, self._uncached = cache, uncached
         self._all_changes = changes
         self._changes = self._needed(changes, (*reversed(deltas), base))
         self._census, self._added = census, added
@@ -163,14 +165,21 @@ class FrozenState:
         return stack(layers, self._identity.keys, self._identity.schema)
 
     def stage_cache(self, snapshot: StateSnapshot) -> None:
-        """Put the run just written into the node-local cache, for the next epoch. A fault is logged, never raised."""
-        if self._cache is None or self._written is None or not snapshot.uploads:
+        """Put into the node-local cache what the next epoch restores. A fault is logged, never raised.
+
+        That is the run just written, and those that were not there: not when they are restored, an epoch would wait.
+        """
+        if self._cache is None:
             return
-        run = snapshot.handle.runs[-1]
+        runs = snapshot.handle.runs
+        entries = [(run, layer) for run, layer in self._uncached if run in runs]
+        if self._written is not None and snapshot.uploads:
+            entries.append((runs[-1], self._written))
         identity = self._identity
-        self._cache.stage(
-            identity.uid, run, run.valid, identity.stored, identity.keys, identity.max_parallelism, self._written
-        )
+        for run, layer in entries:
+            self._cache.stage(
+                identity.uid, run, run.valid, identity.stored, identity.keys, identity.max_parallelism, layer
+            )
 
     def _needed(self, changes: Layer, below: tuple[Layer, ...]) -> Layer:
         """Drop dead rows, or make them tombstones; of tombstones keep those that hide a row alive below.

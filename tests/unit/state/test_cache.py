@@ -75,12 +75,13 @@ def test_a_warm_restore_reads_no_stored_run(node: Node) -> None:
     assert node.rows() == expected()
 
 
-def test_a_cold_restore_gives_the_same_state_and_fills_the_cache(node: Node) -> None:
-    """Deleting the cache costs a read of the store, nothing else."""
+def test_a_cold_restore_gives_the_same_state_and_its_epoch_fills_the_cache(node: Node) -> None:
+    """Deleting the cache costs a read of the store, nothing else; entries are written beside the upload."""
     warm = [path.name for path in node.entries()]
     for path in node.entries():
         path.unlink()
     assert node.rows() == expected()
+    node.epoch(0, 0)
     assert [path.name for path in node.entries()] == warm
 
 
@@ -100,6 +101,7 @@ def test_a_damaged_entry_is_ignored_and_replaced(node: Node, damage: Any) -> Non
     for path, body in intact.items():
         path.write_bytes(damage(body))
     assert node.rows() == expected()
+    node.epoch(0, 0)
     assert {path: path.read_bytes() for path in node.entries()} == intact
 
 
@@ -117,8 +119,11 @@ def test_entries_of_replaced_runs_and_of_other_ranges_are_removed(node: Node) ->
     assert len(node.handles[0].runs) == 1, "a base replaced every run"
     node.restore()
     assert len(node.entries()) == 1
-    halves = [node.restore(subtask, 2).rows() for subtask in range(2)]
-    assert sum(half.num_rows for half in halves) == 120
+    halves = [node.restore(subtask, 2) for subtask in range(2)]
+    assert sum(half.rows().num_rows for half in halves) == 120
+    for half in halves:
+        frozen = half.freeze(None)
+        frozen.stage_cache(frozen.encode("chk-9/t1/"))
     assert len(node.entries()) == 2, "one entry per half, the whole range is gone"
 
 
