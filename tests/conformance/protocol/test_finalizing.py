@@ -19,8 +19,8 @@ from tests.harness.job_stores import break_store, later
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
-HEADS_READ_BEFORE = 2
-"""After the data plane is done: `validate` and `complete` read the head once each, before the transition does."""
+HEADS_READ_BEFORE = 1
+"""After the data plane is done: `complete` reads the head once, before the transition does."""
 
 READS_BACK = 5
 """How often a put without an answer is looked for; afterwards the store answers again, so an abort would land."""
