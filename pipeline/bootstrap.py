@@ -35,7 +35,7 @@ from pipeline.protocol.records import PendingCheckpoint
 from pipeline.quality.verdict import GateVerdict
 from pipeline.restore import Restore
 from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, key_hash
+from pipeline.state.key_groups import key_group_range, key_groups_of
 from pipeline.state.keyed_state import restore_state
 from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX, state_prefix
@@ -195,7 +195,7 @@ def _snapshot(
     """Write the rows as the state of each subtask, below the pending checkpoint's token."""
     spec = context.spec
     groups, parallelism = spec.checkpointing.max_parallelism, spec.spark.parallelism
-    placed = key_group(key_hash(rows, operator.routing_key), groups)
+    placed = key_groups_of(rows, operator.routing_key, groups)
     handles = []
     for subtask in range(parallelism):
         own = key_group_range(groups, parallelism, subtask)

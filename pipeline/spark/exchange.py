@@ -19,7 +19,7 @@ from pipeline.protocol.acknowledgements import Decline, encode_answer
 from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
 from pipeline.spark.combining import PART_BYTES, Combining
 from pipeline.state.buffers import Buffer, as_partials, encode_rows, oldest
-from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
+from pipeline.state.key_groups import key_groups_of, subtask_of_key_group
 
 EXCHANGE_SCHEMA: Final = pa.schema(
     [
@@ -151,8 +151,7 @@ class ExchangeWriter:
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yield what is still held or open, in a fixed order."""
-        for edge, lateness_us in list(self._combining):
-            combining = self._combining[edge, lateness_us]
+        for (edge, lateness_us), combining in self._combining.items():
             for rows, partial in combining.flush():
                 yield from self._split(edge, rows, lateness_us, partial=partial)
         for slot in sorted(self._open):
@@ -186,7 +185,7 @@ class ExchangeWriter:
     def _split(
         self, edge: Edge, rows: pa.Table, lateness_us: int | None, *, partial: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        groups = key_group(key_hash(rows, edge.key), self._max_parallelism)
+        groups = key_groups_of(rows, edge.key, self._max_parallelism)
         targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers).astype(np.uint16)
         times = rows.column(edge.event_time) if edge.event_time is not None and not partial else None
         rows = as_partials(rows) if partial else rows.select(list(edge.columns))

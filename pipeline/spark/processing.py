@@ -22,12 +22,12 @@ from pipeline.spark.items import Item, Rows
 from pipeline.spark.level_plan import OperatorPlan
 from pipeline.spark.task_memory import Memory
 from pipeline.state.buffers import Buffer, are_partials
+from pipeline.state.key_groups import key_groups_of
 from pipeline.state.keyed_state import FrozenState, SubtaskState
 from pipeline.state.slices import (
     EncodedSlices,
     SliceEncoder,
     divided,
-    groups_of,
     input_cost,
     slices_within,
     state_cost,
@@ -148,7 +148,7 @@ class Processing:
             return [self._own]
         rows = np.zeros(self._max_parallelism, dtype=np.int64)
         for buffer in buffers:
-            groups = groups_of(buffer.rows(), self._item.operator.routing_key, self._max_parallelism)
+            groups = key_groups_of(buffer.rows(), self._item.operator.routing_key, self._max_parallelism)
             rows += np.bincount(groups, minlength=self._max_parallelism)
         per_row = input_cost(count, size, schema) // max(1, count)
         return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)

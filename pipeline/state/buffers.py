@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.state.key_groups import key_group, key_hash
+from pipeline.state.key_groups import key_groups_of
 from pipeline.state.spool import Spool, Spooled
 
 _PARTIALS = {b"milepost.partials": b"1"}
@@ -92,7 +92,7 @@ def owned_part(buffer: Buffer, routing_key: Sequence[str], key_groups: range, ma
     The oldest event time stays that of the whole buffer: it can only hold a watermark back.
     """
     rows = buffer.rows()
-    groups = key_group(key_hash(rows, routing_key), max_parallelism)
+    groups = key_groups_of(rows, routing_key, max_parallelism)
     owned = (groups >= key_groups.start) & (groups < key_groups.stop)
     if not owned.any():
         return None

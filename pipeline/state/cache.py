@@ -138,10 +138,10 @@ class StateCache:
                 start, stop = (int(part) for part in folder.name.split("-")[1:3])
                 if start < own.stop and own.start < stop:
                     _prune(folder, kept.get(folder, set()))
-            for path in [path for path in tuple(_mapped) if not path.exists()]:
-                _mapped.pop(path, None)
-            for path in [path for path in tuple(_checked) if not path.exists()]:
-                _checked.pop(path, None)
+            for path in {*tuple(_mapped), *tuple(_checked)}:
+                if not path.exists():
+                    _mapped.pop(path, None)
+                    _checked.pop(path, None)
         except (OSError, ValueError) as error:
             logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
 

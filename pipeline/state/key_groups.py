@@ -272,6 +272,11 @@ def key_group_range(max_parallelism: int, parallelism: int, subtask: int) -> ran
     return range(start, stop)
 
 
+def key_groups_of(rows: pa.Table, key: Sequence[str], max_parallelism: int) -> Ints:
+    """Return the key group of each row, by the key columns that route it. Raises what `key_hash` raises."""
+    return key_group(key_hash(rows, key), max_parallelism)
+
+
 def subtask_of_key_group(groups: Ints, max_parallelism: int, parallelism: int) -> Ints:
     """Return the owner of each key group: the one subtask whose `key_group_range` contains it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -40,9 +41,7 @@ def references(
         for run in handle.runs:
             valid = _intersection(run.valid, common)
             if len(valid):
-                runs.append(
-                    RunHandle(run.key, run.size, run.sha256, run.rows, run.kind, run.key_groups, valid, run.offsets)
-                )
+                runs.append(replace(run, valid=valid))
     if handles and covered != len(own):
         raise StateCorrupt(
             f"checkpoint {checkpoint_id}: the state handles of {identity.uid!r} cover {covered} of the {len(own)} key "

@@ -8,14 +8,14 @@ Slices come from halving, so that a state that grows keeps most of them, and wit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.state.buffers import Buffer, encode_rows
 from pipeline.state.handles import RunHandle, StateHandle
-from pipeline.state.key_groups import Ints, key_group, key_hash
+from pipeline.state.key_groups import Ints, key_groups_of
 from pipeline.state.snapshot import StateSnapshot
 from pipeline.state.spool import Spool, Spooled
 
@@ -65,11 +65,6 @@ def input_cost(rows: int, size: int, schema: pa.Schema) -> int:
     return size * INPUT_COPIES + rows * (_PER_ROW_BYTES + row_bytes(schema) * CHANGED_COPIES)
 
 
-def groups_of(rows: pa.Table, routing_key: Sequence[str], max_parallelism: int) -> Ints:
-    """The key group of each row."""
-    return key_group(key_hash(rows, routing_key), max_parallelism)
-
-
 def slices_within(own: range, cost: Ints, budget_bytes: int) -> list[range]:
     """Halve a range of key groups until each part is within the budget, or is a single group.
 
@@ -89,7 +84,7 @@ def divided(
     """The rows of a buffer slice by slice, in their order, on the disk; None where a slice has none of them."""
     rows = buffer.rows()
     starts = np.asarray([part.start for part in slices], dtype=np.int64)
-    owner = np.searchsorted(starts, groups_of(rows, routing_key, max_parallelism), side="right") - 1
+    owner = np.searchsorted(starts, key_groups_of(rows, routing_key, max_parallelism), side="right") - 1
     order = np.argsort(owner, kind="stable")
     borders = np.searchsorted(owner[order], np.arange(len(slices) + 1))
     found: list[Buffer | None] = []
@@ -116,7 +111,7 @@ def joined_handle(slices: Sequence[StateHandle], before: Sequence[StateHandle]) 
         for run in one.runs:
             parts = kept.setdefault(run.key, [])
             if parts and parts[-1].valid.stop == run.valid.start:
-                parts[-1] = _valid_in(run, range(parts[-1].valid.start, run.valid.stop))
+                parts[-1] = replace(run, valid=range(parts[-1].valid.start, run.valid.stop))
             else:
                 parts.append(run)
     return StateHandle(
@@ -132,10 +127,6 @@ def joined_handle(slices: Sequence[StateHandle], before: Sequence[StateHandle]) 
 
 def _ascending(handles: Sequence[StateHandle]) -> list[StateHandle]:
     return sorted(handles, key=lambda handle: handle.key_groups.start)
-
-
-def _valid_in(run: RunHandle, valid: range) -> RunHandle:
-    return RunHandle(run.key, run.size, run.sha256, run.rows, run.kind, run.key_groups, valid, run.offsets)
 
 
 @dataclass(frozen=True, slots=True)
