@@ -29,8 +29,11 @@ UNLIMITED_BYTES = 4 << 30
 _LIMITED = "PYSPARK_EXECUTOR_MEMORY_MB"
 """Spark starts the daemon of limited workers with it."""
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8
 _LARGE_BYTES = 256 << 10
+_MAPPINGS = 1 << 16
+_KEPT_BYTES = 1 << 30
+_GROWTH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,26 @@ def reserve_little() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra is done, and each thread reserves 40 MB
     if _LIMITED in os.environ:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # the others reserve 128 MB and more at a time
+    else:
+        _keep()
     _mallopt(_M_ARENA_MAX, 1)  # of 64 MB each, one per thread that ever asks
+
+
+def _keep() -> None:
+    """Keep freed memory for the next epoch: else each one has the system clear some hundred megabytes of pages again.
+
+    Spark ends a worker that had nothing to do for a minute, and that gives it back.
+    """
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # Arrow's allocator
+    _mallopt(_M_MMAP_MAX, 0)
+    _mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    _mallopt(_M_TOP_PAD, _GROWTH_BYTES)
 
 
 def _give_back_at_once() -> None:
     """Large arrays are mapped and unmapped one by one, so that none leaves a hole that counts for ever."""
+    _mallopt(_M_MMAP_MAX, _MAPPINGS)
+    _mallopt(_M_TOP_PAD, _LARGE_BYTES)
     _mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
     _mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
     import pyarrow as pa  # imported by every worker, and not yet where `reserve_little` is called

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.state.key_groups import key_groups_of
+from pipeline.state.narrowing import narrowed, widened
 from pipeline.state.spool import Spool, Spooled
 
 _PARTIALS = {b"milepost.partials": b"1"}
@@ -67,17 +68,18 @@ def are_partials(rows: pa.Table) -> bool:
 
 
 def encode_rows(rows: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream in a single batch; equal rows give equal bytes."""
+    """Rows as an Arrow IPC stream in a single batch, numbers narrowed; equal rows give equal bytes."""
+    rows = narrowed(rows.combine_chunks())
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
-        for batch in rows.combine_chunks().to_batches():
+        for batch in rows.to_batches():
             writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
 
 
 def decode_rows(payload: bytes | pa.Buffer) -> pa.Table:
     """The inverse of `encode_rows`."""
-    return pa.ipc.open_stream(payload).read_all()
+    return widened(pa.ipc.open_stream(payload).read_all())
 
 
 def oldest(times: pa.ChunkedArray) -> int | None:

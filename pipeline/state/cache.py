@@ -27,13 +27,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from pipeline.state.census import EXPIRES_COLUMN, TIMER_COLUMN
 from pipeline.state.evolution import stored_name
 from pipeline.state.handles import RunHandle
 from pipeline.state.key_groups import KEY_HASH_VERSION
 from pipeline.state.layer import KeySpec, Layer
+from pipeline.state.narrowing import narrowed, widened
 from pipeline.state.runs import DELETED_COLUMN
 
-CACHE_FORMAT_VERSION = 1
+CACHE_FORMAT_VERSION = 2
 _HASH_COLUMN = "__hash"
 _SUFFIX = ".arrow"
 _TEMPORARY = ".tmp"
@@ -200,7 +202,8 @@ def _age_s(path: Path, folder: Path) -> float:
 
 
 def _write(path: Path, layer: Layer, schema: pa.Schema) -> None:
-    table = layer.rows.append_column(_HASH_COLUMN, pa.array(layer.hashes)).append_column(
+    rows = narrowed(layer.rows, kept=(TIMER_COLUMN, EXPIRES_COLUMN))
+    table = rows.append_column(_HASH_COLUMN, pa.array(layer.hashes)).append_column(
         DELETED_COLUMN, pa.array(layer.deleted)
     )
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -239,7 +242,7 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
     if table.column_names != [*schema.names, _HASH_COLUMN, DELETED_COLUMN]:
         return None
     rows = table.select(schema.names)
-    if not rows.schema.equals(schema):
+    if not widened(rows.slice(0, 0)).schema.equals(schema):
         return None
     hashes = table.column(_HASH_COLUMN).combine_chunks().to_numpy() if table.num_rows else np.empty(0, dtype=np.uint64)
     deleted = table.column(DELETED_COLUMN).combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)

@@ -85,7 +85,7 @@ def _at_most(layer: Layer, column: str, time_us: int, rows: Ints | None = None) 
 
 def _values(layer: Layer, name: str, rows: Ints | None = None) -> tuple[Ints, Bools | None]:
     """A column of times, 0 for null, and which are not null; None: all of them."""
-    chunks = layer.rows.column(name)
+    chunks = layer.stored.column(name)  # times are not narrowed
     column = (
         chunks.chunk(0) if chunks.num_chunks == 1 else pa.concat_arrays([pa.array([], chunks.type), *chunks.chunks])
     )
@@ -102,7 +102,7 @@ def counted(
 ) -> Census:
     """Count all rows of layers, newest first."""
     names = [name for name in (*keys.key, TIMER_COLUMN, EXPIRES_COLUMN) if name in times.names]
-    layers = [Layer(layer.hashes, layer.rows.select(names), layer.deleted) for layer in layers if layer.num_rows]
+    layers = [Layer(layer.hashes, layer.stored.select(names), layer.deleted) for layer in layers if layer.num_rows]
     if not layers:
         return Census(0, ())
     oldest = layers[-1]

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.state.key_groups import Ints
 from pipeline.state.layer import Bools, Layer
-
-_STORAGE = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
+from pipeline.state.narrowing import numbers_at, widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +32,14 @@ def found_of(hits: Sequence[Hits], count: int) -> Bools:
 
 def gather(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
     """One column of the answer, null where nothing was found; no position is hit twice."""
-    words = [_words(part.layer.rows.column(field.name)) for part in hits]
     values = None
-    for part, column in zip(hits, words, strict=True):
-        if column is None:
+    for part in hits:
+        numbers = numbers_at(part.layer.stored, field.name, part.rows)
+        if numbers is None:
             return _gather_values(field, hits, found)
         if values is None:
-            values = np.zeros(len(found), dtype=column.dtype)
-        values[part.asked] = column[part.rows]
+            values = np.zeros(len(found), dtype=numbers.dtype)
+        values[part.asked] = numbers
     if values is None:
         return pa.nulls(len(found), field.type)
     return pa.array(values, mask=None if bool(found.all()) else ~found).view(field.type)
@@ -52,16 +50,6 @@ def _gather_values(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Ar
     for part in hits:
         source[part.asked] = np.arange(taken, taken + len(part.rows))
         taken += len(part.rows)
-    columns = [part.layer.rows.column(field.name).take(pa.array(part.rows)) for part in hits]
+    columns = [widened(part.layer.stored.select([field.name]).take(pa.array(part.rows))).column(0) for part in hits]
     values = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
     return values.take(pa.array(source, mask=~found))
-
-
-def _words(column: pa.ChunkedArray) -> npt.NDArray[np.signedinteger] | None:
-    """Values of a fixed width without a null, as they lie in memory; None for other columns."""
-    if column.null_count or column.num_chunks != 1:
-        return None
-    if not pa.types.is_primitive(column.type) or pa.types.is_boolean(column.type):
-        return None
-    storage = _STORAGE.get(column.type.bit_width // 8)
-    return None if storage is None else column.chunk(0).view(storage).to_numpy()

@@ -133,7 +133,7 @@ class SubtaskState:
             positions = positions[self._is_live(layer, positions)]
             positions = not_hidden(newer, layer, positions, self._identity.keys)
             if positions.size:
-                parts.append(layer.rows.take(pa.array(positions)))
+                parts.append(layer.take(positions))
             newer.append(layer)
         return self._concat(parts)
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.state.key_groups import Hashes, Ints, key_hash
+from pipeline.state.narrowing import Numbers, numbers_at, widened
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], Hashes]
@@ -57,13 +58,23 @@ class Layer:
 
     Attributes:
         hashes: ascending, one per row.
-        rows: the operator's state schema, in one chunk; of a tombstone only the key columns mean anything.
+        stored: the operator's state schema, in one chunk, perhaps narrowed; of a tombstone only the key columns mean
+            anything.
         deleted: True for a tombstone.
     """
 
     hashes: Hashes
-    rows: pa.Table
+    stored: pa.Table
     deleted: Bools
+
+    @property
+    def rows(self) -> pa.Table:
+        """All rows in the operator's state schema: a copy of those that are narrowed."""
+        return widened(self.stored)
+
+    def take(self, rows: Ints) -> pa.Table:
+        """Some rows in the operator's state schema."""
+        return widened(self.stored.take(pa.array(rows)))
 
     @property
     def num_rows(self) -> int:
@@ -73,13 +84,13 @@ class Layer:
         """The rows for which keep is True."""
         if bool(keep.all()):
             return self
-        return Layer(self.hashes[keep], self.rows.filter(pa.array(keep)).combine_chunks(), self.deleted[keep])
+        return Layer(self.hashes[keep], self.stored.filter(pa.array(keep)).combine_chunks(), self.deleted[keep])
 
     def between(self, borders: Hashes) -> list[Layer]:
         """The rows below the first border, from each border to the next, and from the last one on; not copied."""
         cuts = [0, *np.searchsorted(self.hashes, borders).tolist(), self.num_rows]
         return [
-            Layer(self.hashes[start:stop], self.rows.slice(start, stop - start), self.deleted[start:stop])
+            Layer(self.hashes[start:stop], self.stored.slice(start, stop - start), self.deleted[start:stop])
             for start, stop in itertools.pairwise(cuts)
         ]
 
@@ -203,7 +214,7 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
     if not query.size:
         return query, found
     query = query if rows is None else rows[query]
-    equal = same_keys(wanted, query, layer.rows, found, keys.key)
+    equal = same_keys(wanted, query, layer.stored, found, keys.key)
     return (query, found) if bool(equal.all()) else (query[equal], found[equal])
 
 
@@ -212,31 +223,31 @@ def not_hidden(newer: Sequence[Layer], layer: Layer, rows: Ints, keys: KeySpec) 
     for other in newer:
         if not rows.size:
             break
-        hidden, _ = match(other, layer.hashes[rows], layer.rows, keys, rows)
+        hidden, _ = match(other, layer.hashes[rows], layer.stored, keys, rows)
         if hidden.size:
             rows = np.setdiff1d(rows, hidden, assume_unique=True)
     return rows
 
 
 def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, key: Sequence[str]) -> Bools:
-    """Whether the keys of pairs of rows are equal, nulls equal to nulls."""
+    """Whether the keys of pairs of rows are equal, nulls equal to nulls. Either side may be narrowed."""
     equal = np.ones(len(left_rows), dtype=np.bool_)
     for name in key:
-        one, other = _words(left.column(name)), _words(right.column(name))
+        one, other = _words_at(left, name, left_rows), _words_at(right, name, right_rows)
         if one is not None and other is not None and one.dtype == other.dtype:
-            equal &= one[left_rows] == other[right_rows]
+            equal &= one == other
         else:
-            equal &= _equal(left.column(name).take(pa.array(left_rows)), right.column(name).take(pa.array(right_rows)))
+            equal &= _equal(_values_at(left, name, left_rows), _values_at(right, name, right_rows))
     return equal
 
 
-def _words(column: pa.ChunkedArray) -> npt.NDArray[np.signedinteger] | None:
-    """Whole numbers and times without a null as they lie in memory; None for other columns."""
-    if column.null_count or column.num_chunks != 1:
-        return None
-    if pa.types.is_timestamp(column.type):
-        return column.chunk(0).view(pa.int64()).to_numpy()
-    return column.chunk(0).to_numpy() if pa.types.is_signed_integer(column.type) else None
+def _words_at(rows: pa.Table, name: str, positions: Ints) -> Numbers | None:
+    """Values without a null whose words are equal where they are; None for other columns."""
+    return None if pa.types.is_floating(rows.column(name).type) else numbers_at(rows, name, positions)
+
+
+def _values_at(rows: pa.Table, name: str, positions: Ints) -> pa.ChunkedArray:
+    return widened(rows.select([name]).take(pa.array(positions))).column(0)
 
 
 def _candidates(ordered: Hashes, hashes: Hashes) -> tuple[Ints, Ints]:

@@ -197,7 +197,7 @@ class FrozenState:
             visible = ~layer.deleted[found] & self._times.alive(layer, self._watermark_us, found)
             hides[asked[visible]] = True
             open_ = np.setdiff1d(open_, asked, assume_unique=True)
-        marked = Layer(changes.hashes, changes.rows, changes.deleted | gone)
+        marked = Layer(changes.hashes, changes.stored, changes.deleted | gone)
         return marked.where(~gone | hides)
 
     def _write(
