@@ -142,8 +142,8 @@ class Processing:
         budget_bytes, schema = self._memory.budget.bytes, self._item.state_schema
         cost = state_cost(self._item.handles, self._own, schema)
         buffers = [buffer for chunk in self._waiting for buffer in chunk.buffers]
-        size = sum(buffer.size for buffer in buffers)
-        count = sum(buffer.rows().num_rows for buffer in buffers)
+        extents = [buffer.extent() for buffer in buffers]
+        size, count = sum(extent.bytes for extent in extents), sum(extent.rows for extent in extents)
         if int(cost.sum()) + input_cost(count, size, schema) <= budget_bytes:
             return [self._own]
         rows = np.zeros(self._max_parallelism, dtype=np.int64)
@@ -201,7 +201,7 @@ class Processing:
         cost = 0
         for buffer in buffers:
             rows = buffer.rows()
-            more = input_cost(rows.num_rows, buffer.size, self._item.state_schema)
+            more = input_cost(rows.num_rows, rows.nbytes, self._item.state_schema)
             if tables and cost + more > self._memory.budget.bytes:
                 yield tables
                 tables, cost = [], 0

@@ -86,9 +86,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 def reserve_little() -> None:
     """Keep libraries from reserving address space for threads that do no work here. Call before they are imported."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra is done, and each thread reserves 40 MB
-    if _LIMITED in os.environ:
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # the others reserve 128 MB and more at a time
-    else:
+    # One heap for all; the other pools reserve 128 MB and more at a time, and give large blocks back at once.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    if _LIMITED not in os.environ:
         _keep()
     _mallopt(_M_ARENA_MAX, 1)  # of 64 MB each, one per thread that ever asks
 
@@ -98,7 +98,6 @@ def _keep() -> None:
 
     Spark ends a worker that had nothing to do for a minute, and that gives it back.
     """
-    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # Arrow's allocator
     _mallopt(_M_MMAP_MAX, 0)
     _mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     _mallopt(_M_TOP_PAD, _GROWTH_BYTES)

@@ -19,6 +19,20 @@ from pipeline.state.spool import Spool, Spooled
 _PARTIALS = {b"milepost.partials": b"1"}
 """Schema metadata of a payload that holds partial results; part of what its digest covers."""
 
+_EXTENT = b"milepost.extent"
+"""Schema metadata of a payload: number and bytes of its rows."""
+
+_MUCH_TEXT_BYTES = 256 << 10
+_SAMPLED_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Rows of a payload, and their bytes in memory once they are decoded."""
+
+    rows: int
+    bytes: int
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -42,7 +56,14 @@ class Buffer:
         return len(self.payload) if isinstance(self.payload, bytes) else int(self.payload.size)
 
     def rows(self) -> pa.Table:
-        return decode_rows(self.payload.read() if isinstance(self.payload, Spooled) else self.payload)
+        return decode_rows(self._encoded())
+
+    def extent(self) -> Extent:
+        """How many rows it has and how large they are, without decoding them."""
+        return extent_of(self._encoded())
+
+    def _encoded(self) -> bytes | pa.Buffer:
+        return self.payload.read() if isinstance(self.payload, Spooled) else self.payload
 
     def body(self) -> bytes:
         """The payload as bytes."""
@@ -68,10 +89,17 @@ def are_partials(rows: pa.Table) -> bool:
 
 
 def encode_rows(rows: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream in a single batch, numbers narrowed; equal rows give equal bytes."""
+    """Rows as an Arrow IPC stream in a single batch; equal rows give equal bytes.
+
+    Numbers are narrowed, and text that a sample says repeats itself is compressed.
+    """
+    extent = f"{rows.num_rows} {rows.nbytes}".encode()
     rows = narrowed(rows.combine_chunks())
+    rows = rows.replace_schema_metadata({**(rows.schema.metadata or {}), _EXTENT: extent})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
+    compression = "lz4" if any(_repeats_itself(column) for column in rows.columns) else None
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         for batch in rows.to_batches():
             writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
@@ -79,7 +107,29 @@ def encode_rows(rows: pa.Table) -> bytes:
 
 def decode_rows(payload: bytes | pa.Buffer) -> pa.Table:
     """The inverse of `encode_rows`."""
-    return widened(pa.ipc.open_stream(payload).read_all())
+    rows = widened(pa.ipc.open_stream(payload, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all())
+    metadata = {key: value for key, value in (rows.schema.metadata or {}).items() if key != _EXTENT}
+    return rows.replace_schema_metadata(metadata or None)
+
+
+def extent_of(payload: bytes | pa.Buffer) -> Extent:
+    """The extent of encoded rows; those of an earlier version, which do not name it, are decoded for it."""
+    noted = (pa.ipc.open_stream(payload).schema.metadata or {}).get(_EXTENT)
+    if noted is None:
+        rows = decode_rows(payload)
+        return Extent(rows.num_rows, rows.nbytes)
+    count, size = noted.split()
+    return Extent(int(count), int(size))
+
+
+def _repeats_itself(column: pa.ChunkedArray) -> bool:
+    """Whether a column of much text has a middle that LZ4 makes less than half as large."""
+    if column.num_chunks != 1 or column.nbytes < _MUCH_TEXT_BYTES:
+        return False
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        return False
+    sample = b"".join(value.as_buffer() for value in column.slice(len(column) // 2, _SAMPLED_ROWS) if value.is_valid)
+    return 2 * len(pa.compress(sample, "lz4_raw", asbytes=True)) < len(sample)
 
 
 def oldest(times: pa.ChunkedArray) -> int | None:

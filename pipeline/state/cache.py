@@ -96,7 +96,7 @@ class StateCache:
     ) -> None:
         """Write an entry complete, under a name of this attempt, then rename it.
 
-        A full, missing or read-only disk is logged, never raised.
+        A full, missing or read-only disk, or too little memory, is logged, never raised.
         """
         folder = self._folder(uid, wanted)
         digest = _digest(run, wanted, schema, keys, max_parallelism)
@@ -112,7 +112,7 @@ class StateCache:
             _write(temporary, layer, schema)
             size, checksum = temporary.stat().st_size, _crc32(temporary)
             temporary.replace(folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}")
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, MemoryError, pa.ArrowException) as error:
             logger.warning("state cache of %s cannot be written (%s); the next epoch reads the store", uid, error)
             if temporary is not None:
                 temporary.unlink(missing_ok=True)

@@ -106,12 +106,12 @@ def counted(
     if not layers:
         return Census(0, ())
     oldest = layers[-1]
-    recent = stack(list(reversed(layers[:-1])), keys, oldest.rows.schema)
+    recent = stack(list(reversed(layers[:-1])), keys, oldest.stored.schema)
     live, earliest = 0, np.full(max_parallelism, _NEVER, dtype=np.int64)
     for layer, newer in ((recent, None), (oldest, recent)):
         shown = ~layer.deleted & times.alive(layer, watermark_us)
         if newer is not None:
-            shown[match(layer, newer.hashes, newer.rows, keys)[1]] = False
+            shown[match(layer, newer.hashes, newer.stored, keys)[1]] = False
         live += int(np.count_nonzero(shown))
         if times.has_timers:
             waiting = np.where(shown, times.waiting(layer, watermark_us), _NEVER)

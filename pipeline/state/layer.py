@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.state.key_groups import Hashes, Ints, key_hash
-from pipeline.state.narrowing import Numbers, numbers_at, widened
+from pipeline.state.narrowing import Numbers, numbers_at, type_of, widened
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], Hashes]
@@ -233,8 +233,10 @@ def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints
     """Whether the keys of pairs of rows are equal, nulls equal to nulls. Either side may be narrowed."""
     equal = np.ones(len(left_rows), dtype=np.bool_)
     for name in key:
-        one, other = _words_at(left, name, left_rows), _words_at(right, name, right_rows)
-        if one is not None and other is not None and one.dtype == other.dtype:
+        alike = type_of(left, name) == type_of(right, name)
+        one = _words_at(left, name, left_rows) if alike else None
+        other = _words_at(right, name, right_rows) if one is not None else None
+        if one is not None and other is not None:
             equal &= one == other
         else:
             equal &= _equal(_values_at(left, name, left_rows), _values_at(right, name, right_rows))

@@ -79,6 +79,12 @@ def widened(rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields, metadata or None))
 
 
+def type_of(rows: pa.Table, name: str) -> pa.DataType:
+    """A column's type when it is not narrowed."""
+    note = _notes(rows).get(name)
+    return rows.column(name).type if note is None else note.data_type
+
+
 def numbers_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> Numbers | None:
     """Some values of a column of numbers or times, as they lie in memory when it is not narrowed.
 

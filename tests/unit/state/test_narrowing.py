@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.protocol.object_store import StoreConfig
-from pipeline.state.buffers import decode_rows, encode_rows
+from pipeline.state.buffers import Buffer, Extent, are_partials, as_partials, decode_rows, encode_rows
 from pipeline.state.cache import StateCache
 from pipeline.state.handles import StateHandle
 from pipeline.state.key_groups import key_group_range
@@ -153,3 +153,31 @@ def test_state_from_the_cache_answers_as_state_from_the_store_does(tmp_path: Pat
     newest = {row["k"]: row["n"] for row in warm.rows().to_pylist()}
     [at] = table(4500, 4501, 1)["k"].to_pylist()
     assert newest[at] == 4500 * 10**12
+
+
+@pytest.mark.parametrize(("text", "packed"), [("https://example.com/item?id={:09}", True), ("{:032x}", False)])
+def test_text_is_compressed_where_it_repeats_itself(text: str, packed: bool) -> None:
+    random = np.random.default_rng(1)
+    words = [text.format(int.from_bytes(random.bytes(16)) if not packed else at) for at in range(20_000)]
+    rows = pa.table({"t": words, "n": list(range(20_000))})
+    body = encode_rows(rows)
+    assert decode_rows(body).equals(rows)
+    assert body == encode_rows(pa.concat_tables([rows.slice(0, 7), rows.slice(7)]))
+    assert (len(body) < rows.nbytes / 2) == packed
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_payload_says_how_large_its_rows_are_once_decoded(marked: bool) -> None:
+    """A budget of memory counts what is worked on, not what was sent; an earlier version's payload does not say it."""
+    rows = pa.table({"n": pa.array(range(20_000), pa.int64()), "t": ["the same text"] * 20_000})
+    rows = as_partials(rows) if marked else rows
+    payload = encode_rows(rows)
+    assert len(payload) < rows.nbytes / 2
+    assert Buffer("op", "rows", None, None, payload).extent() == Extent(20_000, rows.nbytes)
+    assert are_partials(decode_rows(payload)) is marked
+    plain = pa.BufferOutputStream()
+    with pa.ipc.new_stream(plain, rows.schema) as writer:
+        writer.write_table(rows)
+    before = Buffer("op", "rows", None, None, plain.getvalue())
+    assert before.extent() == Extent(20_000, rows.nbytes)
+    assert before.rows().equals(rows) and are_partials(before.rows()) is marked
