@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.events import EVENT_TYPES, Event
@@ -30,6 +30,8 @@ Record = TypeVar("Record")
 _TAG = "type"
 _EVENT_NAMES: dict[str, type[Event]] = {event.__name__: event for event in EVENT_TYPES}
 _KEY_FIELDS: dict[type, str] = {ObjectHandle: "key", Garbage: "prefix"}
+_SCALARS = {int: "an integer", str: "text", bool: "true or false", float: "a float"}
+_Reader: TypeAlias = Callable[[object], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,18 @@ class Tombstone:
 class _Mismatch(Exception):
     """A value that does not fit; the path and the expectation are for the StateCorrupt that it becomes."""
 
+    def __init__(self, expectation: str) -> None:
+        super().__init__(expectation)
+        self._expectation, self._path = expectation, ""
+
+    def __str__(self) -> str:
+        return f"{self._path or 'it'}: {self._expectation}"
+
+    def within(self, step: str) -> _Mismatch:
+        """Say one step more of the way to the value, from the inside out."""
+        self._path = step + self._path
+        return self
+
 
 def encode(record: object) -> bytes:
     """Return the canonical JSON of a dataclass made of records, tuples, enums and JSON values."""
@@ -82,10 +96,14 @@ def to_json(record: object) -> Any:
     Raises:
         TypeError: it holds something that JSON does not have.
     """
-    if is_dataclass(record) and not isinstance(record, type):
-        value = {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
-        if type(record).__name__ in _EVENT_NAMES:
-            value[_TAG] = type(record).__name__
+    if record is None or type(record) in _SCALARS:
+        return record
+    kind: Any = type(record)
+    names = _field_names(kind)
+    if names is not None:
+        value = {name: to_json(getattr(record, name)) for name in names}
+        if kind.__name__ in _EVENT_NAMES:
+            value[_TAG] = kind.__name__
         return value
     if isinstance(record, Enum):
         return record.value
@@ -93,15 +111,22 @@ def to_json(record: object) -> Any:
         return [to_json(item) for item in record]
     if isinstance(record, dict) and all(isinstance(key, str) for key in record):
         return {key: to_json(item) for key, item in record.items()}
-    if record is None or isinstance(record, bool | int | float | str):
+    if isinstance(record, bool | int | float | str):
         return record
-    raise TypeError(f"{type(record).__name__} has no JSON form")
+    raise TypeError(f"{kind.__name__} has no JSON form")
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None for another type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
 def from_json(kind: type[Record], value: object, what: str) -> Record:
     """Return the record of a JSON value. Raises StateCorrupt, naming `what` and the place."""
+    reads: Any = kind  # a type, and so hashable
     try:
-        record: Record = _parse(kind, value, "")
+        record: Record = _reader(reads)(value)
     except _Mismatch as mismatch:
         raise StateCorrupt(
             f"{what}: {mismatch}. Nothing was changed. Restore this object, or roll back to an older checkpoint."
@@ -179,7 +204,7 @@ def _dumps(value: object) -> bytes:
 def _loads(body: bytes, what: str) -> object:
     try:
         value: object = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError, _Mismatch) as error:
+    except (ValueError, RecursionError) as error:
         raise StateCorrupt(f"{what}: expected JSON, got {len(body)} bytes: {error}. Nothing was changed.") from error
     return value
 
@@ -187,100 +212,157 @@ def _loads(body: bytes, what: str) -> object:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise _Mismatch("a key appears twice")
+        raise ValueError("a key appears twice")
     return value
 
 
 def _refuse_constant(text: str) -> object:
-    raise _Mismatch(f"{text} is not JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 @cache
-def _field_types(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _parse(kind: Any, value: object, path: str) -> Any:
-    """Return `value` as `kind`, or raise _Mismatch with the path of what does not fit."""
+def _reader(kind: Any) -> _Reader:
+    """What makes a value of JSON one of `kind`, or raises _Mismatch; made once per type."""
     if isinstance(kind, NewType):
-        return _parse(kind.__supertype__, value, path)
+        return _reader(kind.__supertype__)
     if kind is object:
-        return value
-    if kind in (int, str, bool, float):
-        return _scalar(kind, value, path)
+        return lambda value: value
+    if kind in _SCALARS:
+        return _scalar(kind)
     if kind in EVENT_TYPES:
-        return _event((kind,), value, path)
+        return _event((kind,))
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return _union(arguments, value, path)
+        return _union(arguments)
     if origin is tuple:
-        return _tuple(arguments, value, path)
+        return _sequence(arguments[0]) if arguments[-1] is Ellipsis else _tuple(arguments)
     if origin is dict:
-        if not isinstance(value, dict):
-            raise _expected("an object", value, path)
-        return {key: _parse(arguments[1], item, f"{path}.{key}") for key, item in value.items()}
-    if issubclass(kind, Enum):
-        return _enum(kind, value, path)
-    return _record(kind, value, path)
+        return _mapping(arguments[1])
+    return _enum(kind) if issubclass(kind, Enum) else _record(kind)
 
 
-def _scalar(kind: type, value: object, path: str) -> object:
-    if type(value) is not kind:
-        raise _expected({int: "an integer", str: "text", bool: "true or false", float: "a float"}[kind], value, path)
-    return value
+def _scalar(kind: type) -> _Reader:
+    def read(value: object) -> object:
+        if type(value) is not kind:
+            raise _expected(_SCALARS[kind], value)
+        return value
+
+    return read
 
 
-def _union(options: tuple[Any, ...], value: object, path: str) -> object:
+def _union(options: tuple[Any, ...]) -> _Reader:
     """An optional value, or one of the events, told apart by their tag."""
-    if types.NoneType in options:
-        (option,) = (option for option in options if option is not types.NoneType)
-        return None if value is None else _parse(option, value, path)
-    return _event(options, value, path)
+    if types.NoneType not in options:
+        return _event(options)
+    (option,) = (option for option in options if option is not types.NoneType)
+    reader = _reader(option)
+    return lambda value: None if value is None else reader(value)
 
 
-def _event(kinds: tuple[type[Event], ...], value: object, path: str) -> object:
+def _event(kinds: tuple[type[Event], ...]) -> _Reader:
     """One of these events, told apart by its tag."""
-    known = {kind.__name__: kind for kind in kinds}
-    tag = value.get(_TAG) if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(tag, str) or tag not in known:
-        raise _expected(f"one of {sorted(known)} as its `{_TAG}`", tag if isinstance(value, dict) else value, path)
-    return _record(known[tag], {key: item for key, item in value.items() if key != _TAG}, path)
+    known = {kind.__name__: _record(kind) for kind in kinds}
+
+    def read(value: object) -> object:
+        tag = value.get(_TAG) if isinstance(value, dict) else None
+        if not isinstance(value, dict) or not isinstance(tag, str) or tag not in known:
+            raise _expected(f"one of {sorted(known)} as its `{_TAG}`", tag if isinstance(value, dict) else value)
+        return known[tag]({key: item for key, item in value.items() if key != _TAG})
+
+    return read
 
 
-def _tuple(arguments: tuple[Any, ...], value: object, path: str) -> tuple[object, ...]:
-    if not isinstance(value, list):
-        raise _expected("an array", value, path)
-    if arguments[-1] is Ellipsis:
-        return tuple(_parse(arguments[0], item, f"{path}[{index}]") for index, item in enumerate(value))
-    if len(value) != len(arguments):
-        raise _expected(f"an array of {len(arguments)}", value, path)
-    pairs = enumerate(zip(arguments, value, strict=True))
-    return tuple(_parse(argument, item, f"{path}[{index}]") for index, (argument, item) in pairs)
+def _mapping(kind: Any) -> _Reader:
+    reader = _reader(kind)
+
+    def read(value: object) -> object:
+        if not isinstance(value, dict):
+            raise _expected("an object", value)
+        return {key: _at(f".{key}", reader, item) for key, item in value.items()}
+
+    return read
 
 
-def _enum(kind: type[Enum], value: object, path: str) -> Enum:
-    for member in kind:
-        if type(value) is str and member.value == value:
-            return member
-    raise _expected(f"one of {[member.value for member in kind]}", value, path)
+def _sequence(kind: Any) -> _Reader:
+    reader = _reader(kind)
+
+    def read(value: object) -> object:
+        if not isinstance(value, list):
+            raise _expected("an array", value)
+        try:
+            return tuple([reader(item) for item in value])
+        except _Mismatch:
+            return tuple(_at(f"[{index}]", reader, item) for index, item in enumerate(value))
+
+    return read
 
 
-def _record(kind: type, value: object, path: str) -> object:
-    if not isinstance(value, dict):
-        raise _expected(f"an object ({kind.__name__})", value, path)
-    known = _field_types(kind)
-    unknown, missing = sorted(value.keys() - known.keys()), sorted(known.keys() - value.keys())
-    if unknown or missing:
-        raise _Mismatch(f"{path or 'it'}: {kind.__name__} has unknown keys {unknown} and lacks {missing}")
-    record = kind(**{name: _parse(hint, value[name], f"{path}.{name}") for name, hint in known.items()})
-    if kind in _KEY_FIELDS:
-        key = getattr(record, _KEY_FIELDS[kind])
-        fault = key_fault(key)
-        if fault is not None:
-            raise _Mismatch(f"{path}.{_KEY_FIELDS[kind]}: {key!r} must stay below the job's prefix: {fault}")
-    return record
+def _tuple(kinds: tuple[Any, ...]) -> _Reader:
+    readers = [_reader(kind) for kind in kinds]
+
+    def read(value: object) -> object:
+        if not isinstance(value, list):
+            raise _expected("an array", value)
+        if len(value) != len(readers):
+            raise _expected(f"an array of {len(readers)}", value)
+        pairs = enumerate(zip(readers, value, strict=True))
+        return tuple(_at(f"[{index}]", reader, item) for index, (reader, item) in pairs)
+
+    return read
 
 
-def _expected(expectation: str, value: object, path: str) -> _Mismatch:
+def _enum(kind: type[Enum]) -> _Reader:
+    members = {member.value: member for member in kind}
+
+    def read(value: object) -> object:
+        if type(value) is not str or value not in members:
+            raise _expected(f"one of {[*members]}", value)
+        return members[value]
+
+    return read
+
+
+def _record(kind: type) -> _Reader:
+    key_field = _KEY_FIELDS.get(kind)
+
+    def read(value: object) -> object:
+        if not isinstance(value, dict):
+            raise _expected(f"an object ({kind.__name__})", value)
+        readers = _field_readers(kind)
+        if value.keys() != readers.keys():
+            unknown, missing = sorted(value.keys() - readers.keys()), sorted(readers.keys() - value.keys())
+            raise _Mismatch(f"{kind.__name__} has unknown keys {unknown} and lacks {missing}")
+        name, found = "", {}
+        try:
+            for name, reader in readers.items():
+                found[name] = reader(value[name])
+        except _Mismatch as mismatch:
+            mismatch.within(f".{name}")
+            raise
+        record = kind(**found)
+        if key_field is not None:
+            key = getattr(record, key_field)
+            fault = key_fault(key)
+            if fault is not None:
+                raise _Mismatch(f"{key!r} must stay below the job's prefix: {fault}").within(f".{key_field}")
+        return record
+
+    return read
+
+
+@cache
+def _field_readers(kind: type) -> dict[str, _Reader]:
+    return {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+
+
+def _at(step: str, reader: _Reader, value: object) -> Any:
+    try:
+        return reader(value)
+    except _Mismatch as mismatch:
+        mismatch.within(step)
+        raise
+
+
+def _expected(expectation: str, value: object) -> _Mismatch:
     text = repr(value)
-    return _Mismatch(f"{path or 'it'}: expected {expectation}, got {text if len(text) <= 80 else text[:77] + '...'}")
+    return _Mismatch(f"expected {expectation}, got {text if len(text) <= 80 else text[:77] + '...'}")
