@@ -36,8 +36,8 @@ NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
 """Environment variable that names another folder for the node-local state cache."""
 
 
-_CACHED_METADATA = 4
-"""How many checkpoints' metadata one opened job keeps in memory: the head, its base, what is published."""
+_METADATA_BYTES = 16 << 20
+"""How much metadata of checkpoints one opened job keeps in memory: each step asks for that of all retained ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,11 @@ class JobContext:
     def know_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
         """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
         self._metadata[handle] = metadata
-        for oldest in [*self._metadata][:-_CACHED_METADATA]:
+        surplus = sum(known.size for known in self._metadata) - _METADATA_BYTES
+        for oldest in [*self._metadata][:-1]:
+            if surplus <= 0:
+                break
+            surplus -= oldest.size
             del self._metadata[oldest]
 
     def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
