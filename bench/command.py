@@ -27,6 +27,7 @@ from bench.workloads import WORKLOADS, Workload
 
 HOME = Path(__file__).resolve().parent
 DEFAULT_FOLDER = ROOT / ".milepost" / "bench"
+PLOTTER = ROOT / TOOLS / "bin" / "python"
 
 
 def main(arguments: list[str]) -> int:
@@ -78,6 +79,8 @@ def _run(options: argparse.Namespace, say: Say) -> int:
     except MeasuredElsewhere as error:
         say(str(error))
         return 2
+    if _lacks_plotter(say):
+        return 2
     failed = False
     for part in parts:
         if options.resume and results.has(part.name):
@@ -107,15 +110,25 @@ def _report(options: argparse.Namespace, say: Say) -> int:
     if not file.exists():
         say(f"{file} does not exist: run `make bench MODE={options.mode}` first")
         return 2
+    if _lacks_plotter(say):
+        return 2
     _write_report(json.loads(file.read_text(encoding="utf-8")), file, options.results)
     return 0
 
 
+def _lacks_plotter(say: Say) -> bool:
+    """Whether the environment that draws the plots is missing: better known before the hour than after it."""
+    if not PLOTTER.exists():
+        say(f"{PLOTTER} does not exist: `make bench` builds what draws the plots. Nothing was measured or written.")
+    return not PLOTTER.exists()
+
+
 def _write_report(document: dict[str, Any], file: Path, folder: Path) -> None:
     (folder / "RESULTS.md").write_text(render(document), encoding="utf-8")
-    python = ROOT / TOOLS / "bin" / "python"
     subprocess.run(
-        [str(python), "-m", "bench.plots", str(file.resolve()), str((folder / "plots").resolve())], cwd=ROOT, check=True
+        [str(PLOTTER), "-m", "bench.plots", str(file.resolve()), str((folder / "plots").resolve())],
+        cwd=ROOT,
+        check=True,
     )
 
 

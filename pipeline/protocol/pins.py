@@ -31,7 +31,7 @@ def pin(state: ManifestState, request: PinRequest, now_ms: int) -> Answer:
         retained = [int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints]
         raise NotFound(
             f"job {state.job} retains no completed checkpoint {request.checkpoint_id}; retained: {retained}."
-            " Nothing was pinned.",
+            " Nothing was changed.",
             checkpoint_id=request.checkpoint_id,
         )
     kept = tuple(one for one in live_pins(state, now_ms) if one.name != request.name)

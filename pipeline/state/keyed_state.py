@@ -1,7 +1,9 @@
 """The keyed state of one operator in one subtask, for one epoch: restored, changed, frozen.
 
-In memory it is layers: *base* (memory-mapped when cached), one for each delta run, and *changes* (this epoch). A read
-asks the newest first, each time for fewer keys. Nothing is ever rewritten in place, so a frozen state needs no copy.
+In memory it is layers, one for each run (memory-mapped when cached), and *changes* (this epoch). A change of
+parallelism or a memory limit leaves several base runs: they have no key group in common and are not merged to be read.
+A read asks the newest layer first, each time for fewer keys. Nothing is ever rewritten in place, so a frozen state
+needs no copy.
 
 A row whose `__expires` is at most the operator's firing watermark at the checkpoint is dead: reads skip it, runs drop
 it. `snapshot.py` holds what follows the freeze.
@@ -41,7 +43,7 @@ class SubtaskState:
     def __init__(
         self,
         identity: StateIdentity,
-        base: Layer,
+        bases: tuple[Layer, ...],
         deltas: tuple[Layer, ...],
         runs: tuple[RunHandle, ...],
         watermark_us: int | None,
@@ -52,11 +54,12 @@ class SubtaskState:
         """Take what was restored.
 
         Args:
-            deltas: of each delta run, in the order of `runs`. uncached: runs that the cache does not have.
+            bases, deltas: of each base and delta run, in the order of `runs`.
+            uncached: runs that the cache does not have.
             census: of the restored checkpoint, where it is known.
         """
         self._identity = identity
-        self._base = base
+        self._bases = bases
         self._deltas = deltas
         self._runs = runs
         self._watermark_us = watermark_us
@@ -172,7 +175,7 @@ class SubtaskState:
 
     def rows(self) -> pa.Table:
         """All live rows, in the order of their state hash."""
-        merged = stack([self._base, *self._deltas, *self._changes], self._identity.keys, self.schema)
+        merged = stack([*self._bases, *self._deltas, *self._changes], self._identity.keys, self.schema)
         return merged.where(~merged.deleted & self._times.alive(merged, self._watermark_us)).rows
 
     def freeze(self, watermark_us: int | None) -> FrozenState:
@@ -195,7 +198,7 @@ class SubtaskState:
         changes = stack(self._changes, self._identity.keys, self.schema)
         return FrozenState(
             self._identity,
-            self._base,
+            self._bases,
             self._deltas,
             changes,
             self._runs,
@@ -209,7 +212,7 @@ class SubtaskState:
     def _newest_first(self) -> list[Layer]:
         if len(self._changes) > 1:
             self._changes = [stack(self._changes, self._identity.keys, self.schema)]
-        layers = [*self._changes, *reversed(self._deltas), self._base]
+        layers = [*self._changes, *reversed(self._deltas), *self._bases]
         return [layer for layer in layers if layer.num_rows]
 
     def _is_live(self, layer: Layer, positions: Ints) -> Bools:
@@ -276,11 +279,11 @@ def restore_state(
     layers = [(run.kind, reader.read(run)) for run in runs]
     if cache is not None:
         cache.retain(uid, key_groups, [(run, run.valid) for run in runs], schema, keys, max_parallelism)
-    base = stack([layer for kind, layer in layers if kind is RunKind.BASE], keys, plain)
+    bases = tuple(layer for kind, layer in layers if kind is RunKind.BASE)
     deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
     known = all(fired_us in (None, watermark_us) for fired_us in firing)
     census = _census(identity, handles) if known else None
-    state = SubtaskState(identity, base, deltas, runs, watermark_us, cache, reader.uncached, census)
+    state = SubtaskState(identity, bases, deltas, runs, watermark_us, cache, reader.uncached, census)
     for handle, fired_us in zip(handles, firing, strict=False):
         if fired_us is not None and fired_us != watermark_us:
             state.delete(state.expired(handle.key_groups, fired_us))

@@ -63,7 +63,7 @@ class FrozenState:
     """The state at the barrier: encode it when you like; later changes of the operator do not reach it.
 
     Args:
-        deltas: of each delta run, in the order of `runs`.
+        bases, deltas: of each base and delta run, in the order of `runs`; no two bases share a key group.
         watermarks_us: firing watermarks at the restored checkpoint and at this one.
         uncached: runs that were restored from the store.
         census: of the restored checkpoint; None when all rows have to be counted.
@@ -73,7 +73,7 @@ class FrozenState:
     def __init__(
         self,
         identity: StateIdentity,
-        base: Layer,
+        bases: tuple[Layer, ...],
         deltas: tuple[Layer, ...],
         changes: Layer,
         runs: tuple[RunHandle, ...],
@@ -84,14 +84,14 @@ class FrozenState:
         added: int | None,
     ) -> None:
         self._identity = identity
-        self._base = base
+        self._bases = bases
         self._deltas = deltas
         self._runs = runs
         self._before_us, self._watermark_us = watermarks_us
         self._times = identity.times
         self._cache, self._uncached = cache, uncached
         self._all_changes = changes
-        self._changes = self._needed(changes, (*reversed(deltas), base))
+        self._changes = self._needed(changes, (*reversed(deltas), *bases))
         self._census, self._added = census, added
         self._written: Layer | None = None
 
@@ -107,21 +107,21 @@ class FrozenState:
             directory: of the object key relative to the job's root, ends in ``/``.
         """
         choice = choose_write(
-            base_rows=int(np.count_nonzero(self._times.alive(self._base, self._watermark_us))),
+            base_rows=sum(int(np.count_nonzero(self._times.alive(base, self._watermark_us))) for base in self._bases),
             delta_rows=[layer.num_rows for layer in self._deltas],
             changed_rows=self._changes.num_rows,
         )
         runs = self._runs
         uploads: tuple[Upload, ...] = ()
         if choice.write is SnapshotWrite.BASE:
-            whole = self._stack([self._base, *self._deltas, self._changes])
+            whole = self._stack([*self._bases, *self._deltas, self._changes])
             live = whole.where(self._times.alive(whole, self._watermark_us) & ~whole.deleted)
             runs, uploads = self._write(live, RunKind.BASE, (), directory)
             census = self._count([live])
         elif choice.write is SnapshotWrite.MERGED_DELTA:
             older, newest = self._deltas[: -choice.merged], self._deltas[-choice.merged :]
             replaced = [run for run in self._runs if run.kind is RunKind.DELTA][-choice.merged :]
-            merged = self._needed(self._stack([*newest, self._changes]), (*reversed(older), self._base))
+            merged = self._needed(self._stack([*newest, self._changes]), (*reversed(older), *self._bases))
             kept = tuple(run for run in self._runs if run not in replaced)
             runs, uploads = self._write(merged, RunKind.DELTA, kept, directory)
         elif choice.write is SnapshotWrite.DELTA:
@@ -141,7 +141,7 @@ class FrozenState:
 
     def _renewed(self) -> Census:
         """The census of a state of which only the changes are written."""
-        older = [layer for layer in (*reversed(self._deltas), self._base) if layer.num_rows]
+        older = [layer for layer in (*reversed(self._deltas), *self._bases) if layer.num_rows]
         if self._census is None:
             return self._count([self._all_changes, *older])
         identity = self._identity

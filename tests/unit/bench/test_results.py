@@ -84,3 +84,14 @@ def test_parts_of_another_machine_are_refused_before_anything_is_measured(
     assert main(["run", "--resume", "--results", str(file.parent), "--folder", str(file.parent)]) == 2
     assert "cores 96" in capsys.readouterr().err
     assert stored(file) == before["parts"]
+
+
+@pytest.mark.parametrize("command", ["run", "report"])
+def test_without_what_draws_the_plots_nothing_is_measured_or_written(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    before = file.read_bytes()
+    monkeypatch.setattr("bench.command.PLOTTER", file.parent / "none")
+    assert main([command, "--results", str(file.parent)]) == 2
+    assert "`make bench` builds what draws the plots" in capsys.readouterr().err
+    assert file.read_bytes() == before and [path.name for path in file.parent.iterdir()] == [file.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.object_store import StoreConfig
 from pipeline.state.cache import StateCache
-from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group_range
+from pipeline.state.handles import RunKind, StateHandle
+from pipeline.state.key_groups import key_group_range, key_groups_of
 from pipeline.state.keyed_state import SubtaskState, restore_state
+from pipeline.state.layer import Layer
 from pipeline.storage.local import LocalStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -156,3 +158,32 @@ def test_a_cache_directory_that_cannot_be_made_costs_nothing_but_reads(tmp_path:
     node.epoch(0, 10)
     node.epoch(5, 10)
     assert [value for _, value in node.rows()] == [1] * 5 + [2] * 5
+
+
+def test_several_bases_are_read_without_being_merged(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change of parallelism, or of a memory limit, each epoch would else merge all of the state."""
+    handles = []
+    for subtask in range(3):
+        state = node.restore(subtask, 3)
+        rows = pa.table([[f"k{i}" for i in range(300)], list(range(300))], schema=SCHEMA)
+        groups = key_group_range(8, 3, subtask)
+        placed = key_groups_of(rows, ["k"], 8)
+        state.upsert(rows.filter(pa.array((placed >= groups.start) & (placed < groups.stop))))
+        snapshot = state.freeze(None).encode(f"chk-9/t1/{subtask}/")
+        for upload in snapshot.uploads:
+            node.store.put(upload.key, upload.body)
+        handles.append(snapshot.handle)
+    assert [len(handle.runs) for handle in handles] == [1, 1, 1]
+    node.handles = handles
+
+    def merge(layers: Sequence[Layer], *_: object) -> Layer:
+        raise AssertionError(f"{len(layers)} layers were merged")
+
+    monkeypatch.setattr("pipeline.state.keyed_state.stack", merge)
+    state = node.restore()
+    found = state.lookup(pa.table([[f"k{i}" for i in range(250, 350)]], names=["k"]))
+    assert sorted(found["v"].to_pylist()) == list(range(250, 300))
+    monkeypatch.undo()
+    assert node.rows() == sorted((f"k{i}", i) for i in range(300))
+    node.epoch(0, 300)
+    assert [run.kind for run in node.handles[0].runs] == [RunKind.BASE], "what replaces them is one run"
