@@ -170,12 +170,8 @@ class JobContext:
     def know_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
         """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
         self._metadata[handle] = metadata
-        surplus = sum(known.size for known in self._metadata) - _METADATA_BYTES
-        for oldest in [*self._metadata][:-1]:
-            if surplus <= 0:
-                break
-            surplus -= oldest.size
-            del self._metadata[oldest]
+        while len(self._metadata) > 1 and sum(known.size for known in self._metadata) > _METADATA_BYTES:
+            del self._metadata[next(iter(self._metadata))]  # the oldest
 
     def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """The metadata as the store has it now. Raises StateCorrupt."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from itertools import cycle
 from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pipeline.protocol.errors import StateCorrupt
@@ -235,7 +236,7 @@ def _reader(kind: Any) -> _Reader:
     if origin in (Union, types.UnionType):
         return _union(arguments)
     if origin is tuple:
-        return _sequence(arguments[0]) if arguments[-1] is Ellipsis else _tuple(arguments)
+        return _tuple(arguments)
     if origin is dict:
         return _mapping(arguments[1])
     return _enum(kind) if issubclass(kind, Enum) else _record(kind)
@@ -278,35 +279,36 @@ def _mapping(kind: Any) -> _Reader:
     def read(value: object) -> object:
         if not isinstance(value, dict):
             raise _expected("an object", value)
-        return {key: _at(f".{key}", reader, item) for key, item in value.items()}
-
-    return read
-
-
-def _sequence(kind: Any) -> _Reader:
-    reader = _reader(kind)
-
-    def read(value: object) -> object:
-        if not isinstance(value, list):
-            raise _expected("an array", value)
+        key, found = "", {}
         try:
-            return tuple([reader(item) for item in value])
-        except _Mismatch:
-            return tuple(_at(f"[{index}]", reader, item) for index, item in enumerate(value))
+            for key, item in value.items():
+                found[key] = reader(item)
+        except _Mismatch as mismatch:
+            mismatch.within(f".{key}")
+            raise
+        return found
 
     return read
 
 
 def _tuple(kinds: tuple[Any, ...]) -> _Reader:
-    readers = [_reader(kind) for kind in kinds]
+    """An array of any length of one kind, or of a kind each."""
+    any_length = kinds[-1] is Ellipsis
+    readers = [_reader(kind) for kind in (kinds[:1] if any_length else kinds)]
 
     def read(value: object) -> object:
         if not isinstance(value, list):
             raise _expected("an array", value)
-        if len(value) != len(readers):
+        if not any_length and len(value) != len(readers):
             raise _expected(f"an array of {len(readers)}", value)
-        pairs = enumerate(zip(readers, value, strict=True))
-        return tuple(_at(f"[{index}]", reader, item) for index, (reader, item) in pairs)
+        found: list[object] = []
+        try:
+            for reader, item in zip(cycle(readers), value, strict=False):
+                found.append(reader(item))
+        except _Mismatch as mismatch:
+            mismatch.within(f"[{len(found)}]")
+            raise
+        return tuple(found)
 
     return read
 
@@ -353,14 +355,6 @@ def _record(kind: type) -> _Reader:
 @cache
 def _field_readers(kind: type) -> dict[str, _Reader]:
     return {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
-
-
-def _at(step: str, reader: _Reader, value: object) -> Any:
-    try:
-        return reader(value)
-    except _Mismatch as mismatch:
-        mismatch.within(step)
-        raise
 
 
 def _expected(expectation: str, value: object) -> _Mismatch:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline.state.key_groups import Ints
 from pipeline.state.layer import Bools, Layer
-from pipeline.state.narrowing import numbers_at, widened
+from pipeline.state.narrowing import numbers_at, values_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,6 @@ def _gather_values(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Ar
     for part in hits:
         source[part.asked] = np.arange(taken, taken + len(part.rows))
         taken += len(part.rows)
-    columns = [widened(part.layer.stored.select([field.name]).take(pa.array(part.rows))).column(0) for part in hits]
+    columns = [values_at(part.layer.stored, field.name, part.rows) for part in hits]
     values = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
     return values.take(pa.array(source, mask=~found))

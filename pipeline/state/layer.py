@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.state.key_groups import Hashes, Ints, key_hash
-from pipeline.state.narrowing import Numbers, numbers_at, type_of, widened
+from pipeline.state.narrowing import Numbers, numbers_at, type_of, values_at, widened
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], Hashes]
@@ -239,17 +239,13 @@ def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints
         if one is not None and other is not None:
             equal &= one == other
         else:
-            equal &= _equal(_values_at(left, name, left_rows), _values_at(right, name, right_rows))
+            equal &= _equal(values_at(left, name, left_rows), values_at(right, name, right_rows))
     return equal
 
 
 def _words_at(rows: pa.Table, name: str, positions: Ints) -> Numbers | None:
     """Values without a null whose words are equal where they are; None for other columns."""
     return None if pa.types.is_floating(rows.column(name).type) else numbers_at(rows, name, positions)
-
-
-def _values_at(rows: pa.Table, name: str, positions: Ints) -> pa.ChunkedArray:
-    return widened(rows.select([name]).take(pa.array(positions))).column(0)
 
 
 def _candidates(ordered: Hashes, hashes: Hashes) -> tuple[Ints, Ints]:

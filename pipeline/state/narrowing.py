@@ -103,6 +103,11 @@ def numbers_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> N
     return None if stored is None else column.chunk(0).view(stored).to_numpy()[positions]
 
 
+def values_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> pa.ChunkedArray:
+    """Some values of a column of any type, as they were before it was narrowed."""
+    return widened(rows.select([name]).take(pa.array(positions))).column(0)
+
+
 def _notes(rows: pa.Table) -> Mapping[str, _Note]:
     metadata = rows.schema.metadata
     return {} if metadata is None or _NARROWED not in metadata else _parsed(metadata[_NARROWED])
