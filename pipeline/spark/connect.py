@@ -21,9 +21,9 @@ import grpc
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
-from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
+from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy
-from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest
+from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest, SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from pipeline.config.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remote
@@ -241,12 +241,15 @@ def _reach(remote: SparkRemote) -> None:
             hint="start it, or correct `spark.remote`; `make demo` starts one of its own",
             remote=remote.url,
         ) from None
-    builder = _Channel(remote, str(uuid.uuid4()))
-    with builder.toChannel() as channel:
-        try:
-            grpc.channel_ready_future(channel).result(timeout=ANSWER_S)
-        except grpc.FutureTimeoutError:
-            tls = "with TLS" if builder.is_encrypted else "without TLS"
+    session = str(uuid.uuid4())
+    asking = _Channel(remote, session)
+    with asking.toChannel() as channel:
+        try:  # not `channel_ready_future`: to close a channel that it has watched takes a fifth of a second
+            _release(SparkConnectServiceStub(channel), asking, session, wait_for_ready=True)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                return  # what a server answers, the session is told too
+            tls = "with TLS" if asking.is_encrypted else "without TLS"
             raise EnvironmentUnusable(
                 f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} "
                 "s. Nothing was run.",
@@ -285,27 +288,38 @@ def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
     them, and halving finds their end. To ask opens nothing: a session that a leap left open would end in the middle of
     the line. A server that has forgotten some of the oldest leads to another end, which is as good.
     """
-    client = SparkConnectClient(_Channel(remote, session_id(plan, above)), user_id=_USER)
-    try:
+    asking = _Channel(remote, session_id(plan, above))
+    with asking.toChannel() as channel:
+        server = SparkConnectServiceStub(channel)
         closed, step = above - 1, 1
-        while _is_closed(client, session_id(plan, closed + step)):
+        while _is_closed(server, asking, session_id(plan, closed + step)):
             closed, step = closed + step, step * 2
         unused = closed + step
         while unused - closed > 1:
             between = (closed + unused) // 2
-            if _is_closed(client, session_id(plan, between)):
+            if _is_closed(server, asking, session_id(plan, between)):
                 closed = between
             else:
                 unused = between
         return unused
-    finally:
-        client.close()
 
 
-def _is_closed(client: SparkConnectClient, session: str) -> bool:
+def _is_closed(server: SparkConnectServiceStub, asking: _Channel, session: str) -> bool:
     """Whether the server remembers that it has closed a session: what it says to one who has done with an operation.
 
-    Of Spark's calls this one opens no session, and ends nothing but an operation, of which the server knows none.
+    Any other refusal comes again when the session is opened, and is told there.
+    """
+    try:
+        _release(server, asking, session)
+    except grpc.RpcError as error:
+        return _CLOSED in str(error)
+    return False
+
+
+def _release(server: SparkConnectServiceStub, asking: _Channel, session: str, *, wait_for_ready: bool = False) -> None:
+    """Have done with an operation that the server does not know: of Spark's calls this one opens no session.
+
+    Raises: grpc.RpcError.
     """
     asked = ReleaseExecuteRequest(
         session_id=session,
@@ -313,11 +327,7 @@ def _is_closed(client: SparkConnectClient, session: str) -> bool:
         operation_id=str(uuid.uuid4()),
         release_all=ReleaseExecuteRequest.ReleaseAll(),
     )
-    try:
-        client._stub.ReleaseExecute(asked, metadata=client._builder.metadata(), timeout=ANSWER_S)
-    except grpc.RpcError as error:  # any other one comes again when the session is opened, and is told there
-        return _CLOSED in str(error)
-    return False
+    server.ReleaseExecute(asked, metadata=asking.metadata(), timeout=ANSWER_S, wait_for_ready=wait_for_ready)
 
 
 def _opened(remote: SparkRemote, session: str) -> RemoteSession:

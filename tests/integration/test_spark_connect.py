@@ -230,7 +230,7 @@ def test_a_session_that_the_server_has_closed_is_followed_by_the_next_in_line(
 
     asked: list[str] = []
     is_closed = connect._is_closed
-    monkeypatch.setattr(connect, "_is_closed", lambda client, each: asked.append(each) or is_closed(client, each))
+    monkeypatch.setattr(connect, "_is_closed", lambda *to: asked.append(to[-1]) or is_closed(*to))
     remote = connect._parsed(server.remote)
     for number in range(1, 40):
         asked.clear()
