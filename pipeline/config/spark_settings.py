@@ -47,6 +47,7 @@ LOOPBACK: Mapping[str, tuple[str, str]] = {
     "spark.shuffle.compress": ("false", "buffers that stay on this machine cost more to compress than to copy"),
     "spark.shuffle.checksum.enabled": ("false", "every channel's buffers have a digest of their own"),
     "spark.shuffle.sort.bypassMergeThreshold": ("1", "with few receivers Spark would write each shuffle file twice"),
+    "spark.buffer.size": ("1048576", "buffers of the exchange pass between Spark and Python in few pieces"),
     SOCKETS: ("true", "over TCP a task waits 40 ms for a delayed acknowledgement"),
     "spark.driver.host": ("127.0.0.1", "a local master is reached on this machine alone"),
     "spark.driver.bindAddress": ("127.0.0.1", "a local master is reached on this machine alone"),

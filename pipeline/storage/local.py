@@ -145,6 +145,7 @@ class LocalStore:
     def _walk(self, prefix: bytes, start_after: bytes) -> Iterator[ObjectStat]:
         # Byte order of keys is directory order only if a directory sorts as "name/": "a-b" < "a/b" < "a0".
         base = prefix[: prefix.rfind(b"/") + 1]
+        root = os.fsencode(self._root) + b"/"
         stack = [self._entries(base, prefix, start_after)]
         while stack:
             if not stack[-1]:
@@ -156,7 +157,7 @@ class LocalStore:
                 continue
             key = name.decode()
             try:
-                status = (self._root / key).stat()
+                status = os.stat(root + name)  # noqa: PTH116 - of ten thousand paths, objects take a third of the time
             except FileNotFoundError:
                 continue  # deleted since its directory was read, or a dangling link: not an object
             except OSError as error:
