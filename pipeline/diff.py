@@ -139,7 +139,7 @@ class Diff:
 _VERSION = ["key", "etag", "size", "last_modified_ms"]
 """What identifies an object version; which checkpoint consumed it may differ between timelines."""
 
-_NO_ROWS = pa.table({"change": pa.array([], pa.string())})
+_NO_ROWS = pa.Table.from_batches([], pa.schema([("change", pa.string())]))
 
 
 def _without_same(old: OperatorSnapshot, new: OperatorSnapshot) -> tuple[OperatorSnapshot, OperatorSnapshot]:

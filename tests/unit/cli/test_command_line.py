@@ -251,6 +251,14 @@ def test_help_imports_nothing_heavy() -> None:
     assert _run("-c", code).stderr.strip() == "[]"
 
 
+def test_the_job_master_imports_neither_spark_nor_pandas() -> None:
+    code = (
+        "import sys\nimport pipeline.jobmaster\n"
+        "print([m for m in ('pyspark', 'pandas', 'airflow', 'great_expectations', 'boto3') if m in sys.modules])"
+    )
+    assert _run("-c", code).stdout.strip() == "[]"
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m pipeline schema | head -c 10"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
