@@ -17,6 +17,10 @@ from pipeline.sources.contract import BadRecord, SourceObject, SourceReader
 from pipeline.spark.items import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted
 from pipeline.spark.task_metrics import TaskMetrics
 
+_JOINED_ROWS = 65_536
+_JOINED_BYTES = 1 << 20
+"""Rows of small objects go on together, up to so many or so large."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSplit:
@@ -43,12 +47,13 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
     rows = 0
     newest_us: int | None = None
     missing: list[str] = []
+    small = _Joined(split.source)
     for obj in split.objects:
         try:
             for batch in split.reader.read(store, obj):
                 rows += batch.num_rows
                 newest_us = _newest(newest_us, batch, split.event_time)
-                yield Rows(split.source, pa.Table.from_batches([batch]))
+                yield from small.add(batch)
         except BadRecord as error:
             yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record(split, error))
             return
@@ -69,6 +74,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
             who = f"source {split.source}: {obj.key}"
             yield Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))
             return
+    yield from small.flush()
     metrics.rows_in, metrics.bytes_in = rows, sum(obj.size for obj in split.objects if obj.key not in missing)
     metrics.mark("read_ms")
     yield RowsDone()
@@ -76,6 +82,29 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
     ack["newest_event_us"] = newest_us
     yield HostEnd({"sources": {split.source: ack}})
+
+
+class _Joined:
+    """Batches that wait for more of them: to route and encode each by itself would cost more than its rows."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[Rows]:
+        """Take a batch in; yield what does not wait any longer."""
+        if self._rows + batch.num_rows > _JOINED_ROWS or self._bytes + batch.nbytes > _JOINED_BYTES:
+            yield from self.flush()
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+
+    def flush(self) -> Iterator[Rows]:
+        """Yield what waits."""
+        held, self._held, self._rows, self._bytes = self._held, [], 0, 0
+        if held:
+            yield Rows(self._source, pa.Table.from_batches(held).combine_chunks())
 
 
 def _newest(newest_us: int | None, batch: pa.RecordBatch, event_time: str | None) -> int | None:

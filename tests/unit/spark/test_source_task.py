@@ -1,0 +1,92 @@
+"""What a source subtask passes on: every row once and in plan order, rows of small objects together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.config.types import parse_type
+from pipeline.protocol.barrier import SubtaskIdentity
+from pipeline.protocol.ids import CheckpointId, FencingToken
+from pipeline.protocol.object_store import StoreConfig
+from pipeline.sources.objects import list_objects
+from pipeline.sources.parquet import ParquetReader
+from pipeline.spark.items import Declined, HostEnd, Item, Rows
+from pipeline.spark.source_task import SourceSplit, run_source
+from pipeline.spark.task_metrics import TaskMetrics
+from pipeline.storage.local import LocalStore
+
+_BATCH_ROWS = 65_536
+_SCHEMA = pa.schema([("value", pa.int64())])
+
+
+def _run(folder: Path, sizes: list[int]) -> list[Item]:
+    """The items of a subtask that reads Parquet files of these numbers of rows; values are row numbers."""
+    folder.mkdir()
+    first = 0
+    for index, size in enumerate(sizes):
+        rows = pa.table({"value": pa.array(range(first, first + size), pa.int64())}, _SCHEMA)
+        pq.write_table(rows, folder / f"{index:05d}.parquet")
+        first += size
+    return _read(folder)
+
+
+def _read(folder: Path, declared: str = "int64") -> list[Item]:
+    config = StoreConfig(folder.as_uri())
+    store = LocalStore(config)
+    split = SourceSplit(
+        source="bids",
+        identity=SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0),
+        store=config,
+        objects=list_objects(store, "*.parquet").objects,
+        reader=ParquetReader("bids", {"value": parse_type(declared)}),
+        event_time=None,
+        on_missing="fail",
+    )
+    return list(run_source(split, store, TaskMetrics(0, 0, 0)))
+
+
+def _rows(items: list[Item]) -> list[pa.Table]:
+    return [item.rows for item in items if isinstance(item, Rows)]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from([1, 7, 1_000, 40_000, _BATCH_ROWS - 1, _BATCH_ROWS, 70_000, 140_000]), max_size=9))
+def test_every_row_goes_on_once_in_plan_order_and_never_more_than_a_batch_at_once(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
+) -> None:
+    items = _run(tmp_path_factory.mktemp("landing") / "bids", sizes)
+    parts = _rows(items)
+    assert pa.concat_tables([_SCHEMA.empty_table(), *parts]).column("value").to_pylist() == list(range(sum(sizes)))
+    assert all(0 < part.num_rows <= _BATCH_ROWS and part.column("value").num_chunks == 1 for part in parts)
+    end = items[-1]
+    assert isinstance(end, HostEnd) and end.ack["sources"]["bids"]["rows"] == sum(sizes)
+
+
+def test_rows_of_small_objects_go_on_together(tmp_path: Path) -> None:
+    assert [part.num_rows for part in _rows(_run(tmp_path / "bids", [10] * 200))] == [2_000]
+
+
+def test_wide_rows_are_held_up_to_a_megabyte(tmp_path: Path) -> None:
+    (tmp_path / "bids").mkdir()
+    for index in range(30):
+        pq.write_table(pa.table({"value": ["x" * 1_000] * 100}), tmp_path / "bids" / f"{index:02d}.parquet")
+    parts = _rows(_read(tmp_path / "bids", "string"))
+    assert sum(part.num_rows for part in parts) == 3_000
+    assert len(parts) == 3
+    assert max(part.nbytes for part in parts) <= 1 << 20
+
+
+def test_a_bad_object_behind_good_ones_is_a_decline_and_nothing_is_acknowledged(tmp_path: Path) -> None:
+    (tmp_path / "bids").mkdir()
+    pq.write_table(pa.table({"value": [1, 2]}), tmp_path / "bids" / "0.parquet")
+    (tmp_path / "bids" / "1.parquet").write_bytes(b"no Parquet")
+    items = _read(tmp_path / "bids")
+    assert isinstance(items[-1], Declined)
+    assert "1.parquet" in items[-1].decline.detail
+    assert not any(isinstance(item, HostEnd) for item in items)
