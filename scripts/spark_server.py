@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.config.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, fixed_settings, local_cores
+from pipeline.config.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, local_cores, settings_of
 from pipeline.spark.class_archive import archive_options
 from pipeline.spark.java import find_java
 from pipeline.spark.session import QUICK_COMPILER, properties_text
@@ -40,7 +40,7 @@ def write_properties(file: Path, port: int, more: Mapping[str, str]) -> None:
     options = (archive_options(find_java()), QUICK_COMPILER, "-XX:+UseSerialGC")
     settings = {
         **SETTINGS,
-        **fixed_settings(MASTER),
+        **settings_of(MASTER, {}),
         **more,
         "spark.connect.grpc.binding.port": str(port),
         JAVA_OPTIONS: " ".join(option for option in options if option),

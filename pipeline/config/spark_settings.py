@@ -46,13 +46,20 @@ FIXED: Mapping[str, tuple[str, str]] = {
 LOOPBACK: Mapping[str, tuple[str, str]] = {
     "spark.shuffle.compress": ("false", "buffers that stay on this machine cost more to compress than to copy"),
     "spark.shuffle.checksum.enabled": ("false", "every channel's buffers have a digest of their own"),
-    "spark.shuffle.sort.bypassMergeThreshold": ("1", "with few receivers Spark would write each shuffle file twice"),
-    "spark.buffer.size": ("1048576", "buffers of the exchange pass between Spark and Python in few pieces"),
     SOCKETS: ("true", "over TCP a task waits 40 ms for a delayed acknowledgement"),
     "spark.driver.host": ("127.0.0.1", "a local master is reached on this machine alone"),
     "spark.driver.bindAddress": ("127.0.0.1", "a local master is reached on this machine alone"),
 }
 """Fixed too where the master is local; beside a cluster they are the spec's to choose."""
+
+DEFAULTS: Mapping[str, str] = {
+    # For few receivers Spark would write each shuffle file twice, but needs no memory for a row; now a row has to fit
+    # into a task's share.
+    "spark.shuffle.sort.bypassMergeThreshold": "1",
+    # Buffers of the exchange pass between the JVM and Python in few pieces.
+    "spark.buffer.size": str(1 << 20),
+}
+"""What a session on a local master has where `spark.conf` says nothing else."""
 
 ELSEWHERE: Mapping[str, str] = {
     "spark.master": "it is `spark.master` of the spec, beside `conf`",
@@ -73,10 +80,11 @@ def local_cores(master: str) -> str | None:
     return None if match is None else match[1] or "1"
 
 
-def fixed_settings(master: str) -> dict[str, str]:
-    """Return the settings that every session with this master has."""
-    fixed = {**FIXED, **(LOOPBACK if local_cores(master) is not None else {})}
-    return {key: value for key, (value, _) in fixed.items()}
+def settings_of(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session with this master: ours, and what a `spark.conf` says that is its to choose."""
+    local = local_cores(master) is not None
+    fixed = {**FIXED, **(LOOPBACK if local else {})}
+    return {**(DEFAULTS if local else {}), **conf, **{key: value for key, (value, _) in fixed.items()}}
 
 
 def session_settings() -> dict[str, str]:

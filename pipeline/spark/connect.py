@@ -38,6 +38,9 @@ _LOG = logging.getLogger(__name__)
 ANSWER_S = 30.0
 """How long a server may take to answer at all, on a busy machine: within it TLS and the token are settled."""
 
+_HEALTH = "/grpc.health.v1.Health/Check"
+"""What gRPC servers may be asked by anybody; an empty body is its request."""
+
 _RETRIES = 5
 """Of a call that the server does not answer: with Spark's pauses, 17 s in all."""
 
@@ -241,14 +244,16 @@ def _reach(remote: SparkRemote) -> None:
             hint="start it, or correct `spark.remote`; `make demo` starts one of its own",
             remote=remote.url,
         ) from None
-    session = str(uuid.uuid4())
-    asking = _Channel(remote, session)
+    asking = _Channel(remote, str(uuid.uuid4()))
     with asking.toChannel() as channel:
-        try:  # not `channel_ready_future`: to close a channel that it has watched takes a fifth of a second
-            _release(SparkConnectServiceStub(channel), asking, session, wait_for_ready=True)
+        # Not `channel_ready_future`: to close a channel that it has watched takes a fifth of a second. Spark does not
+        # have this service: it answers so, opens no session and logs nothing.
+        ask = channel.unary_unary(_HEALTH)
+        try:
+            ask(b"", timeout=ANSWER_S, wait_for_ready=True)
         except grpc.RpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                return  # what a server answers, the session is told too
+                return  # it speaks gRPC; what it does not like, it says when the session is opened
             tls = "with TLS" if asking.is_encrypted else "without TLS"
             raise EnvironmentUnusable(
                 f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} "
@@ -307,19 +312,7 @@ def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
 def _is_closed(server: SparkConnectServiceStub, asking: _Channel, session: str) -> bool:
     """Whether the server remembers that it has closed a session: what it says to one who has done with an operation.
 
-    Any other refusal comes again when the session is opened, and is told there.
-    """
-    try:
-        _release(server, asking, session)
-    except grpc.RpcError as error:
-        return _CLOSED in str(error)
-    return False
-
-
-def _release(server: SparkConnectServiceStub, asking: _Channel, session: str, *, wait_for_ready: bool = False) -> None:
-    """Have done with an operation that the server does not know: of Spark's calls this one opens no session.
-
-    Raises: grpc.RpcError.
+    Of Spark's calls this one opens no session, and ends nothing but an operation, of which the server knows none.
     """
     asked = ReleaseExecuteRequest(
         session_id=session,
@@ -327,7 +320,11 @@ def _release(server: SparkConnectServiceStub, asking: _Channel, session: str, *,
         operation_id=str(uuid.uuid4()),
         release_all=ReleaseExecuteRequest.ReleaseAll(),
     )
-    server.ReleaseExecute(asked, metadata=asking.metadata(), timeout=ANSWER_S, wait_for_ready=wait_for_ready)
+    try:
+        server.ReleaseExecute(asked, metadata=asking.metadata(), timeout=ANSWER_S)
+    except grpc.RpcError as error:  # any other one comes again when the session is opened, and is told there
+        return _CLOSED in str(error)
+    return False
 
 
 def _opened(remote: SparkRemote, session: str) -> RemoteSession:

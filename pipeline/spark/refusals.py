@@ -29,6 +29,14 @@ _FOR_MEMORY = (
     "`spark.executor.pyspark.memory` in `spark.conf` it keeps within that, and works on its state in parts."
 )
 
+_NO_ROOM = "UNABLE_TO_ACQUIRE_MEMORY"
+
+_FOR_LARGE_ROWS = (
+    "A row that a task passes on has to fit into its share of the JVM's memory: raise `spark.driver.memory` in "
+    "`spark.conf`, lower `spark.buffer_size`, or set `spark.shuffle.sort.bypassMergeThreshold` to 200 there: slower, "
+    "and without that need."
+)
+
 
 def refusal(checkpoint_id: CheckpointId, error: PySparkException, expressions: Mapping[str, str]) -> SubtaskDeclined:
     """Return the typed refusal for an error of Spark.
@@ -70,6 +78,8 @@ def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
 
 
 def _remedy(reason: CheckpointFailureReason, text: str) -> str:
+    if _NO_ROOM in text:
+        return f"{_FOR_LARGE_ROWS} {reason.remedy}"
     return f"{_FOR_MEMORY} {reason.remedy}" if _WORKER_ENDED in text else reason.remedy
 
 

@@ -33,8 +33,8 @@ from pipeline.config.spark_settings import (
     SOCKET_FOLDER,
     SOCKETS,
     TASK_ATTEMPTS,
-    fixed_settings,
     local_cores,
+    settings_of,
 )
 from pipeline.config.spec import SparkSpec
 from pipeline.protocol.errors import EnvironmentUnusable
@@ -74,7 +74,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
             not start, or it runs with other settings that only a new process can have.
     """
     cores = local_cores(spec.master)
-    settings = dict(spec.conf) | fixed_settings(spec.master)
+    settings = settings_of(spec.master, spec.conf)
     settings[_MASTER] = spec.master if cores is None else f"local[{cores},{TASK_ATTEMPTS}]"
     known = SparkContext._active_spark_context
     if known is not None and not is_alive(known):

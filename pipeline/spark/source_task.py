@@ -99,6 +99,8 @@ class _Joined:
         self._held.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
+        if self._rows >= _JOINED_ROWS or self._bytes >= _JOINED_BYTES:  # before the next one is read
+            yield from self.flush()
 
     def flush(self) -> Iterator[Rows]:
         """Yield what waits."""

@@ -25,18 +25,22 @@ _BATCH_ROWS = 65_536
 _SCHEMA = pa.schema([("value", pa.int64())])
 
 
-def _run(folder: Path, sizes: list[int]) -> list[Item]:
-    """The items of a subtask that reads Parquet files of these numbers of rows; values are row numbers."""
+def _run(folder: Path, sizes: list[int], gone: str | None = None) -> list[Item]:
+    """The items of a subtask that reads Parquet files of these numbers of rows; values are row numbers.
+
+    Args:
+        gone: a file that is deleted once it is planned.
+    """
     folder.mkdir()
     first = 0
     for index, size in enumerate(sizes):
         rows = pa.table({"value": pa.array(range(first, first + size), pa.int64())}, _SCHEMA)
         pq.write_table(rows, folder / f"{index:05d}.parquet")
         first += size
-    return _read(folder)
+    return _read(folder, gone=gone)
 
 
-def _read(folder: Path, declared: str = "int64") -> list[Item]:
+def _read(folder: Path, declared: str = "int64", gone: str | None = None) -> list[Item]:
     config = StoreConfig(folder.as_uri())
     store = LocalStore(config)
     split = SourceSplit(
@@ -48,6 +52,8 @@ def _read(folder: Path, declared: str = "int64") -> list[Item]:
         event_time=None,
         on_missing="fail",
     )
+    if gone is not None:
+        (folder / gone).unlink()
     return list(run_source(split, store, TaskMetrics(0, 0, 0)))
 
 
@@ -70,6 +76,12 @@ def test_every_row_goes_on_once_in_plan_order_and_never_more_than_a_batch_at_onc
 
 def test_rows_of_small_objects_go_on_together(tmp_path: Path) -> None:
     assert [part.num_rows for part in _rows(_run(tmp_path / "bids", [10] * 200))] == [2_000]
+
+
+def test_a_full_batch_goes_on_before_the_next_object_is_opened(tmp_path: Path) -> None:
+    items = _run(tmp_path / "bids", [_BATCH_ROWS, 1], gone="00001.parquet")
+    assert [part.num_rows for part in _rows(items)] == [_BATCH_ROWS]
+    assert isinstance(items[-1], Declined)
 
 
 def test_wide_rows_are_held_up_to_a_megabyte(tmp_path: Path) -> None:
