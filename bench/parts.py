@@ -65,7 +65,7 @@ def _quick() -> list[Part]:
 
 def _full() -> list[Part]:
     some, long = Plan(warmups=1, rounds=2), Plan(warmups=5, rounds=5)
-    # After ten epochs of 5 M keys the eight systems do not fit into 24 GB.
+    # Over ten epochs of 5 M keys one of the eight systems ended on a machine of 24 GB, for want of memory it seems.
     plans = {"keyed-10k": long, "keyed-1m": long, "keyed-5m": Plan(2, 3)}
     parts = [_side_by_side(name, (*LONG, *LIMITS), plans[name], probes=("empty",)) for name in KEYED]
     parts += [_side_by_side(name, ("milepost", "spark-hdfs", "spark-rocksdb"), Plan(2, 4)) for name in OTHERS]

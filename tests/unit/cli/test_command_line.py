@@ -242,6 +242,17 @@ def test_the_module_is_the_command() -> None:
     assert "`milepost test` is not available" in result.stderr
 
 
+def test_what_is_registered_for_the_end_is_done_and_the_exit_code_stays() -> None:
+    code = (
+        "import atexit, sys\nimport pipeline.cli.main as cli\nfrom pipeline.__main__ import main\nreal = cli.app\n"
+        "def app(**words):\n    atexit.register(print, 'at the end')\n    real(**words)\n"
+        "cli.app = app\nsys.argv = ['milepost', 'test', 'x']\nmain()"
+    )
+    result = _run("-c", code)
+    assert (result.returncode, result.stdout) == (2, "at the end\n")
+    assert "`milepost test` is not available" in result.stderr
+
+
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom pipeline.cli.main import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
