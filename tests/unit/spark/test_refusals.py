@@ -13,13 +13,11 @@ from pipeline.spark.refusals import refusal
     ("said", "named"),
     [
         (
-            "Job aborted due to stage failure: Task 0 in stage 1.0 failed 3 times: "
-            "org.apache.spark.memory.SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 90000000 "
-            "bytes of memory, got 0. SQLSTATE: 53200",
+            "the job failed: [UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 90000000 bytes of memory, got 0.",
             ("spark.driver.memory", "spark.buffer_size", "spark.shuffle.sort.bypassMergeThreshold"),
         ),
         (
-            "Job aborted due to stage failure: org.apache.spark.SparkException: Python worker exited unexpectedly",
+            "the job failed: org.apache.spark.SparkException: Python worker exited unexpectedly.",
             ("spark.executor.pyspark.memory",),
         ),
     ],
