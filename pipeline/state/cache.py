@@ -111,7 +111,9 @@ class StateCache:
             os.close(descriptor)
             _write(temporary, layer, schema)
             size, checksum = temporary.stat().st_size, _crc32(temporary)
-            temporary.replace(folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}")
+            entry = folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}"
+            temporary.replace(entry)
+            _checked[entry] = _version(entry)
         except (OSError, MemoryError, pa.ArrowException) as error:
             logger.warning("state cache of %s cannot be written (%s); the next epoch reads the store", uid, error)
             if temporary is not None:
@@ -211,8 +213,7 @@ def _write(path: Path, layer: Layer, schema: pa.Schema) -> None:
 
 
 def _read(path: Path, schema: pa.Schema, *, keep: bool) -> Layer | None:
-    status = path.stat()
-    version = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    version = _version(path)
     if not keep:
         _mapped.clear()
     known = _mapped.get(path)
@@ -222,6 +223,11 @@ def _read(path: Path, schema: pa.Schema, *, keep: bool) -> Layer | None:
     if layer is not None and keep:
         _mapped[path] = (schema, version, layer)
     return layer
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | None:

@@ -48,14 +48,12 @@ class SubtaskState:
         runs: tuple[RunHandle, ...],
         watermark_us: int | None,
         cache: StateCache | None,
-        uncached: Sequence[tuple[RunHandle, Layer]],
         census: Census | None,
     ) -> None:
         """Take what was restored.
 
         Args:
             bases, deltas: of each base and delta run, in the order of `runs`.
-            uncached: runs that the cache does not have.
             census: of the restored checkpoint, where it is known.
         """
         self._identity = identity
@@ -64,7 +62,6 @@ class SubtaskState:
         self._runs = runs
         self._watermark_us = watermark_us
         self._cache = cache
-        self._uncached = uncached
         self._census = census
         self._times = identity.times
         self._added: int | None = 0
@@ -204,7 +201,6 @@ class SubtaskState:
             self._runs,
             (self._watermark_us, watermark_us),
             self._cache,
-            self._uncached,
             self._census,
             self._added,
         )
@@ -260,7 +256,7 @@ def restore_state(
             them had forgotten stays forgotten, although this subtask goes on from an earlier time.
         store, prefix: a run lies at `prefix + handle.key`.
         checkpoint_id, job: for messages.
-        cache: used if it holds a run, filled by `FrozenState.stage_cache` if not; the result is the same without it.
+        cache: used if it holds a run, filled if not; the result is the same without it.
         hasher: the key hash.
         bodies: of runs that were read and checked before, by key; those read now are added.
     Raises:
@@ -283,7 +279,7 @@ def restore_state(
     deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
     known = all(fired_us in (None, watermark_us) for fired_us in firing)
     census = _census(identity, handles) if known else None
-    state = SubtaskState(identity, bases, deltas, runs, watermark_us, cache, reader.uncached, census)
+    state = SubtaskState(identity, bases, deltas, runs, watermark_us, cache, census)
     for handle, fired_us in zip(handles, firing, strict=False):
         if fired_us is not None and fired_us != watermark_us:
             state.delete(state.expired(handle.key_groups, fired_us))

@@ -57,11 +57,7 @@ def _intersection(left: range, right: range) -> range:
 
 
 class RunReader:
-    """Reads runs from the cache, else from the store with their size and checksum verified; each object once.
-
-    Attributes:
-        uncached: what came from the store although there is a cache.
-    """
+    """Reads runs from the cache, else from the store with their size and checksum verified; each object once."""
 
     def __init__(
         self,
@@ -80,25 +76,33 @@ class RunReader:
         self._checkpoint_id = checkpoint_id
         self._job = job
         self._bodies = bodies
-        self.uncached: list[tuple[RunHandle, Layer]] = []
 
     def read(self, run: RunHandle) -> Layer:
+        """The rows of a run that count here.
+
+        With a cache they come out of it, mapped, also when they had to be put there first: of many runs that are
+        decoded one after another, only one lies in this process's own memory.
+        """
+        cache = self._cache
+        if cache is None:
+            return self._decoded(run)
         identity = self._identity
-        schema, keys, groups = identity.stored, identity.keys, identity.max_parallelism
-        if self._cache is not None:
-            layer = self._cache.load(identity.uid, run, run.valid, schema, keys, groups)
-            if layer is not None:
-                return layer
-        body = self._body(run)
+        wanted = (identity.uid, run, run.valid, identity.stored, identity.keys, identity.max_parallelism)
+        layer = cache.load(*wanted)
+        if layer is None:
+            layer = self._decoded(run)
+            cache.stage(*wanted, layer)
+            layer = cache.load(*wanted) or layer
+        return layer
+
+    def _decoded(self, run: RunHandle) -> Layer:
+        identity, body = self._identity, self._body(run)
         try:
-            layer = decode_run(body, run, run.valid, schema, keys, groups)
+            return decode_run(body, run, run.valid, identity.stored, identity.keys, identity.max_parallelism)
         except StateCorrupt as error:
             raise self._corrupt(run, error.message) from error
         except (pa.ArrowException, OSError) as error:
             raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error
-        if self._cache is not None:
-            self.uncached.append((run, layer))
-        return layer
 
     def _body(self, run: RunHandle) -> bytes:
         if run.key not in self._bodies:

@@ -65,7 +65,6 @@ class FrozenState:
     Args:
         bases, deltas: of each base and delta run, in the order of `runs`; no two bases share a key group.
         watermarks_us: firing watermarks at the restored checkpoint and at this one.
-        uncached: runs that were restored from the store.
         census: of the restored checkpoint; None when all rows have to be counted.
         added: how many of the changes were not alive; None when that was not looked at.
     """
@@ -79,7 +78,6 @@ class FrozenState:
         runs: tuple[RunHandle, ...],
         watermarks_us: tuple[int | None, int | None],
         cache: StateCache | None,
-        uncached: Sequence[tuple[RunHandle, Layer]],
         census: Census | None,
         added: int | None,
     ) -> None:
@@ -89,7 +87,7 @@ class FrozenState:
         self._runs = runs
         self._before_us, self._watermark_us = watermarks_us
         self._times = identity.times
-        self._cache, self._uncached = cache, uncached
+        self._cache = cache
         self._all_changes = changes
         self._changes = self._needed(changes, (*reversed(deltas), *bases))
         self._census, self._added = census, added
@@ -165,21 +163,13 @@ class FrozenState:
         return stack(layers, self._identity.keys, self._identity.schema)
 
     def stage_cache(self, snapshot: StateSnapshot) -> None:
-        """Put into the node-local cache what the next epoch restores. A fault is logged, never raised.
-
-        That is the run just written, and those that were not there: not when they are restored, an epoch would wait.
-        """
-        if self._cache is None:
+        """Put the run just written into the node-local cache: the next epoch restores it. A fault is only logged."""
+        if self._cache is None or self._written is None or not snapshot.uploads:
             return
-        runs = snapshot.handle.runs
-        entries = [(run, layer) for run, layer in self._uncached if run in runs]
-        if self._written is not None and snapshot.uploads:
-            entries.append((runs[-1], self._written))
-        identity = self._identity
-        for run, layer in entries:
-            self._cache.stage(
-                identity.uid, run, run.valid, identity.stored, identity.keys, identity.max_parallelism, layer
-            )
+        identity, run = self._identity, snapshot.handle.runs[-1]
+        self._cache.stage(
+            identity.uid, run, run.valid, identity.stored, identity.keys, identity.max_parallelism, self._written
+        )
 
     def _needed(self, changes: Layer, below: tuple[Layer, ...]) -> Layer:
         """Drop dead rows, or make them tombstones; of tombstones keep those that hide a row alive below.

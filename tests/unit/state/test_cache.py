@@ -77,14 +77,26 @@ def test_a_warm_restore_reads_no_stored_run(node: Node) -> None:
     assert node.rows() == expected()
 
 
-def test_a_cold_restore_gives_the_same_state_and_its_epoch_fills_the_cache(node: Node) -> None:
-    """Deleting the cache costs a read of the store, nothing else; entries are written beside the upload."""
-    warm = [path.name for path in node.entries()]
+def test_a_cold_restore_gives_the_same_state_and_fills_the_cache(node: Node) -> None:
+    """Deleting the cache costs one read of the store, nothing else: also an epoch that fails leaves it filled."""
+    warm = {path.name: path.read_bytes() for path in node.entries()}
     for path in node.entries():
         path.unlink()
     assert node.rows() == expected()
-    node.epoch(0, 0)
-    assert [path.name for path in node.entries()] == warm
+    assert {path.name: path.read_bytes() for path in node.entries()} == warm
+    node.store.delete([run.key for run in node.handles[0].runs])
+    assert node.rows() == expected()
+
+
+def test_what_a_cold_restore_decoded_comes_out_of_the_cache(node: Node) -> None:
+    """All runs of a state in the process's own memory, beside their entries, would be twice what it takes."""
+    for path in node.entries():
+        path.unlink()
+    state = node.restore()
+    mapped = Path("/proc/self/maps").read_text()
+    assert [path.name for path in node.entries() if str(path) not in mapped] == []
+    assert len(node.entries()) == 3
+    assert state.rows().num_rows == 120
 
 
 @pytest.mark.parametrize(
@@ -103,7 +115,6 @@ def test_a_damaged_entry_is_ignored_and_replaced(node: Node, damage: Any) -> Non
     for path, body in intact.items():
         path.write_bytes(damage(body))
     assert node.rows() == expected()
-    node.epoch(0, 0)
     assert {path: path.read_bytes() for path in node.entries()} == intact
 
 
@@ -123,9 +134,6 @@ def test_entries_of_replaced_runs_and_of_other_ranges_are_removed(node: Node) ->
     assert len(node.entries()) == 1
     halves = [node.restore(subtask, 2) for subtask in range(2)]
     assert sum(half.rows().num_rows for half in halves) == 120
-    for half in halves:
-        frozen = half.freeze(None)
-        frozen.stage_cache(frozen.encode("chk-9/t1/"))
     assert len(node.entries()) == 2, "one entry per half, the whole range is gone"
 
 
