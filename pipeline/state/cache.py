@@ -93,10 +93,12 @@ class StateCache:
         keys: KeySpec,
         max_parallelism: int,
         layer: Layer,
-    ) -> None:
+    ) -> bool:
         """Write an entry complete, under a name of this attempt, then rename it.
 
         A full, missing or read-only disk, or too little memory, is logged, never raised.
+
+        Returns: whether it is there.
         """
         folder = self._folder(uid, wanted)
         digest = _digest(run, wanted, schema, keys, max_parallelism)
@@ -104,7 +106,7 @@ class StateCache:
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not self._is_private():
-                return
+                return False
             folder.mkdir(exist_ok=True, mode=0o700)
             descriptor, name = tempfile.mkstemp(prefix=f"{digest}-", suffix=_TEMPORARY, dir=folder)
             temporary = Path(name)
@@ -114,10 +116,12 @@ class StateCache:
             entry = folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}"
             temporary.replace(entry)
             _checked[entry] = _version(entry)
+            return True
         except (OSError, MemoryError, pa.ArrowException) as error:
             logger.warning("state cache of %s cannot be written (%s); the next epoch reads the store", uid, error)
             if temporary is not None:
                 temporary.unlink(missing_ok=True)
+            return False
 
     def retain(
         self,

@@ -91,8 +91,8 @@ class RunReader:
         layer = cache.load(*wanted)
         if layer is None:
             layer = self._decoded(run)
-            cache.stage(*wanted, layer)
-            layer = cache.load(*wanted) or layer
+            if cache.stage(*wanted, layer):
+                layer = cache.load(*wanted) or layer
         return layer
 
     def _decoded(self, run: RunHandle) -> Layer:
