@@ -27,16 +27,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from pipeline.state.buckets import drifts_of
 from pipeline.state.census import EXPIRES_COLUMN, TIMER_COLUMN
 from pipeline.state.evolution import stored_name
 from pipeline.state.handles import RunHandle
 from pipeline.state.key_groups import KEY_HASH_VERSION
-from pipeline.state.layer import KeySpec, Layer
+from pipeline.state.layer import KeySpec, Layer, empty_layer
 from pipeline.state.narrowing import narrowed, widened
 from pipeline.state.runs import DELETED_COLUMN
 
-CACHE_FORMAT_VERSION = 2
+CACHE_FORMAT_VERSION = 3
 _HASH_COLUMN = "__hash"
+_DRIFT_COLUMN = "__drift"
 _SUFFIX = ".arrow"
 _TEMPORARY = ".tmp"
 _STALE_TEMPORARY_S = 3_600
@@ -209,8 +211,10 @@ def _age_s(path: Path, folder: Path) -> float:
 
 def _write(path: Path, layer: Layer, schema: pa.Schema) -> None:
     rows = narrowed(layer.rows, kept=(TIMER_COLUMN, EXPIRES_COLUMN))
-    table = rows.append_column(_HASH_COLUMN, pa.array(layer.hashes)).append_column(
-        DELETED_COLUMN, pa.array(layer.deleted)
+    table = (
+        rows.append_column(_HASH_COLUMN, pa.array(layer.hashes))
+        .append_column(_DRIFT_COLUMN, pa.array(drifts_of(layer.hashes)))
+        .append_column(DELETED_COLUMN, pa.array(layer.deleted))
     )
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table.combine_chunks())
@@ -249,14 +253,17 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except pa.ArrowException:
         return None
-    if table.column_names != [*schema.names, _HASH_COLUMN, DELETED_COLUMN]:
+    if table.column_names != [*schema.names, _HASH_COLUMN, _DRIFT_COLUMN, DELETED_COLUMN]:
         return None
     rows = table.select(schema.names)
     if not widened(rows.slice(0, 0)).schema.equals(schema):
         return None
-    hashes = table.column(_HASH_COLUMN).combine_chunks().to_numpy() if table.num_rows else np.empty(0, dtype=np.uint64)
+    if not table.num_rows:
+        return empty_layer(schema)
+    hashes = table.column(_HASH_COLUMN).combine_chunks().to_numpy()
+    drifts = table.column(_DRIFT_COLUMN).combine_chunks().to_numpy()
     deleted = table.column(DELETED_COLUMN).combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
-    return Layer(hashes, rows, deleted)
+    return Layer(hashes, rows, deleted, drifts)
 
 
 def _crc32(path: Path) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.state.key_groups import Hashes, Ints, key_group
-from pipeline.state.layer import Bools, KeySpec, Layer, match, not_hidden, stack
+from pipeline.state.layer import Bools, KeySpec, Layer, match, not_hidden, others, stack
 
 TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
@@ -176,13 +176,13 @@ class Change:
         for layer in self.older:
             if not positions.size:
                 break
-            asked, rows = match(layer, self.changes.hashes[positions], self.changes.rows, self.keys, positions)
-            if not asked.size:
+            query, rows = match(layer, self.changes.hashes[positions], self.changes.rows, self.keys, positions)
+            if not query.size:
                 continue
             rows_alive = rows[~layer.deleted[rows] & self.times.alive(layer, self.before_us, rows)]
             if rows_alive.size:
                 found.append((layer, rows_alive))
-            positions = np.setdiff1d(positions, asked, assume_unique=True)
+            positions = positions[others(query, len(positions))]
         return found
 
     def _earliest_waiting(self, before: Census, gone: Sequence[tuple[Layer, Ints]]) -> Ints | None:

@@ -32,7 +32,7 @@ from pipeline.state.key_groups import (
     key_group,
     key_hash,
 )
-from pipeline.state.layer import Bools, Hasher, KeySpec, Layer, match, not_hidden, sort_rows, stack
+from pipeline.state.layer import Bools, Hasher, KeySpec, Layer, match, not_hidden, others, sort_rows, stack
 from pipeline.state.run_reader import RunReader, references
 from pipeline.state.snapshot import FrozenState, StateIdentity
 
@@ -90,16 +90,15 @@ class SubtaskState:
             keys: distinct. hashes: state hash of each, ascending.
         """
         hits: list[Hits] = []
-        open_ = np.arange(len(hashes))
+        open_, sought = np.arange(len(hashes)), hashes
         for layer in self._newest_first():
-            asked, rows = match(layer, hashes[open_], keys, self._identity.keys, open_)
-            if not asked.size:
+            query, rows = match(layer, sought, keys, self._identity.keys, open_)
+            if not query.size:
                 continue
-            live = self._is_live(layer, rows)
+            asked, live = open_[query], self._is_live(layer, rows)
             hits.append(Hits(asked, layer, rows) if bool(live.all()) else Hits(asked[live], layer, rows[live]))
-            still_open = np.ones(len(hashes), dtype=np.bool_)
-            still_open[asked] = False
-            open_ = open_[still_open[open_]]
+            left = others(query, len(open_))
+            open_, sought = open_[left], sought[left]
             if not open_.size:
                 break
         found = found_of(hits, len(hashes))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.state.buckets import Drifts, first_equal
 from pipeline.state.key_groups import Hashes, Ints, key_hash
 from pipeline.state.narrowing import Numbers, numbers_at, type_of, values_at, widened
 
@@ -63,11 +64,13 @@ class Layer:
         stored: the operator's state schema, in one chunk, perhaps narrowed; of a tombstone only the key columns mean
             anything.
         deleted: True for a tombstone.
+        drifts: of the hashes (see `buckets`), where they were reckoned.
     """
 
     hashes: Hashes
     stored: pa.Table
     deleted: Bools
+    drifts: Drifts | None = None
 
     @property
     def rows(self) -> pa.Table:
@@ -210,13 +213,12 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
         wanted: has the key columns.
         rows: which rows of `wanted` are looked for, one per hash; None: all of them, in order.
     Returns:
-        (index into wanted, index into layer) per match, tombstones included.
+        (index into hashes, index into layer) per match, tombstones included.
     """
-    query, found = _candidates(layer.hashes, hashes)
+    query, found = _candidates(layer, hashes)
     if not query.size:
         return query, found
-    query = query if rows is None else rows[query]
-    equal = same_keys(wanted, query, layer.stored, found, keys.key)
+    equal = same_keys(wanted, query if rows is None else rows[query], layer.stored, found, keys.key)
     return (query, found) if bool(equal.all()) else (query[equal], found[equal])
 
 
@@ -227,8 +229,15 @@ def not_hidden(newer: Sequence[Layer], layer: Layer, rows: Ints, keys: KeySpec) 
             break
         hidden, _ = match(other, layer.hashes[rows], layer.stored, keys, rows)
         if hidden.size:
-            rows = np.setdiff1d(rows, hidden, assume_unique=True)
+            rows = rows[others(hidden, len(rows))]
     return rows
+
+
+def others(positions: Ints, count: int) -> Bools:
+    """Of `count` positions those that are not among some: True for each of them."""
+    left = np.ones(count, dtype=np.bool_)
+    left[positions] = False
+    return left
 
 
 def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, key: Sequence[str]) -> Bools:
@@ -250,14 +259,18 @@ def _words_at(rows: pa.Table, name: str, positions: Ints) -> Numbers | None:
     return None if pa.types.is_floating(rows.column(name).type) else numbers_at(rows, name, positions)
 
 
-def _candidates(ordered: Hashes, hashes: Hashes) -> tuple[Ints, Ints]:
-    """Pairs of positions with equal hash: (in hashes, in ordered). Nearly always at most one pair per hash."""
+def _candidates(layer: Layer, hashes: Hashes) -> tuple[Ints, Ints]:
+    """Pairs of positions with equal hash: (in hashes, in the layer). Nearly always at most one pair per hash."""
+    ordered = layer.hashes
     none = np.empty(0, dtype=np.int64)
     if not len(ordered) or not len(hashes):
         return none, none
-    lower = np.searchsorted(ordered, hashes, side="left")
-    query = np.flatnonzero(ordered[np.minimum(lower, len(ordered) - 1)] == hashes)
-    found = lower[query]
+    if layer.drifts is None:
+        lower = np.searchsorted(ordered, hashes, side="left")
+        query = np.flatnonzero(ordered[np.minimum(lower, len(ordered) - 1)] == hashes)
+        found = lower[query]
+    else:
+        query, found = first_equal(ordered, layer.drifts, hashes)
     following = np.minimum(found + 1, len(ordered) - 1)
     if not ((ordered[following] == hashes[query]) & (following > found)).any():
         return query.astype(np.int64), found.astype(np.int64)

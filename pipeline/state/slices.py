@@ -31,7 +31,7 @@ CHANGED_COPIES = 6
 _PER_ROW_BYTES = 120
 """Hashes, orders and numbers of one input row."""
 
-_HASH_BYTES = 9
+_HASH_BYTES = 11
 _VARIABLE_BYTES = 48
 
 

@@ -17,7 +17,7 @@ from pipeline.state.census import Census, Change, Times, counted
 from pipeline.state.compaction import SnapshotWrite, choose_write
 from pipeline.state.handles import RunHandle, RunKind, StateHandle
 from pipeline.state.key_groups import KEY_HASH_VERSION
-from pipeline.state.layer import KeySpec, Layer, match, stack
+from pipeline.state.layer import KeySpec, Layer, match, others, stack
 from pipeline.state.runs import encode_run
 
 
@@ -183,10 +183,10 @@ class FrozenState:
         hides = np.zeros(changes.num_rows, dtype=np.bool_)
         open_ = np.flatnonzero(gone)
         for layer in below:
-            asked, found = match(layer, changes.hashes[open_], changes.rows, self._identity.keys, open_)
+            query, found = match(layer, changes.hashes[open_], changes.rows, self._identity.keys, open_)
             visible = ~layer.deleted[found] & self._times.alive(layer, self._watermark_us, found)
-            hides[asked[visible]] = True
-            open_ = np.setdiff1d(open_, asked, assume_unique=True)
+            hides[open_[query[visible]]] = True
+            open_ = open_[others(query, len(open_))]
         marked = Layer(changes.hashes, changes.stored, changes.deleted | gone)
         return marked.where(~gone | hides)
 
