@@ -32,7 +32,7 @@ REASONS: dict[str, str] = {
     **{f"new process, {keys}, both on a running server: availableNow": _SERVED for keys in _SIZES[1:]},
     "5 M keys, against our own 1 M keys": (
         "phase `process`: a changed key is looked for in a base five times as large, and in as many deltas as the base "
-        "has not swallowed yet, each by binary search"
+        "has not swallowed yet"
     ),
     **{f"{keys}: state bytes per changed key": _RANDOM for keys in _SIZES[1:]},
     "restore of 5 M keys without cache, against pyarrow": (

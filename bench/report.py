@@ -93,7 +93,7 @@ def _targets(mode: str, parts: Parts) -> str:
 
 
 def _workloads(parts: Parts) -> str:
-    names = [name for name in parts if name.startswith(("workload/", "process/", "aged/"))]
+    names = [name for name in parts if name.startswith(("workload/", "flink/", "process/", "aged/"))]
     return "\n\n".join(["## Side by side", *(_side_by_side(name, parts[name]) for name in names)]) if names else ""
 
 

@@ -137,7 +137,8 @@ def _all() -> Sequence[Target]:
     for says, name, streaming, flink in keyed:
         part = f"workload/{name}"
         found.append(Target(f"{says} keys: {store}", part, streaming, _faster("spark-")))
-        found.append(Target(f"{says} keys: {backend}", part, flink, _faster("flink-")))
+        beside = "flink/keyed-5m" if name == "keyed-5m" else part
+        found.append(Target(f"{says} keys: {backend}", beside, flink, _faster("flink-")))
     large = "restore/keyed-5m"
     found.append(Target("5 M keys, against our own 1 M keys", large, 1.2, _larger_state, at_most=True))
     for says, name in (
