@@ -62,8 +62,7 @@ def run_subtask(
     received = receive(plan.identity(subtask), plan.senders, batches, memory)
     metrics.mark("receive_ms")
     metrics.received(received.buffers, received.size)
-    # Of each operator one uploads and one fills the cache; channel state goes beside them.
-    with ThreadPoolExecutor(max_workers=2 * len(plan.operators) + 1, thread_name_prefix="snapshot") as pool:
+    with ThreadPoolExecutor(max_workers=len(plan.operators) + 1, thread_name_prefix="snapshot") as pool:
         task = _Task(plan, subtask, store, metrics, pool, clock, memory)
         yield from task.run(received, started_ms)
 
@@ -81,7 +80,7 @@ class _Task:
         clock: Clock,
         memory: Memory,
     ) -> None:
-        self._clock, self._memory, self._pool = clock, memory, pool
+        self._clock, self._memory = clock, memory
         self._bodies = SpooledBodies(memory.spool)
         self._plan, self._subtask, self._store, self._metrics = plan, subtask, store, metrics
         self._identity: SubtaskIdentity = plan.identity(subtask)
@@ -244,9 +243,8 @@ class _Task:
             self._metrics.uploaded(time.monotonic() - began)
             return handle
         snapshot = frozen.encode(directory)
-        cached = self._pool.submit(frozen.stage_cache, snapshot)  # while the store waits for its disk or its network
         for upload in snapshot.uploads:
             self._store.put(upload.key, upload.body)
-        cached.result()
+        frozen.stage_cache(snapshot)
         self._metrics.uploaded(time.monotonic() - began)
         return snapshot.handle

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.state.key_groups import Hashes, Ints, key_group
+from pipeline.state.key_groups import Hashes, Ints, group_cuts, key_group
 from pipeline.state.layer import Bools, KeySpec, Layer, match, not_hidden, others, stack
 
 TIMER_COLUMN = "__timer"
@@ -245,7 +244,7 @@ def _earliest_rows(
         least = _earliest(layer.hashes, times, change.max_parallelism)[groups]
         of_layer[least < best] = at
         np.minimum(best, least, out=best)
-    cuts = [_cuts(layer.hashes, change.max_parallelism) for layer in layers]
+    cuts = [group_cuts(layer.hashes, change.max_parallelism) for layer in layers]
     for index in np.flatnonzero(best != _NEVER).tolist():
         at, group = int(of_layer[index]), int(groups[index])
         times = waiting[at]
@@ -259,22 +258,10 @@ def _earliest(hashes: Hashes, times: Ints, max_parallelism: int) -> Ints:
     """The least of the times in each key group; the end of time in one without rows."""
     earliest = np.full(max_parallelism, _NEVER, dtype=np.int64)
     if len(hashes):
-        cuts = _cuts(hashes, max_parallelism)
+        cuts = group_cuts(hashes, max_parallelism)
         filled = np.flatnonzero(np.diff(cuts))
         earliest[filled] = np.minimum.reduceat(times, cuts[filled])
     return earliest
-
-
-def _cuts(hashes: Hashes, max_parallelism: int) -> Ints:
-    """Where each key group begins among ascending hashes, and how many there are."""
-    return np.append(np.searchsorted(hashes, _least_hashes(max_parallelism)), len(hashes)).astype(np.int64)
-
-
-@cache
-def _least_hashes(max_parallelism: int) -> Hashes:
-    """The least hash that each key group can have."""
-    upper = [-((-group << 32) // max_parallelism) for group in range(max_parallelism)]
-    return np.array(upper, dtype=np.uint64) << np.uint64(32)
 
 
 def _pairs(earliest: Ints) -> tuple[tuple[int, int], ...]:

@@ -14,6 +14,7 @@ The key group is a *monotone* function of the hash's upper half, so rows sorted 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -255,6 +256,19 @@ def key_group(hashes: Hashes, max_parallelism: int) -> Ints:
     check_max_parallelism(max_parallelism)
     upper = hashes >> np.uint64(32)
     return ((upper * np.uint64(max_parallelism)) >> np.uint64(32)).astype(np.int64)
+
+
+def group_cuts(hashes: Hashes, max_parallelism: int) -> Ints:
+    """Where each key group begins among ascending hashes, and how many there are. Raises as `key_group`."""
+    check_max_parallelism(max_parallelism)
+    return np.append(np.searchsorted(hashes, _least_hashes(max_parallelism)), len(hashes)).astype(np.int64)
+
+
+@cache
+def _least_hashes(max_parallelism: int) -> Hashes:
+    """The least hash that each key group can have."""
+    upper = [-((-group << 32) // max_parallelism) for group in range(max_parallelism)]
+    return np.array(upper, dtype=np.uint64) << np.uint64(32)
 
 
 def key_group_range(max_parallelism: int, parallelism: int, subtask: int) -> range:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.state.evolution import converted, stored_names
 from pipeline.state.handles import RunHandle, RunKind
-from pipeline.state.key_groups import Hashes, key_group
+from pipeline.state.key_groups import Hashes, group_cuts, key_group
 from pipeline.state.layer import Bools, KeySpec, Layer, stable_order
 from pipeline.state.run_columns import Packing, copied_columns, order_by_key, packings
 
@@ -38,8 +38,7 @@ _PAGE_BYTES = 8 * 1024 * 1024
 
 def group_offsets(layer: Layer, key_groups: range, max_parallelism: int) -> tuple[int, ...]:
     """Row offset of each key group of the range, and the number of rows."""
-    borders = np.arange(key_groups.start, key_groups.stop + 1)
-    return tuple(int(offset) for offset in np.searchsorted(key_group(layer.hashes, max_parallelism), borders))
+    return tuple(group_cuts(layer.hashes, max_parallelism)[key_groups.start : key_groups.stop + 1].tolist())
 
 
 def encode_run(
