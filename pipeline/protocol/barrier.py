@@ -89,11 +89,15 @@ class BufferHeader:
         return self.lateness_us, self.oldest_us
 
 
+_DIGEST_DIGITS = 32
+"""Of a channel's digest, hexadecimal: a barrier names those of all channels of its sender, on each of them."""
+
+
 class ChannelDigest:
     """Accumulates the digest of one channel, buffer by buffer, in sequence order."""
 
     def __init__(self) -> None:
-        self._hash = hashlib.sha256()  # every byte goes through it twice, and processors have instructions for it
+        self._hash = hashlib.sha256()  # of every byte twice: processors have instructions for it
         self._count = 0
 
     @property
@@ -107,7 +111,7 @@ class ChannelDigest:
         self._count += 1
 
     def sum(self) -> ChannelSum:
-        return ChannelSum(self._count, self._hash.hexdigest())
+        return ChannelSum(self._count, self._hash.hexdigest()[:_DIGEST_DIGITS])
 
 
 @dataclass(frozen=True, slots=True)

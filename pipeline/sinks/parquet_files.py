@@ -144,8 +144,8 @@ class ParquetFiles:
 def _encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
     """Encode tables of one schema into one Parquet file, in row groups of about so many bytes; its rows and bytes.
 
-    Only what does not fit together goes through a file: that is written by Python, for which an encoder without the
-    interpreter's lock has to wait at each page while the state is being encoded beside it.
+    Only what has more than that goes through a file: Python's files are written under the interpreter's lock, which the
+    encoding of state may hold meanwhile.
     """
     written, memory = 0, pa.BufferOutputStream()
     with ExitStack() as opened:
@@ -159,6 +159,7 @@ def _encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
                 writer = opened.enter_context(_writer(sink, rows.schema))
             writer.write_table(rows)
             written += rows.num_rows
+            del rows  # before the next ones come
         if writer is not None:
             writer.close()
         if scratch is not None:
@@ -168,7 +169,7 @@ def _encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
 
 
 def _joined(tables: Iterable[pa.Table], held_bytes: int) -> Iterator[tuple[pa.Table, bool]]:
-    """Tables, as many together as have about so many bytes, none empty; and whether it is what was left at the end."""
+    """Tables joined until they have more than so many bytes, none empty; and whether it is what was left at the end."""
     waiting, size = list[pa.Table](), 0
     for rows in tables:
         if rows.num_rows:
@@ -193,11 +194,11 @@ def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def _compressions(schema: pa.Schema, packed: set[str]) -> str | dict[str, str]:
-    """zstd, but for packed differences: it finds next to nothing in them and takes a quarter of the writing time.
+    """zstd, but Snappy for packed differences, in which zstd finds little for a quarter of the writing time.
 
     Parquet asks for the leaves of nested columns, so with one of those all columns are alike.
     """
-    if any(pa.types.is_nested(field.type) for field in schema):
+    if any(pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType) for field in schema):
         return "zstd"
     return {field.name: "snappy" if field.name in packed else "zstd" for field in schema}
 

@@ -211,9 +211,10 @@ def _age_s(path: Path, folder: Path) -> float:
 
 def _write(path: Path, layer: Layer, schema: pa.Schema) -> None:
     rows = narrowed(layer.rows, kept=(TIMER_COLUMN, EXPIRES_COLUMN))
+    drifts = drifts_of(layer.hashes)
     table = (
         rows.append_column(_HASH_COLUMN, pa.array(layer.hashes))
-        .append_column(_DRIFT_COLUMN, pa.array(drifts_of(layer.hashes)))
+        .append_column(_DRIFT_COLUMN, pa.nulls(layer.num_rows) if drifts is None else pa.array(drifts))
         .append_column(DELETED_COLUMN, pa.array(layer.deleted))
     )
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -261,7 +262,8 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
     if not table.num_rows:
         return empty_layer(schema)
     hashes = table.column(_HASH_COLUMN).combine_chunks().to_numpy()
-    drifts = table.column(_DRIFT_COLUMN).combine_chunks().to_numpy()
+    drift = table.column(_DRIFT_COLUMN).combine_chunks()
+    drifts = None if pa.types.is_null(drift.type) else drift.to_numpy()
     deleted = table.column(DELETED_COLUMN).combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
     return Layer(hashes, rows, deleted, drifts)
 

@@ -8,7 +8,7 @@ pass over its times. Where nothing is recorded that fits, or it does not decide,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +101,7 @@ def counted(
 ) -> Census:
     """Count all rows of layers, newest first."""
     names = [name for name in (*keys.key, TIMER_COLUMN, EXPIRES_COLUMN) if name in times.names]
-    layers = [Layer(layer.hashes, layer.stored.select(names), layer.deleted) for layer in layers if layer.num_rows]
+    layers = [replace(layer, stored=layer.stored.select(names)) for layer in layers if layer.num_rows]
     if not layers:
         return Census(0, ())
     oldest = layers[-1]

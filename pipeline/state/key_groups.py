@@ -109,14 +109,20 @@ def key_hash(table: pa.Table, key: Sequence[str]) -> Hashes:
     Raises:
         InvalidRequest: a key column's type cannot be a key.
     """
-    for name in key:
-        check_key_type(name, table.column(name).type)
+    columns = [_key_column(table, name) for name in key]
     hashes = np.full(table.num_rows, _SEED ^ np.uint64(len(key)), dtype=np.uint64)
     for start in range(0, table.num_rows, _ROWS_AT_ONCE):
-        block, rows = hashes[start : start + _ROWS_AT_ONCE], table.slice(start, _ROWS_AT_ONCE)
-        for name in key:
-            block[:] = _mix(block * _COMBINE ^ _column_words(rows.column(name)))
+        block = hashes[start : start + _ROWS_AT_ONCE]
+        for column in columns:
+            block[:] = _mix(block * _COMBINE ^ _column_words(column.slice(start, _ROWS_AT_ONCE)))
     return hashes
+
+
+def _key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column that can be a key; text and bytes with wide offsets, which are dear to make of a slice far inside."""
+    column = table.column(name)
+    check_key_type(name, column.type)
+    return column.cast(pa.large_binary()) if _is_bytes(column.type) else column
 
 
 def _column_words(column: pa.ChunkedArray) -> Hashes:
@@ -259,7 +265,7 @@ def key_group(hashes: Hashes, max_parallelism: int) -> Ints:
 
 
 def group_cuts(hashes: Hashes, max_parallelism: int) -> Ints:
-    """Where each key group begins among ascending hashes, and how many there are. Raises as `key_group`."""
+    """Where each key group begins among ascending hashes, and last the number of hashes. Raises as `key_group`."""
     check_max_parallelism(max_parallelism)
     return np.append(np.searchsorted(hashes, _least_hashes(max_parallelism)), len(hashes)).astype(np.int64)
 

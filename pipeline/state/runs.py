@@ -57,11 +57,12 @@ def encode_run(
         directory: of the object key, ends in ``/``; the file is named by its content.
         schema: the layer's columns with their stored names; None: each is stored by its own name.
     """
-    rows = layer.rows.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), pa.array(layer.deleted))
-    order = order_by_key(layer.rows, keys.key)
+    state = layer.rows
+    rows = state.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), pa.array(layer.deleted))
+    order = order_by_key(state, keys.key)
     if order is not None:
         rows = rows.take(pa.array(order))
-    names = stored_names(layer.rows.schema if schema is None else schema)
+    names = stored_names(state.schema if schema is None else schema)
     table = rows.combine_chunks().rename_columns([*names, DELETED_COLUMN])
     copies = copied_columns(table)
     metadata: dict[bytes, str] = {_FORMAT_KEY: str(RUN_FORMAT_VERSION)}

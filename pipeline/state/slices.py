@@ -32,6 +32,7 @@ _PER_ROW_BYTES = 120
 """Hashes, orders and numbers of one input row."""
 
 _HASH_BYTES = 11
+"""The hash, its drift, and whether the row is a tombstone."""
 _VARIABLE_BYTES = 48
 
 

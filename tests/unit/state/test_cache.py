@@ -15,7 +15,8 @@ from pipeline.state.cache import StateCache
 from pipeline.state.handles import RunKind, StateHandle
 from pipeline.state.key_groups import key_group_range, key_groups_of
 from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.state.layer import Layer
+from pipeline.state.layer import KeySpec, Layer, match, sort_rows
+from pipeline.state.runs import encode_run
 from pipeline.storage.local import LocalStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -97,6 +98,25 @@ def test_what_a_cold_restore_decoded_comes_out_of_the_cache(node: Node) -> None:
     assert [path.name for path in node.entries() if str(path) not in mapped] == []
     assert len(node.entries()) == 3
     assert state.rows().num_rows == 120
+
+
+def test_an_entry_says_where_its_hashes_lie_unless_they_crowd(tmp_path: Path) -> None:
+    """Windows of one key share the upper half of their hash."""
+    keys = KeySpec(("k", "v"), ("k",))
+    cache = StateCache(tmp_path / "cache")
+    found = []
+    for per_key in (1, 50):
+        rows = pa.table([[f"k{i // per_key}" for i in range(2000)], list(range(2000))], schema=SCHEMA)
+        layer = sort_rows(rows, keys, deleted=False)
+        run, _ = encode_run(layer, RunKind.BASE, range(8), 8, "x/", keys)
+        assert cache.stage("agg", run, range(8), SCHEMA, keys, 8, layer)
+        loaded = cache.load("agg", run, range(8), SCHEMA, keys, 8)
+        assert loaded is not None and loaded.rows.equals(layer.rows)
+        wanted = rows.slice(500, 1000)
+        asked, rows_found = match(loaded, keys.hashes(wanted), wanted, keys)
+        assert loaded.take(rows_found).equals(wanted.take(pa.array(asked))) and len(asked) == 1000
+        found.append(loaded.drifts is not None)
+    assert found == [True, False]
 
 
 @pytest.mark.parametrize(

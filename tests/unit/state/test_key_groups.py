@@ -13,8 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.protocol.errors import InvalidRequest
+from pipeline.state import key_groups
 from pipeline.state.key_groups import (
     KEY_HASH_VERSION,
+    group_cuts,
     key_group,
     key_group_range,
     key_hash,
@@ -118,6 +120,24 @@ def test_hash_depends_on_the_value_alone(values: list[str | None], data: Any) ->
         assert hash_of(form) == expected
 
 
+@given(texts, st.data())
+def test_how_many_rows_are_hashed_at_once_does_not_show(values: list[str | None], data: Any) -> None:
+    cut = data.draw(st.integers(0, len(values)))
+    table = pa.table(
+        {
+            "text": pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())]),
+            "word": pa.array(values, pa.string()).dictionary_encode(),
+            "number": [None if value is None else len(value) for value in values],
+            "price": pa.array([None if value is None else Decimal(len(value)) / 4 for value in values]),
+        }
+    )
+    whole = key_hash(table, table.column_names)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(key_groups, "_ROWS_AT_ONCE", 3)
+        in_blocks = key_hash(table, table.column_names)
+    assert in_blocks.tolist() == whole.tolist()
+
+
 def test_equal_values_of_different_widths_hash_the_same() -> None:
     """Widening a key column moves no key; an instant is the same in every unit; one zero, one NaN."""
     for narrow in (pa.int8(), pa.int16(), pa.int32(), pa.uint16(), pa.uint64()):
@@ -161,6 +181,16 @@ def test_key_group_is_in_bounds_and_never_decreases_with_the_hash(hashes: list[i
     groups = key_group(np.array(sorted(hashes), dtype=np.uint64), max_parallelism)
     assert groups.min() >= 0 and groups.max() < max_parallelism
     assert (np.diff(groups) >= 0).all()
+
+
+@given(st.lists(st.integers(0, MASK), max_size=50), st.integers(1, 300))
+def test_a_key_group_begins_at_the_first_hash_that_belongs_to_it(hashes: list[int], max_parallelism: int) -> None:
+    borders = [(group << 64) // max_parallelism for group in range(1, max_parallelism)]
+    around = [border + step for border in borders[:20] for step in (-1, 0, 1 << 32)]
+    ordered = np.array(sorted([*hashes, *(word for word in around if word <= MASK)]), dtype=np.uint64)
+    groups = key_group(ordered, max_parallelism)
+    expected = np.searchsorted(groups, np.arange(max_parallelism + 1))
+    assert group_cuts(ordered, max_parallelism).tolist() == expected.tolist()
 
 
 def test_keys_spread_evenly_over_key_groups() -> None:
