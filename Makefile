@@ -45,7 +45,7 @@ test: lint ## build what is needed, check, and run every test
 mutants: env ## break each invariant on purpose in a copy of the tree: the named tests must fail (a few minutes)
 	@$(PY) -m scripts.mutants --jobs $(WORKERS)
 
-bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (13 minutes; MODE=full: 75)
+bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80)
 	@$(PY) -m bench.environments
 	@$(PY) -m bench run --mode $(MODE) $(BENCH_ARGS)
 

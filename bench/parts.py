@@ -42,7 +42,7 @@ class Part:
 
 
 def parts_of(mode: str) -> list[Part]:
-    """The parts of `quick` (13 minutes on two calm cores) or `full` (70 to 75), in order. Raises KeyError."""
+    """The parts of `quick` (12 minutes on two calm cores) or `full` (60 to 80), in order. Raises KeyError."""
     return {"quick": _quick, "full": _full}[mode]()
 
 

@@ -37,7 +37,7 @@ REASONS: dict[str, str] = {
     **{f"{keys}: state bytes per changed key": _RANDOM for keys in _SIZES[1:]},
     "restore of 5 M keys without cache, against pyarrow": (
         "a restore also hashes the keys, brings the rows into the order of the hash and writes the node's cache, which "
-        "is three times as large as the files: half of its time, where memory touched for the first time is dear"
+        "is three times as large as the files: a third of its time, or half where untouched memory is dear"
     ),
     "checkpoint overhead, 1 M keys": (
         "nearly all of it is `async`: the part of encoding and storing the snapshot that nothing else overlaps"
