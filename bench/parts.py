@@ -60,7 +60,7 @@ def _quick() -> list[Part]:
         _side_by_side("keyed-10k", rivals, long, probes=("empty",)),
         _side_by_side("keyed-1m", rivals, long),
         _side_by_side("keyed-5m", ("milepost", "spark-hdfs", "limit-polars"), large),
-        _beside_flink("keyed-5m", ("milepost", "flink-hashmap"), large),
+        _side_by_side("keyed-5m", ("milepost", "flink-hashmap"), large, group="flink"),
     ]
     parts += [_side_by_side(name, GROWTH, plan) for name in OTHERS]
     return [*parts, _process("keyed-1m", FRESH, Plan(1, 1)), _large_state(1, 2), _memory(Plan(1, 1))]
@@ -72,7 +72,7 @@ def _full() -> list[Part]:
     # With 5 M keys the rivals are measured in two parts: over ten epochs one of the eight systems side by side ended on
     # a machine of 24 GB, for want of memory it seems.
     parts.append(_side_by_side(KEYED[-1], (*STREAMING, *LIMITS), large, probes=("empty",)))
-    parts.append(_beside_flink(KEYED[-1], FLINK, large))
+    parts.append(_side_by_side(KEYED[-1], FLINK, large, group="flink"))
     parts += [_side_by_side(name, STREAMING, Plan(2, 4)) for name in OTHERS]
     # Three epochs warm a server, ours and the other one's alike.
     parts.append(_process("keyed-1m", (*FRESH, "spark-rocksdb-process"), Plan(3, 3)))
@@ -95,17 +95,15 @@ def _full() -> list[Part]:
     return parts
 
 
-def _side_by_side(name: str, systems: Sequence[str], plan: Plan, probes: Sequence[str] = ()) -> Part:
+def _side_by_side(
+    name: str, systems: Sequence[str], plan: Plan, *, probes: Sequence[str] = (), group: str = "workload"
+) -> Part:
     workload = WORKLOADS[name]
     wanted = [system for system in systems if SYSTEMS[system].runs(workload)]
     return Part(
-        f"workload/{name}",
+        f"{group}/{name}",
         lambda folder, say: run_workload(workload, present(wanted), plan, folder, say, probes=probes),
     )
-
-
-def _beside_flink(name: str, systems: Sequence[str], plan: Plan) -> Part:
-    return Part(f"flink/{name}", lambda folder, say: run_workload(WORKLOADS[name], present(systems), plan, folder, say))
 
 
 def _process(name: str, systems: Sequence[str], plan: Plan) -> Part:

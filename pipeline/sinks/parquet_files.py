@@ -183,17 +183,17 @@ def _joined(tables: Iterable[pa.Table], held_bytes: int) -> Iterator[tuple[pa.Ta
 
 
 def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
-    packed = {field.name for field in schema if _packs_as_differences(field.type)}
+    packed = [field.name for field in schema if _packs_as_differences(field.type)]
     return pq.ParquetWriter(
         sink,
         schema,
         compression=_compressions(schema, packed),
         use_dictionary=[field.name for field in schema if _repeats(field.type)],
-        column_encoding=dict.fromkeys(sorted(packed), "DELTA_BINARY_PACKED"),
+        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
     )
 
 
-def _compressions(schema: pa.Schema, packed: set[str]) -> str | dict[str, str]:
+def _compressions(schema: pa.Schema, packed: Sequence[str]) -> str | dict[str, str]:
     """zstd, but Snappy for packed differences, in which zstd finds little for a quarter of the writing time.
 
     Parquet asks for the leaves of nested columns, so with one of those all columns are alike.

@@ -168,8 +168,7 @@ def _newest(order: Ints, hashes: Hashes, rows: pa.Table, deleted: Bools, keys: K
     pairs = np.flatnonzero(hashes[1:] == hashes[:-1])
     named = rows.select(list(keys.key)).combine_chunks()
     if pairs.size and bool(same_keys(named, order[pairs], named, order[pairs + 1], keys.key).all()):
-        newest = np.ones(len(order), dtype=np.bool_)
-        newest[pairs] = False
+        newest = others(pairs, len(order))
         hashes, order = hashes[newest], order[newest]
     elif pairs.size:
         repeated = hashes[1:] == hashes[:-1]
