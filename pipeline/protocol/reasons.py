@@ -161,7 +161,7 @@ MEANINGS: dict[CheckpointFailureReason, str] = {
 
 REMEDIES: dict[CheckpointFailureReason, str] = {
     _R.SOURCE_OBJECT_CHANGED: "Run again: what lies there then is what is planned.",
-    _R.SOURCE_OBJECT_MISSING: "Put the object back, or run again without it; `on_missing: skip` tolerates such losses.",
+    _R.SOURCE_OBJECT_MISSING: "Put it back, or run again; `on_missing: skip` skips what went before it was read.",
     _R.BAD_RECORD: "Correct the object, or what the source's `schema` and `options` say of it, and run again.",
     _R.SQL_ERROR: "Correct the operator's `sql` (`try_cast` and the like give NULL for a bad value), or the input.",
     _R.OPERATOR_ERROR: "Correct the input, or what the operator does with it, and run again.",

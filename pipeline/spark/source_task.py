@@ -30,7 +30,7 @@ class SourceSplit:
         source: name of the source, which is also its node in the job graph.
         identity: of the source subtask; its index is the channel of its rows.
         event_time: event-time column, or None for a static source.
-        on_missing: ``fail`` or ``skip`` for an object that is gone.
+        on_missing: ``fail`` or ``skip`` for an object that is gone before any of its rows was handed on.
     """
 
     source: str
@@ -49,8 +49,10 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
     missing: list[str] = []
     small = _Joined(split.source)
     for obj in split.objects:
+        begun = False
         try:
             for batch in split.reader.read(store, obj):
+                begun = True
                 rows += batch.num_rows
                 newest_us = _newest(newest_us, batch, split.event_time)
                 yield from small.add(batch)
@@ -65,8 +67,10 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
             )
             return
         except NotFound:
-            if split.on_missing == "fail":
-                detail = f"source {split.source}: object {obj.key} was planned and is gone (on_missing: fail)"
+            # A skipped object stays new and is read whole when it is back: rows handed on would count twice.
+            if begun or split.on_missing == "fail":
+                when = "went while it was read" if begun else "was planned and is gone (on_missing: fail)"
+                detail = f"source {split.source}: object {obj.key} {when}"
                 yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
                 return
             missing.append(obj.key)

@@ -12,13 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config.types import parse_type
+from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.protocol.errors import CommitConflict
+from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.object_store import StoreConfig
+from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.sources import parquet, streams
 from pipeline.sources.contract import BadRecord, SourceObject, SourceReader
 from pipeline.sources.csv import CsvReader
 from pipeline.sources.json_lines import JsonLinesReader
 from pipeline.sources.parquet import ParquetReader
+from pipeline.spark.items import Declined, HostEnd, Rows
+from pipeline.spark.source_task import SourceSplit, run_source
+from pipeline.spark.task_metrics import TaskMetrics
 from pipeline.storage.local import LocalStore
 from tests.harness.called_store import CalledStore, T
 
@@ -80,7 +86,7 @@ def landed(store: Largest, key: str, body: bytes) -> SourceObject:
     return SourceObject(key, stat.etag, stat.size, stat.last_modified_ms)
 
 
-@pytest.mark.parametrize(
+each_format = pytest.mark.parametrize(
     ("key", "body", "reader"),
     [
         ("a.csv", csv_body, CsvReader("s", COLUMNS)),
@@ -90,6 +96,9 @@ def landed(store: Largest, key: str, body: bytes) -> SourceObject:
     ],
     ids=["csv", "compressed csv", "json", "parquet"],
 )
+
+
+@each_format
 def test_no_more_than_a_part_is_asked_for_at_once(
     store: Largest, key: str, body: Callable[[], bytes], reader: SourceReader
 ) -> None:
@@ -121,3 +130,42 @@ def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> 
         list(CsvReader("s", COLUMNS).read(store, obj))
     assert (caught.value.line, caught.value.column) == (75_001, "k")
     assert store.largest <= HELD
+
+
+def answers(store: Largest, objects: list[SourceObject], reader: SourceReader) -> list[Rows | Declined | HostEnd]:
+    """What a source subtask hands on with `on_missing: skip`, in order."""
+    identity = SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0)
+    split = SourceSplit("s", identity, store.config, tuple(objects), reader, None, on_missing="skip")
+    found = run_source(split, store, TaskMetrics(0, 0, 0))
+    return [item for item in found if isinstance(item, Rows | Declined | HostEnd)]
+
+
+@each_format
+def test_an_object_that_goes_while_it_is_read_is_never_skipped(
+    store: Largest, key: str, body: Callable[[], bytes], reader: SourceReader
+) -> None:
+    """It stays new and is read whole when it is back: what was handed on of it would be published twice."""
+    obj = landed(store, key, body())
+    batches = reader.read(store, obj)
+    next(batches)
+    begun = store.requests
+    batches.close()
+
+    store.requests = 0
+    store.before = lambda count: store.inner.delete([key]) if count == begun else None
+    end = answers(store, [obj], reader)[-1]
+    assert isinstance(end, Declined)
+    assert end.decline.reason == CheckpointFailureReason.SOURCE_OBJECT_MISSING
+    assert f"object {key}" in end.decline.detail
+
+
+@each_format
+def test_an_object_that_goes_before_any_row_of_it_is_handed_on_is_skipped(
+    store: Largest, key: str, body: Callable[[], bytes], reader: SourceReader
+) -> None:
+    kept, gone = landed(store, f"kept-{key}", body()), landed(store, key, body())
+    store.inner.delete([gone.key])
+    *rows, end = answers(store, [kept, gone], reader)
+    assert isinstance(end, HostEnd)
+    assert end.ack["sources"]["s"]["missing"] == [key]
+    assert pa.concat_tables(item.rows for item in rows).equals(TABLE)
