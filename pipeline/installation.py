@@ -28,6 +28,7 @@ from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey, Timeline
 from pipeline.protocol.requests import DisposeForkRequest, ForkRequest, TriggerRequest
 from pipeline.sessions import Session, provably_dead
+from pipeline.state.key_hash import new_secret
 from pipeline.storage.layout import metadata_key
 
 _LOG = logging.getLogger(__name__)
@@ -125,6 +126,7 @@ def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: 
         timeline=timeline,
         installs=True,
         above=made.above,
+        key_hash_secret=new_secret(),
     )
     state = context.transact(lambda state, now: coordinator.trigger(state, request, now)).state
     found = next((one for one in state.timelines if one.timeline_id == timeline), None)

@@ -53,6 +53,7 @@ from pipeline.protocol.requests import (
 )
 from pipeline.sessions import Session, provably_dead
 from pipeline.sinks.contract import SinkMark
+from pipeline.state.key_hash import new_secret
 from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX, metadata_key
 from pipeline.storage.notices import AbortNotice
@@ -73,7 +74,7 @@ class Leadership:
         head = self.context.log.head()
         if head is not None:
             return head.state
-        request = CreateRequest(self.context.spec.name)
+        request = CreateRequest(self.context.spec.name, new_secret())
         self.context.log.transact(lambda state, now: coordinator.create(state, request, now))
         return self.context.head().state
 
@@ -302,8 +303,7 @@ class Leadership:
 
         What the epoch reads is made durable first. Raises as `coordinator.trigger`; CommitConflict: plan again.
         """
-        context = self.context
-        spec = context.spec
+        context, spec = self.context, self.context.spec
         record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
         splits = split_inputs(plan.sources, spec.spark.parallelism)
         request = TriggerRequest(
@@ -318,6 +318,7 @@ class Leadership:
             spec_hash=context.job.spec_hash,
             min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
             timeline=self.timeline_id,
+            key_hash_secret=new_secret(),
         )
         return context.transact(lambda state, now: coordinator.trigger(state, request, now))
 

@@ -23,7 +23,7 @@ from pipeline.protocol.layout import key_fault
 from pipeline.protocol.older_formats import NotOfThatFormat, upgraded
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle
 
-FORMAT = 3
+FORMAT = 4
 """What this module writes; `decode_entry` reads every format that was ever written."""
 
 Record = TypeVar("Record")

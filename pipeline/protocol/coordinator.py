@@ -123,6 +123,7 @@ def create(state: ManifestState | None, request: CreateRequest, now_ms: int) -> 
         checkpoints=(),
         failures=Failures(),
         garbage=(),
+        key_hash_secret=request.key_hash_secret,
     )
     return Transition(event, created)
 
@@ -215,6 +216,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             state, replace(timeline, leader=claimed, pending=checkpoint, frozen=frozen_by(timeline, now_ms))
         ),
         pins=live_pins(state, now_ms),
+        key_hash_secret=state.key_hash_secret or (request.key_hash_secret if head is None else None),
     )
 
 

@@ -32,3 +32,5 @@ OperatorUid = NewType("OperatorUid", str)
 MAIN_TIMELINE = TimelineId("main")
 
 JOB_NAME_PATTERN = re.compile(r"[a-z](?:[a-z0-9-]|_(?!_)){0,62}")
+KEY_HASH_SECRET_PATTERN = re.compile(r"[0-9a-f]{32}")
+"""128 bits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.protocol.ids import KEY_HASH_SECRET_PATTERN
 from pipeline.protocol.layout import (
     checkpoint_of_key,
     is_own_directory,
@@ -31,6 +32,8 @@ def faults(state: ManifestState) -> list[str]:
         for checkpoint in state.checkpoints
         if not set(checkpoint.unconfirmed) <= set(checkpoint.unpublished) <= set(checkpoint.sinks)
     ]
+    if state.key_hash_secret is not None and KEY_HASH_SECRET_PATTERN.fullmatch(state.key_hash_secret) is None:
+        found.append("the key hash secret must be 32 hexadecimal digits")  # and is not shown
     return found + lineage_faults(state) + _garbage_faults(state) + _result_faults(state) + _held_faults(state)
 
 

@@ -44,6 +44,11 @@ def _upgraded_2(entry: dict[str, object]) -> dict[str, object]:
     )
 
 
+def _upgraded_3(entry: dict[str, object]) -> dict[str, object]:
+    """Format 3 hashed keys without a secret."""
+    return entry | _with(entry, "state", lambda state: _added(state, ".state", 3, {"key_hash_secret": None}))
+
+
 def _state_of_2(state: dict[str, object]) -> dict[str, object]:
     state = _added(state, ".state", 2, {"realignment": None, "savepoints": []})
     for name, older in (("timelines", _timeline_of_2), ("checkpoints", _checkpoint_of_2)):
@@ -80,7 +85,11 @@ def _with(
     return {name: change(found)} if isinstance(found, dict) else {}
 
 
-_UPGRADES: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {1: _upgraded_1, 2: _upgraded_2}
+_UPGRADES: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {
+    1: _upgraded_1,
+    2: _upgraded_2,
+    3: _upgraded_3,
+}
 _EVENTS_SINCE: dict[int, frozenset[str]] = {
     2: frozenset(
         {
@@ -105,4 +114,5 @@ _EVENTS_SINCE: dict[int, frozenset[str]] = {
             "SavepointDisposed",
         }
     ),
+    4: frozenset(),
 }

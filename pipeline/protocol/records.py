@@ -322,6 +322,8 @@ class ManifestState:
         pins: by name.
         realignment: set from a switch of the live timeline until every sink has followed; None at all other times.
         savepoints: by name.
+        key_hash_secret: what the key hash of state that begins empty is keyed with: 32 hexadecimal digits, never shown
+            or logged. None: of a job from before there was one; its state is hashed without.
     """
 
     job: str
@@ -341,6 +343,7 @@ class ManifestState:
     pins: tuple[Pin, ...] = ()
     realignment: Realignment | None = None
     savepoints: tuple[Savepoint, ...] = ()
+    key_hash_secret: str | None = field(default=None, repr=False)
 
     def timeline(self, timeline_id: TimelineId | None = None) -> Timeline:
         """Return the timeline of that name, or the live one. Raises KeyError when there is none."""

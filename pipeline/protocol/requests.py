@@ -12,9 +12,14 @@ from pipeline.protocol.retention import RetentionPolicy
 
 @dataclass(frozen=True, slots=True)
 class CreateRequest:
-    """Open the manifest of a job that has none."""
+    """Open the manifest of a job that has none.
+
+    Attributes:
+        key_hash_secret: random, of `records.ManifestState`.
+    """
 
     job: str
+    key_hash_secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class TriggerRequest:
             that has ended, once that end is clean.
         above: of what installs: the checkpoint that is copied, whose id lies below the new one. What is copied may hold
             names that were made from ids up to it, and in this job too a later id must never make one of them again.
+        key_hash_secret: random; for a job from before there was one, from when its state begins empty again.
     """
 
     session_id: SessionId
@@ -47,6 +53,7 @@ class TriggerRequest:
     timeline: TimelineId | None = None
     installs: bool = False
     above: CheckpointId = NO_CHECKPOINT
+    key_hash_secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ EXPECTED = (SubtaskKey(0, 0), SubtaskKey(0, 1), SubtaskKey(1, 0))
 PLAN = ObjectHandle("inputs/" + "a" * 64 + ".json", 120, "a" * 64)
 CLI_RUN = Run()
 
+KEY_HASH_SECRET = "5ec2e7" * 5 + "00"
+
 A, B = "cli:a", "cli:b"
 """Two CLI sessions."""
 
@@ -83,7 +85,7 @@ class JobLog:
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        created = coordinator.create(None, CreateRequest("flights"), self.now_ms)
+        created = coordinator.create(None, CreateRequest("flights", KEY_HASH_SECRET), self.now_ms)
         assert isinstance(created, Transition)
         self.state = created.state
         self.events.append(created.event)

@@ -20,7 +20,7 @@ def new_log(store: ObjectStore) -> ManifestLog:
     return ManifestLog(store, lambda: uuid4().hex)
 
 
-def tombstone_body(tombstone: Tombstone, number: int = 3) -> bytes:
+def tombstone_body(tombstone: Tombstone, number: int = 4) -> bytes:
     """What a later version's compaction leaves of an entry: a log that has some must stay readable."""
     return json.dumps({"format": number, "tombstone": True, **to_json(tombstone)}).encode()
 
@@ -29,7 +29,7 @@ def create_job(job: str) -> Decide:
     """Decide: version 1, or already done."""
 
     def decide(state: ManifestState | None, now_ms: int) -> Transition | AlreadyDone:
-        return create(state, CreateRequest(job), now_ms)
+        return create(state, CreateRequest(job, "0f" * 16), now_ms)
 
     return decide
 

@@ -33,7 +33,7 @@ from pipeline.protocol.requests import (
     TriggerRequest,
 )
 from pipeline.protocol.retention import RetentionPolicy, deletable, subsumable, unreferenced
-from tests.harness.job_log import PLAN, TIMEOUT_MS, holder
+from tests.harness.job_log import KEY_HASH_SECRET, PLAN, TIMEOUT_MS, holder
 from tests.harness.model_world import (
     SUBTASKS,
     Broken,
@@ -111,7 +111,7 @@ class Explorer:
     _events: dict[tuple[int, int], Event] = field(default_factory=dict)
 
     def start(self) -> World:
-        created = coordinator.create(None, CreateRequest("flights"), NOW_MS)
+        created = coordinator.create(None, CreateRequest("flights", KEY_HASH_SECRET), NOW_MS)
         assert isinstance(created, Transition)
         processes = [Process(name, "look") for name in self.setting.leaders]
         if self.setting.canceler:

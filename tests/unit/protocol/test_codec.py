@@ -24,7 +24,7 @@ from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey
-from tests.harness.job_log import AIR_1, A, B, JobLog, airflow_run
+from tests.harness.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
 from tests.harness.manifest_logs import tombstone_body
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -144,29 +144,41 @@ def test_one_value_has_one_encoding() -> None:
     for entry in ENTRIES:
         body = encode_entry(entry)
         value = json.loads(body)
-        assert value["format"] == 3
+        assert value["format"] == 4
         canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert body == canonical.encode()
     assert "Überlauf".encode() in encode_entry(ABORTED)
+
+
+def without_secret(entries: list[LogEntry]) -> list[LogEntry]:
+    """The entries of a job from before keys were hashed with one."""
+    return [replace(entry, state=replace(entry.state, key_hash_secret=None)) for entry in entries]
 
 
 def test_entries_of_format_1_are_read_for_ever() -> None:
     """A change of the format adds a golden file and keeps this one: its bytes must never change."""
     body = (GOLDEN / "entries_format_1.jsonl").read_bytes()
     assert hashlib.sha256(body).hexdigest() == "c0f939ee07457447b3a039a9f20f383bac703b814a99523ccbbb189ee43df44e"
-    assert [decode_entry(line) for line in body.splitlines()] == ENTRIES[:FORMAT_1_ENTRIES]
+    assert [decode_entry(line) for line in body.splitlines()] == without_secret(ENTRIES[:FORMAT_1_ENTRIES])
 
 
 def test_entries_of_format_2_are_read_for_ever() -> None:
     """Results per incarnation, and pins; one timeline, and a sink shows whatever it has confirmed."""
     body = (GOLDEN / "entries_format_2.jsonl").read_bytes()
     assert hashlib.sha256(body).hexdigest() == "a3c1a97d54b7d3bfbbf2c2fd986abbb06b5f5cd578f3617249cae8ac8cfee703"
-    assert [decode_entry(line) for line in body.splitlines()] == ENTRIES[:FORMAT_2_ENTRIES]
+    assert [decode_entry(line) for line in body.splitlines()] == without_secret(ENTRIES[:FORMAT_2_ENTRIES])
 
 
 def test_entries_of_format_3_are_read_for_ever() -> None:
-    """The format that is written: timelines with roles, a freeze, a realignment, savepoints."""
-    lines = (GOLDEN / "entries_format_3.jsonl").read_bytes().splitlines()
+    """Timelines with roles, a freeze, a realignment, savepoints; keys were hashed without a secret."""
+    body = (GOLDEN / "entries_format_3.jsonl").read_bytes()
+    assert hashlib.sha256(body).hexdigest() == "6b83513fb066f69fb824943c641ce3f918fc2b74335ad9b8df70d822fa39f2f2"
+    assert [decode_entry(line) for line in body.splitlines()] == without_secret(ENTRIES)
+
+
+def test_entries_of_format_4_are_read_for_ever() -> None:
+    """The format that is written: the secret of the key hash."""
+    lines = (GOLDEN / "entries_format_4.jsonl").read_bytes().splitlines()
     assert lines == [encode_entry(entry) for entry in ENTRIES]
     assert [decode_entry(line) for line in lines] == ENTRIES
 
@@ -175,7 +187,7 @@ def older(entry: LogEntry, number: int) -> dict[str, Any]:
     """An entry as an older format would have written it: without the keys that came later."""
     value = document(entry)
     state = value["state"]
-    for key in ("realignment", "savepoints", *(("results", "pins") if number == 1 else ())):
+    for key in ("key_hash_secret", "realignment", "savepoints", *(("results", "pins") if number == 1 else ())):
         del state[key]
     for timeline in state["timelines"]:
         del timeline["role"], timeline["frozen"]
@@ -243,9 +255,21 @@ def test_a_tombstone_keeps_the_write_id_and_the_event() -> None:
         assert decode_entry(tombstone_body(tombstone)) == tombstone
 
 
-@pytest.mark.parametrize("number", [0, 4, "1", None, True, 1.0, [1]])
+def test_format_3_has_no_secret() -> None:
+    with pytest.raises(StateCorrupt, match=r"\.state: format 3 has no keys \['key_hash_secret'\]"):
+        decode_entry(dumped(document() | {"format": 3}))
+
+
+def test_the_secret_is_in_no_repr_and_no_error_quotes_it() -> None:
+    assert KEY_HASH_SECRET not in repr(ENTRIES)
+    with pytest.raises(StateCorrupt, match="the key hash secret must be 32 hexadecimal digits") as refused:
+        decode_entry(dumped(changed("state.key_hash_secret", KEY_HASH_SECRET + "0")))
+    assert KEY_HASH_SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("number", [0, 5, "1", None, True, 1.0, [1]])
 def test_an_unknown_format_is_refused(number: object) -> None:
-    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: format .* is unknown, expected one of \[1, 2, 3\]"):
+    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: format .* is unknown, expected one of \[1, 2, 3, 4\]"):
         decode_entry(dumped(document() | {"format": number}), "manifest/7.json")
 
 
