@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -92,7 +92,7 @@ def build_metadata(
             for ack in verified.acknowledgements
         ),
         verdict=verdict,
-        unaligned=_is_unaligned(verified),
+        unaligned=_is_unaligned(verified, operators),
         held_back=plan.held_back,
         pace=_pace(plan, base, snapshots, tasks),
         tasks=tasks,
@@ -116,13 +116,12 @@ def _sources(
     for item in plan.inputs:
         spec = context.spec.sources[item.name]
         before = base.sources.get(item.name) if base is not None else None
-        acks = _source_acks(verified, item.name)
-        newest = max((ack["newest_event_us"] for ack in acks if ack["newest_event_us"] is not None), default=None)
+        acks = acknowledged(verified, "sources", item.name)
         missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
         watermark_us = None
         if spec.event_time is not None:
             delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
-            watermark_us = source_watermark(before.watermark_us if before else None, newest, delay_us)
+            watermark_us = source_watermark(before.watermark_us if before else None, newest_event_us(acks), delay_us)
         snapshots[item.name] = SourceSnapshot(
             watermark_us=watermark_us,
             consumed=append(
@@ -141,13 +140,23 @@ def _sources(
     return snapshots
 
 
-def _source_acks(verified: Verified, source: str) -> list[dict[str, Any]]:
+def acknowledged(verified: Verified, part: str, name: str) -> list[dict[str, Any]]:
+    """What the subtasks say of one source or one operator, in their order.
+
+    Args:
+        part: ``sources`` or ``operators``. name: of the source, or uid of the operator.
+    """
     found = []
     for ack in verified.acknowledgements:
-        sources = ack.payload.get("sources")
-        if isinstance(sources, dict) and source in sources:
-            found.append(sources[source])
+        items = ack.payload.get(part)
+        if isinstance(items, dict) and name in items:
+            found.append(items[name])
     return found
+
+
+def newest_event_us(acks: Iterable[Mapping[str, Any]]) -> int | None:
+    """The newest event time of what a source's subtasks read; None when no row had one."""
+    return max((ack["newest_event_us"] for ack in acks if ack["newest_event_us"] is not None), default=None)
 
 
 def _operators(
@@ -155,11 +164,7 @@ def _operators(
 ) -> dict[str, OperatorSnapshot]:
     snapshots = {}
     for uid, operator in hosted.items():
-        acks: list[dict[str, Any]] = []
-        for ack in verified.acknowledgements:
-            operators = ack.payload.get("operators")
-            if isinstance(operators, dict) and uid in operators:
-                acks.append(operators[uid])
+        acks = acknowledged(verified, "operators", uid)
         snapshots[uid] = OperatorSnapshot(
             key=tuple(operator.key),
             routing_key=tuple(operator.routing_key),
@@ -179,13 +184,9 @@ def _channel(document: object) -> ChannelStateHandle | None:
     return None if document is None else ChannelStateHandle.from_json(document)
 
 
-def _is_unaligned(verified: Verified) -> bool:
+def _is_unaligned(verified: Verified, operators: Iterable[str]) -> bool:
     """Whether a subtask of some operator stopped before the end of its input."""
-    for ack in verified.acknowledgements:
-        operators = ack.payload.get("operators")
-        if isinstance(operators, dict) and any(item["unaligned"] for item in operators.values()):
-            return True
-    return False
+    return any(ack["unaligned"] for uid in operators for ack in acknowledged(verified, "operators", uid))
 
 
 def _pace(

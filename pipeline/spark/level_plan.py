@@ -106,6 +106,20 @@ class LevelPlan:
         return key_group_range(self.max_parallelism, self.parallelism, subtask)
 
 
+def lateness_us(clocks: Iterable[Clock], firing: Iterable[int | None]) -> int | None:
+    """The stamp of all rows that an operator gets from a source in one epoch: what is late among them.
+
+    Never below what has fired: rows of a window that was emitted stay late, whatever sources the operator reads now.
+
+    Args:
+        clocks: of its inputs. firing: the watermark that each of its subtasks had fired up to before.
+    """
+    stamp_us = operator_watermark(clock.watermark_us for clock in clocks if isinstance(clock, SourceClock))
+    for fired_us in firing:
+        stamp_us = latest(stamp_us, fired_us)
+    return stamp_us
+
+
 def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *, final: bool) -> int | None:
     """The watermark of an operator's inputs at the end of the epoch, from what the levels before acknowledged.
 

@@ -6,12 +6,10 @@ once whatever consumes them. Everything here is decided on the driver, before th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
 
 from pipeline.config.graph import Node
 from pipeline.config.in_flight import consumed_columns
@@ -21,15 +19,13 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.planning import EpochPlan, split_inputs
 from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.protocol.ids import OperatorUid
-from pipeline.protocol.watermarks import latest, operator_watermark
 from pipeline.sources.build import build_reader
 from pipeline.sources.contract import SourceReader
 from pipeline.spark.epoch_clock import LevelShare
 from pipeline.spark.exchange import BufferLimits, Edge, Stamp
-from pipeline.spark.level_plan import Clock, LevelPlan, OperatorPlan, SourceClock, UpstreamClock
-from pipeline.spark.refusals import refusal
+from pipeline.spark.level_plan import Clock, LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
 from pipeline.spark.source_task import SourceSplit
-from pipeline.spark.sql_projection import infer_schema, projection
+from pipeline.spark.sql_expression import projection
 from pipeline.spark.tail import TailPlan
 from pipeline.storage.layout import channel_prefix, state_prefix
 
@@ -81,13 +77,17 @@ class EpochLevels:
         return {uid: text for expressions in steps for uid, text in expressions.items()}
 
 
-def plan_levels(session: SparkSession, slots: int, plan: EpochPlan) -> EpochLevels:
+SqlSchema = Callable[[Node, pa.Schema], pa.Schema]
+"""The schema of a SQL operator's rows, of the schema of its input. Raises SubtaskDeclined."""
+
+
+def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLevels:
     """Build every level, for `slots` tasks at once.
 
     Raises: InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL.
     """
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
-    schemas, operators = _schemas(session, plan, readers)
+    schemas, operators = _schemas(plan, readers, sql_schema)
     splits = _splits(plan, readers)
     levels = tuple(
         Level(
@@ -101,7 +101,7 @@ def plan_levels(session: SparkSession, slots: int, plan: EpochPlan) -> EpochLeve
 
 
 def _schemas(
-    session: SparkSession, plan: EpochPlan, readers: Mapping[str, SourceReader]
+    plan: EpochPlan, readers: Mapping[str, SourceReader], sql_schema: SqlSchema
 ) -> tuple[dict[str, pa.Schema], dict[str, StatefulOperator]]:
     schemas: dict[str, pa.Schema] = {}
     operators: dict[str, StatefulOperator] = {}
@@ -109,7 +109,7 @@ def _schemas(
         if node.kind == "source":
             schemas[node.uid] = readers[node.uid].schema
         elif node.kind == "sql":
-            schemas[node.uid] = _sql_schema(session, plan, node, schemas[node.inputs[0]])
+            schemas[node.uid] = sql_schema(node, schemas[node.inputs[0]])
         else:
             consumed = _consumed_schema(plan, node, schemas[node.inputs[0]])
             event_time = plan.graph.nodes[node.inputs[0]].event_time
@@ -128,13 +128,6 @@ def _schemas(
             schemas[node.uid] = operator.output_schema
             schemas[f"{node.uid}.late"] = consumed
     return schemas, operators
-
-
-def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
-    try:
-        return infer_schema(session, plan.spec, node, schema)
-    except AnalysisException as error:
-        raise refusal(plan.checkpoint_id, error, {node.uid: projection(plan.spec, node, schema.names)}) from error
 
 
 def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
@@ -210,16 +203,8 @@ def _limits(plan: EpochPlan) -> BufferLimits:
 
 
 def _stamp(plan: EpochPlan, node: Node) -> Stamp:
-    """What is late among the rows that the operator gets from its source in this epoch.
-
-    Never below what has fired: rows of a window that was emitted stay late, whatever sources the operator reads now.
-    """
     clocks = [clock for name in node.inputs for clock in _clocks(plan, name)]
-    started = operator_watermark(clock.watermark_us for clock in clocks if isinstance(clock, SourceClock))
-    fired_us: int | None = None
-    for subtask_us in plan.firing.get(node.uid, ()):
-        fired_us = latest(fired_us, subtask_us)
-    return Stamp(latest(fired_us, started))
+    return Stamp(lateness_us(clocks, plan.firing.get(node.uid, ())))
 
 
 def _consumed(plan: EpochPlan, uid: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:

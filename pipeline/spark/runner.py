@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
 
+from pipeline.config.graph import Node
 from pipeline.epoch_run import EpochAnswers
 from pipeline.planning import EpochPlan
-from pipeline.protocol.acknowledgements import decode_answer
-from pipeline.protocol.barrier import AckEvent, EventKind, acknowledgement, carry
 from pipeline.protocol.errors import CheckpointExpired
 from pipeline.spark.deadline import Deadline
 from pipeline.spark.engine import SPARK_ERRORS, Engine, epoch_tag, load_engine, open_engine
 from pipeline.spark.epoch_graph import epoch_frame
+from pipeline.spark.epoch_tasks import subtask_answers
 from pipeline.spark.levels import EpochLevels, plan_levels
 from pipeline.spark.refusals import crash, refusal
+from pipeline.spark.sql_expression import projection
+from pipeline.spark.sql_projection import infer_schema
 
 
 class SparkEpochRunner:
@@ -50,7 +55,7 @@ class SparkEpochRunner:
         epoch: EpochLevels | None = None
         try:
             with engine.tagged(tag):
-                epoch = plan_levels(engine.session, engine.slots, plan)
+                epoch = plan_levels(plan, engine.slots, partial(_sql_schema, engine.session, plan))
                 rows = epoch_frame(engine.session, plan, epoch).collect()
         except SPARK_ERRORS as error:
             if deadline.passed:
@@ -72,11 +77,9 @@ class SparkEpochRunner:
         finally:
             self._running = None
             deadline.cancel()
-        events = [AckEvent.decode(bytes(row.payload)) for row in rows if row.kind == EventKind.ACK.value]
-        declines = [decode_answer(bytes(row.payload).decode()) for row in rows if row.kind == EventKind.CANCEL.value]
         finished = time.monotonic()
         return EpochAnswers(
-            answers=(*(acknowledgement(ack) for ack in carry(events)), *declines),
+            answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
             operators=epoch.operators,
             schemas=epoch.schemas,
             session_ms=round((opened - started) * 1000),
@@ -88,3 +91,10 @@ class SparkEpochRunner:
         engine, tag = self._engine, self._running
         if engine is not None and tag is not None:
             engine.interrupt(tag)
+
+
+def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
+    try:
+        return infer_schema(session, plan.spec, node, schema)
+    except AnalysisException as error:
+        raise refusal(plan.checkpoint_id, error, {node.uid: projection(plan.spec, node, schema.names)}) from error

@@ -16,9 +16,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pipeline.config.graph import Node
-from pipeline.config.spec import JobSpec, SqlOperator
-from pipeline.config.sql import sql_plan
+from pipeline.config.spec import JobSpec
 from pipeline.spark.items import Item, Rows, Stamped, decode_control, encode_control
+from pipeline.spark.sql_expression import column_of, projection
 
 CONTROL = "control"
 
@@ -28,28 +28,10 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def column_of(node: str) -> str:
-    """The wide frame's column of a node."""
-    return f"n_{node}"
-
-
 def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
     """Spark type of a wide frame that carries these nodes."""
     fields = [StructField(column_of(node), from_arrow_schema(schema)) for node, schema in schemas.items()]
     return StructType([StructField(CONTROL, BinaryType()), *fields])
-
-
-def projection(spec: JobSpec, node: Node, input_columns: Iterable[str]) -> str:
-    """The Spark SQL expression of one SQL operator over the wide frame."""
-    operator = spec.operator(node.uid)
-    assert isinstance(operator, SqlOperator)
-    source = column_of(node.inputs[0])
-    plan = sql_plan(operator.sql, node.inputs[0], list(input_columns), qualify=source)
-    struct = ", ".join(f"{_literal(name)}, {expression}" for name, expression in plan.columns)
-    condition = f"`{source}` IS NOT NULL"
-    if plan.filter_sql is not None:
-        condition += f" AND ({plan.filter_sql})"
-    return f"CASE WHEN {condition} THEN named_struct({struct}) END AS `{column_of(node.uid)}`"
 
 
 def infer_schema(session: SparkSession, spec: JobSpec, node: Node, input_schema: pa.Schema) -> pa.Schema:
@@ -131,8 +113,3 @@ def _decode_rows(batch: pa.RecordBatch, schemas: Mapping[str, pa.Schema], latene
         struct = batch.column(column_of(node)).drop_null()
         if len(struct):
             yield Rows(node, pa.table(struct.flatten(), names=schema.names).cast(schema), lateness_us)
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

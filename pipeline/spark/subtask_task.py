@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 import pyarrow as pa
 
@@ -20,8 +20,9 @@ from pipeline.protocol.channel_state import share_files
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.reasons import CheckpointFailureReason
+from pipeline.spark.attempt import Attempt
 from pipeline.spark.channel_files import ChannelFiles
-from pipeline.spark.epoch_clock import Clock, Pacer, task_deadline_ms
+from pipeline.spark.epoch_clock import Pacer, task_deadline_ms
 from pipeline.spark.input_gate import InputGate
 from pipeline.spark.items import Declined, Forward, HostEnd, Item, RowsDone, SnapshotStarted
 from pipeline.spark.level_plan import LevelPlan, OperatorPlan, input_watermark_us
@@ -29,7 +30,6 @@ from pipeline.spark.operator_subtask import OperatorSubtask
 from pipeline.spark.processing import Opened, Processing
 from pipeline.spark.received import Received, receive
 from pipeline.spark.subtask_work import SubtaskResources, Work
-from pipeline.spark.task_memory import Memory
 from pipeline.spark.task_metrics import TaskMetrics
 from pipeline.state.buffers import Buffer
 from pipeline.state.cache import StateCache
@@ -41,29 +41,19 @@ from pipeline.state.spool import SpooledBodies
 from pipeline.storage.notices import read_notice
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def run_subtask(
-    plan: LevelPlan,
-    subtask: int,
-    batches: Iterable[pa.RecordBatch],
-    store: ObjectStore,
-    metrics: TaskMetrics,
-    memory: Memory,
-    clock: Clock = wall_clock_ms,
+    plan: LevelPlan, attempt: Attempt, batches: Iterable[pa.RecordBatch], store: ObjectStore, metrics: TaskMetrics
 ) -> Iterator[Item]:
     """Yield one task's output, then its acknowledgement or a decline. The input is always drained.
 
-    Raises: EnvironmentUnusable: the node's disk does not take the input that `memory` has no room for.
+    Raises: EnvironmentUnusable: the node's disk does not take the input that the attempt's memory has no room for.
     """
-    started_ms = clock()
-    received = receive(plan.identity(subtask), plan.senders, batches, memory)
+    started_ms = attempt.clock()
+    received = receive(plan.identity(attempt.subtask), plan.senders, batches, attempt.memory)
     metrics.mark("receive_ms")
     metrics.received(received.buffers, received.size)
-    with ThreadPoolExecutor(max_workers=len(plan.operators) + 1, thread_name_prefix="snapshot") as pool:
-        task = _Task(plan, subtask, store, metrics, pool, clock, memory)
+    with attempt.executor(len(plan.operators) + 1) as pool:
+        task = _Task(plan, attempt, store, metrics, pool)
         yield from task.run(received, started_ms)
 
 
@@ -71,20 +61,13 @@ class _Task:
     """One attempt of one task."""
 
     def __init__(
-        self,
-        plan: LevelPlan,
-        subtask: int,
-        store: ObjectStore,
-        metrics: TaskMetrics,
-        pool: ThreadPoolExecutor,
-        clock: Clock,
-        memory: Memory,
+        self, plan: LevelPlan, attempt: Attempt, store: ObjectStore, metrics: TaskMetrics, pool: Executor
     ) -> None:
-        self._clock, self._memory = clock, memory
-        self._bodies = SpooledBodies(memory.spool)
-        self._plan, self._subtask, self._store, self._metrics = plan, subtask, store, metrics
-        self._identity: SubtaskIdentity = plan.identity(subtask)
-        self._key_groups = plan.key_groups(subtask)
+        self._clock, self._memory, self._subtask = attempt.clock, attempt.memory, attempt.subtask
+        self._bodies = SpooledBodies(self._memory.spool)
+        self._plan, self._store, self._metrics = plan, store, metrics
+        self._identity: SubtaskIdentity = plan.identity(self._subtask)
+        self._key_groups = plan.key_groups(self._subtask)
         signatures = {item.operator.uid: item.signature for item in plan.operators}
         self._files = ChannelFiles(store, plan.channel_directory, self._key_groups, signatures, pool)
         resources = SubtaskResources(self._upload, pool, self._files, metrics)

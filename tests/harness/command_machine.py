@@ -87,8 +87,8 @@ class CommandMachine(RuleBasedStateMachine):
         if isinstance(error, STRUCK):
             require(process.faults or self.may_wait(), f"{process.name} met no fault and ends with {error!r}")
             return
-        declined = isinstance(error, SubtaskDeclined) and (answers is None or not answers.good)
-        require(declined, f"{process.name} ends with {error!r}")
+        declined = process.faults or answers is None or not answers.good
+        require(isinstance(error, SubtaskDeclined) and declined, f"{process.name} ends with {error!r}")
 
     def is_refusal(self, error: BaseException) -> bool:
         """Whether it says, besides `REFUSED`, that what was asked for is impossible."""

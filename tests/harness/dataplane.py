@@ -7,7 +7,6 @@ The job: `unique` and `hourly` read the source, `totals` and `steady` read `uniq
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,22 +16,26 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from pipeline.config.aggregates import parse_aggregate
+from pipeline.epoch_metadata import acknowledged, newest_event_us
 from pipeline.operators.aggregate import AggregateByKey
 from pipeline.operators.contract import StatefulOperator
 from pipeline.operators.deduplicate import DeduplicateByKey
 from pipeline.operators.window import TumblingWindowByKey
 from pipeline.planning import EpochAlignment
-from pipeline.protocol.acknowledgements import Acknowledgement, Decline, decode_answer, verify
-from pipeline.protocol.barrier import AckEvent, EventKind, acknowledgement, carry
+from pipeline.protocol.acknowledgements import SubtaskAnswer, verify
+from pipeline.protocol.barrier import SubtaskIdentity
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import SubtaskKey
-from pipeline.protocol.watermarks import latest, source_watermark
+from pipeline.protocol.watermarks import source_watermark
 from pipeline.sinks.contract import RowsPiece, StagedFile
+from pipeline.sources.contract import SourceObject
+from pipeline.spark.attempt import Attempt
 from pipeline.spark.epoch_clock import LevelShare
+from pipeline.spark.epoch_tasks import subtask_answers
 from pipeline.spark.exchange import BufferLimits, Edge, Stamp
-from pipeline.spark.items import HostEnd, Item, Rows, RowsDone, SnapshotStarted
-from pipeline.spark.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock
+from pipeline.spark.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
+from pipeline.spark.source_task import SourceSplit, run_source
 from pipeline.spark.subtask_task import run_subtask
 from pipeline.spark.tail import TailPlan, run_tail
 from pipeline.spark.task_memory import Memory
@@ -42,6 +45,7 @@ from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.state.keyed_state import read_state
 from pipeline.state.spool import Spool
+from tests.harness.sparkless_runner import rows_for
 
 MAX_PARALLELISM = 16
 MINUTE_US = 60_000_000
@@ -81,6 +85,17 @@ class KeepingSink:
 
 
 @dataclass(frozen=True)
+class TableReader:
+    """Reads a table in place of every object."""
+
+    table: pa.Table
+    schema: pa.Schema = SCHEMA
+
+    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+        yield from self.table.to_batches(max_chunksize=7)
+
+
+@dataclass(frozen=True)
 class OperatorState:
     """What one operator's subtasks left in a checkpoint, as `_metadata` keeps it."""
 
@@ -104,7 +119,7 @@ class DataPlane:
     states: dict[str, OperatorState] = field(default_factory=dict)
     outputs: dict[str, list[pa.Table]] = field(default_factory=dict)
     acks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    answers: list[Acknowledgement | Decline] = field(default_factory=list)
+    answers: list[SubtaskAnswer] = field(default_factory=list)
 
     def epoch(
         self,
@@ -130,9 +145,9 @@ class DataPlane:
             tail = self._tail(level, parallelism, limits)
             sent: list[pa.RecordBatch] = []
             for subtask in range(parallelism):
-                mine = [batch for batch in rows if batch.column("subtask")[0].as_py() == subtask]
+                mine = rows_for(subtask, rows)
                 metrics = TaskMetrics(level, subtask, 0)
-                items = run_subtask(plan, subtask, iter(mine), self.store, metrics, memory, clock)
+                items = run_subtask(plan, Attempt(subtask, 0, memory, clock=clock), mine, self.store, metrics)
                 sinks = {
                     name: KeepingSink(name, staged.setdefault(name, []))
                     for names in tail.sinks.values()
@@ -145,6 +160,9 @@ class DataPlane:
     @property
     def _cache(self) -> str:
         return unquote(urlsplit(self.store.config.url).path) + "-cache"
+
+    def _state(self, uid: str) -> OperatorState:
+        return self.states.get(uid, OperatorState())
 
     def table(self, node: str) -> list[dict[str, Any]]:
         """All rows that a node's sink staged, in order."""
@@ -169,15 +187,11 @@ class DataPlane:
         return sorted(pa.concat_tables(tables).to_pylist(), key=repr)
 
     def _source(self, index: int, table: pa.Table, parallelism: int, limits: BufferLimits) -> Iterator[pa.RecordBatch]:
-        def items() -> Iterator[Item]:
-            for batch in table.to_batches(max_chunksize=7):
-                yield Rows("events", pa.Table.from_batches([batch]))
-            yield RowsDone()
-            yield SnapshotStarted()
-            times = table["t"].cast(pa.int64()).to_pylist()
-            yield HostEnd({"sources": {"events": {"newest_event_us": max(times, default=None)}}})
-
-        return run_tail(self._tail(0, parallelism, limits), index, items(), {}, Memory(UNLIMITED, Spool(self._cache)))
+        identity = SubtaskIdentity(CheckpointId(self.epochs + 1), FencingToken(1), 0, index)
+        objects = (SourceObject("rows", "1", table.nbytes, 0),)
+        split = SourceSplit("events", identity, self.store.config, objects, TableReader(table), "t", "fail")
+        items = run_source(split, self.store, TaskMetrics(0, index, 0))
+        return run_tail(self._tail(0, parallelism, limits), index, items, {}, Memory(UNLIMITED, Spool(self._cache)))
 
     def _tail(self, level: int, parallelism: int, limits: BufferLimits) -> TailPlan:
         made = operators()
@@ -189,7 +203,7 @@ class DataPlane:
                 key=made[uid].routing_key,
                 columns=tuple(SCHEMA.names),
                 event_time="t",
-                stamp=Stamp(self._stamp(uid)) if level == 0 else None,
+                stamp=Stamp(lateness_us([self._clock], self._state(uid).firing)) if level == 0 else None,
             )
             for uid, producer in INPUTS.items()
             if producer in producers
@@ -206,19 +220,17 @@ class DataPlane:
             sinks={name: (name,) for name in names},
         )
 
-    def _stamp(self, uid: str) -> int | None:
-        fired_us: int | None = None
-        for one in self.states.get(uid, OperatorState()).firing:
-            fired_us = latest(fired_us, one)
-        return latest(fired_us, self.watermark_us)
+    @property
+    def _clock(self) -> SourceClock:
+        return SourceClock("events", self.watermark_us, DELAY_US)
 
     def _level(
         self, level: int, senders: int, parallelism: int, alignment: EpochAlignment, aborted: tuple[int, ...]
     ) -> LevelPlan:
         hosted = []
         for uid in HOSTED[level]:
-            state = self.states.get(uid, OperatorState())
-            clock = SourceClock("events", self.watermark_us, DELAY_US) if level == 1 else UpstreamClock(INPUTS[uid])
+            state = self._state(uid)
+            clock = self._clock if level == 1 else UpstreamClock(INPUTS[uid])
             hosted.append(
                 OperatorPlan(
                     operator=operators()[uid],
@@ -260,20 +272,13 @@ class DataPlane:
         parallelism: int,
         staged: dict[str, list[pa.Table]],
     ) -> None:
-        found = [(EventKind(row["kind"]), row["payload"]) for batch in rows for row in batch.to_pylist()]
-        events = [AckEvent.decode(payload) for kind, payload in found if kind is EventKind.ACK]
-        declines = [decode_answer(payload.decode()) for kind, payload in found if kind is EventKind.CANCEL]
-        self.answers = [*(acknowledgement(ack) for ack in carry(events)), *declines]
+        self.answers = [*subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())]
         expected = [SubtaskKey(0, index) for index in range(senders)]
         expected += [SubtaskKey(level, index) for level in range(1, LEVELS + 1) for index in range(parallelism)]
         verified = verify(checkpoint, FencingToken(1), expected, self.answers)
-        self.acks = {uid: [] for uid in INPUTS}
-        for ack in verified.acknowledgements:
-            payload: dict[str, Any] = json.loads(json.dumps(ack.payload))
-            for uid, item in payload.get("operators", {}).items():
-                self.acks[uid].append(item)
-            newest_us = payload.get("sources", {}).get("events", {}).get("newest_event_us")
-            self.watermark_us = source_watermark(self.watermark_us, newest_us, DELAY_US)
+        newest_us = newest_event_us(acknowledged(verified, "sources", "events"))
+        self.watermark_us = source_watermark(self.watermark_us, newest_us, DELAY_US)
+        self.acks = {uid: acknowledged(verified, "operators", uid) for uid in INPUTS}
         for uid, acks in self.acks.items():
             self.states[uid] = OperatorState(
                 tuple(StateHandle.from_json(ack["state"]) for ack in acks),

@@ -63,6 +63,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from pipeline.protocol.barrier import AckEvent
     from pipeline.protocol.ids import CheckpointId, FencingToken
     from pipeline.sinks.parquet import ParquetSink, SinkMode
+    from pipeline.spark.attempt import Attempt
     from pipeline.spark.epoch_clock import LevelShare
     from pipeline.spark.exchange import BufferLimits, Edge, Stamp
     from pipeline.spark.items import HostEnd, Item, Rows, RowsDone, SnapshotStarted
@@ -120,7 +121,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
         aborted_since=(),
     )
     received = run_tail(tail(0, (edge,), {}), 0, source(), {}, memory)
-    hosted = run_subtask(plan, 0, received, store, TaskMetrics(1, 0, 0), memory)
+    hosted = run_subtask(plan, Attempt(0, 0, memory), received, store, TaskMetrics(1, 0, 0))
     sink = ParquetSink("out", job="test", mode=SinkMode.UPSERT, key=("k",), store=store)
     (last,) = run_tail(tail(1, (), {"totals": ("out",)}), 0, hosted, {"out": sink}, memory)
     return AckEvent.decode(last.column("payload")[0].as_py()).own.ack

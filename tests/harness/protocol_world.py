@@ -163,9 +163,9 @@ class SteppedJob:
 
     def runner(self, answers: Answers) -> SparklessRunner:
         def heard(given: tuple[SubtaskAnswer, ...]) -> Iterable[SubtaskAnswer]:
-            one = given[0]
-            self.model.answers[(one.checkpoint_id, one.token)] = answers.good
-            return answers.of(given)
+            one, declined = given[0], any(isinstance(answer, Decline) for answer in given)
+            self.model.answers[(one.checkpoint_id, one.token)] = answers.good and not declined
+            return given if declined else answers.of(given)
 
         return SparklessRunner(answers=heard, opener=self.stores.open)
 

@@ -1,39 +1,29 @@
-"""A data plane in this process: one epoch of a small job without Spark, with real readers, operators, state and sinks.
+"""A data plane in this process: the tasks of an epoch one after another, with the shuffle as a list of rows.
 
-For what the master does around an epoch. One stateful level, no SQL; event time moves the source's watermark and
-nothing else; the exchange is a filter.
+For what the master does around an epoch. What Spark adds is left out: processes, retries, the JVM, and so SQL. What a
+task does is the product's, but that its uploads happen where they are asked for.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pipeline.config.spec import SqlOperator
+from pipeline.config.graph import Node
 from pipeline.epoch_run import EpochAnswers
-from pipeline.operators.build import build_operator
-from pipeline.operators.contract import StatefulOperator
-from pipeline.planning import EpochPlan, split_inputs
-from pipeline.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
-from pipeline.protocol.errors import NotFound
-from pipeline.protocol.ids import OperatorUid
+from pipeline.planning import EpochPlan
+from pipeline.protocol.acknowledgements import SubtaskAnswer
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.protocol.watermarks import END_OF_TIME_US, operator_watermark
-from pipeline.sinks.build import build_sink
-from pipeline.sinks.contract import staged_file_to_json
-from pipeline.sources.build import build_reader
-from pipeline.sources.contract import SourceObject, SourceReader
-from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
-from pipeline.state.keyed_state import restore_state
-from pipeline.storage.layout import state_prefix
+from pipeline.spark.attempt import Attempt
+from pipeline.spark.epoch_tasks import epoch_tasks, subtask_answers
+from pipeline.spark.levels import EpochLevels, plan_levels
+from pipeline.spark.task_memory import task_memory
 from pipeline.storage.open import open_store
 
 
@@ -53,7 +43,7 @@ class SparklessRunner:
         before: called with each plan first; what it raises is what the data plane raises. after: called last, when all
             is staged and uploaded.
         answers: what reaches the driver of what the subtasks answered.
-        opener: opens the stores that the subtasks write to.
+        opener: opens the stores of the tasks.
         plans: of the epochs that were run, in order. told_to_stop: set when the session was fenced meanwhile.
     """
 
@@ -72,107 +62,49 @@ class SparklessRunner:
         self.told_to_stop.set()
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
-        """Read, process, snapshot, stage and acknowledge; every object is written below the plan's token."""
+        """Run every task of every level, on a node that has nothing of the job in its cache."""
         self.plans.append(plan)
         self.before(plan)
-        store = self.opener(plan.job_store)
-        schemas = {name: build_reader(name, spec).schema for name, spec in plan.spec.sources.items()}
-        rows: dict[str, list[pa.Table]] = {name: [schemas[name].empty_table()] for name in schemas}
-        found: list[Acknowledgement] = []
-        for index, (item, objects) in enumerate(split_inputs(plan.inputs, plan.spec.spark.parallelism)):
-            reader, source = build_reader(item.name, plan.spec.sources[item.name]), open_store(plan.sources[item.name])
-            read, missing = _read(reader, source, objects, plan.spec.sources[item.name].on_missing)
-            rows[item.name] += read
-            ack = {"rows": sum(table.num_rows for table in read), "objects": len(objects), "missing": missing}
-            newest_us = _newest_event_us(plan.spec.sources[item.name].event_time, read)
-            payload = {"sources": {item.name: {**ack, "newest_event_us": newest_us}}, "sinks": {}}
-            found.append(_acknowledgement(plan, 0, index, payload, ()))
-        consumed = tuple(ConsumedAttempt(0, ack.subtask, ack.attempt_digest) for ack in found)
-        operators: dict[str, StatefulOperator] = {}
-        for node in plan.graph.at_level(1):
-            spec = plan.spec.operator(node.uid)
-            assert not isinstance(spec, SqlOperator)
-            operators[node.uid] = build_operator(
-                spec, schemas[node.inputs[0]], None, plan.functions.get(node.uid), timed=False
-            )
-            schemas[node.uid] = operators[node.uid].output_schema
-        inputs = {node.uid: pa.concat_tables(rows[node.inputs[0]]) for node in plan.graph.at_level(1)}
-        for subtask in range(plan.spec.spark.parallelism):
-            acks, sinks = {}, {}
-            for uid, operator in operators.items():
-                acks[uid], output = _process(plan, subtask, operator, inputs[uid], store)
-                for name in plan.graph.nodes[uid].sinks if output.num_rows else ():
-                    sinks[name] = _stage(plan, subtask, name, output, self.opener(plan.sinks[name]))
-            found.append(_acknowledgement(plan, 1, subtask, {"operators": acks, "sinks": sinks}, consumed))
+        with tempfile.TemporaryDirectory() as node:
+            here = replace(plan, cache_directory=node)
+            epoch = plan_levels(here, plan.spec.spark.parallelism, _no_sql)
+            rows = self._levels(here, epoch)
         self.after(plan)
-        return EpochAnswers(tuple(self.answers(tuple(found))), operators, schemas, session_ms=0, job_ms=0)
+        answers = subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())
+        return EpochAnswers(tuple(self.answers(answers)), epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
+
+    def _levels(self, plan: EpochPlan, epoch: EpochLevels) -> list[pa.RecordBatch]:
+        """Return what the last level sends to the driver."""
+        rows: list[pa.RecordBatch] = []
+        for _, host, tail in epoch_tasks(plan, epoch):
+            sent: list[pa.RecordBatch] = []
+            for subtask in range(host.subtasks):
+                with task_memory(plan.cache_directory) as memory:
+                    attempt = Attempt(subtask, 0, memory, self.opener, _AtOnce)
+                    sent += tail.run(attempt, host.items(attempt, iter(rows_for(subtask, rows))))
+            rows = sent
+        return rows
 
 
-def _read(
-    reader: SourceReader, store: ObjectStore, objects: Iterable[SourceObject], on_missing: str
-) -> tuple[list[pa.Table], list[str]]:
-    """The objects' rows, and the keys that were gone and skipped."""
-    tables, missing = [], []
-    for obj in objects:
+def rows_for(subtask: int, rows: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return what the shuffle brings to one subtask."""
+    return [batch for batch in rows if batch.column("subtask")[0].as_py() == subtask]
+
+
+class _AtOnce(Executor):
+    """Does what is submitted before it returns: an interleaving of steps has one order."""
+
+    def __init__(self, uploads: int) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        done: Future[Any] = Future()
         try:
-            tables += [pa.Table.from_batches([batch]) for batch in reader.read(store, obj)]
-        except NotFound:
-            if on_missing != "skip":
-                raise
-            missing.append(obj.key)
-    return tables, missing
+            done.set_result(call(*arguments, **options))
+        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+            done.set_exception(error)
+        return done
 
 
-def _newest_event_us(event_time: str | None, tables: Iterable[pa.Table]) -> int | None:
-    if event_time is None:
-        return None
-    newest = [pc.max(table[event_time].cast(pa.int64())).as_py() for table in tables if table.num_rows]
-    return max(newest, default=None)
-
-
-def _process(
-    plan: EpochPlan, subtask: int, operator: StatefulOperator, rows: pa.Table, store: ObjectStore
-) -> tuple[dict[str, Any], pa.Table]:
-    groups = plan.spec.checkpointing.max_parallelism
-    parallelism = plan.spec.spark.parallelism
-    owners = subtask_of_key_group(key_group(key_hash(rows, operator.routing_key), groups), groups, parallelism)
-    own = rows.filter(pa.array(np.asarray(owners == subtask, dtype=np.bool_)))
-    firing_before = operator_watermark(plan.firing.get(operator.uid, ()))
-    firing_us = END_OF_TIME_US if plan.alignment.final else firing_before
-    state = restore_state(
-        operator.uid,
-        operator.key,
-        plan.state_schema(operator),
-        routing_key=operator.routing_key,
-        handles=plan.states.get(operator.uid, ()),
-        key_groups=key_group_range(groups, parallelism, subtask),
-        max_parallelism=groups,
-        watermark_us=firing_before,
-        store=store,
-        checkpoint_id=plan.base,
-        job=plan.spec.name,
-        cache=None,
-    )
-    run = operator.begin(state, firing_before)
-    output = pa.concat_tables([run.rows(own, None).rows, run.finish(firing_us)])
-    snapshot = state.freeze(firing_us).encode(state_prefix(plan.checkpoint_id, plan.token, OperatorUid(operator.uid)))
-    for upload in snapshot.uploads:
-        store.put(upload.key, upload.body)
-    counts = {"rows_in": own.num_rows, "rows_out": output.num_rows, "late_rows": 0, "processed_bytes": own.nbytes}
-    aligned = {"firing_us": firing_us, "channel": None, "unaligned": False}
-    return {**counts, **aligned, "state": snapshot.handle.to_json()}, output
-
-
-def _stage(plan: EpochPlan, subtask: int, name: str, rows: pa.Table, store: ObjectStore) -> dict[str, Any]:
-    key = plan.graph.sink_inputs[name].key
-    sink = build_sink(plan.spec.sink(name), job=plan.spec.name, key=key, store=store)
-    file = sink.stage(rows, checkpoint_id=plan.checkpoint_id, token=plan.token, subtask=subtask)
-    assert file is not None
-    return staged_file_to_json(file)
-
-
-def _acknowledgement(
-    plan: EpochPlan, level: int, subtask: int, payload: dict[str, Any], consumed: tuple[ConsumedAttempt, ...]
-) -> Acknowledgement:
-    digest = hashlib.sha256(json.dumps([level, subtask, payload], sort_keys=True).encode()).hexdigest()
-    return Acknowledgement(plan.checkpoint_id, plan.token, level, subtask, digest, consumed, payload)
+def _no_sql(node: Node, schema: pa.Schema) -> pa.Schema:
+    raise AssertionError(f"operator {node.uid}: SQL needs Spark")

@@ -149,7 +149,7 @@ class Workers:
             return Watched(inner, Part(level, part), str(folder), self.fault)
 
         monkeypatch.setattr(epoch_graph, "FusedTask", lambda h, t, m: watched(fused(h, t, m), t.plan.level, "both"))
-        monkeypatch.setattr(epoch_graph, "WideHost", lambda h, s, m: watched(wide_host(h, s, m), _level(h), "host"))
+        monkeypatch.setattr(epoch_graph, "WideHost", lambda h, s, m: watched(wide_host(h, s, m), h.level, "host"))
         monkeypatch.setattr(epoch_graph, "WideTail", lambda t, s, m: watched(wide_tail(t, s, m), t.plan.level, "tail"))
 
     def executions(self, level: int, *parts: str) -> list[Execution]:
@@ -172,10 +172,6 @@ def tamper_once(monkeypatch: pytest.MonkeyPatch, exchange: int, change: Callable
         return original(change(frame) if planned == exchange else frame, *arguments)
 
     monkeypatch.setattr(ClassicDataFrame, "repartitionById", repartition)
-
-
-def _level(host: epoch_graph.HostTask) -> int:
-    return 0 if host.stateful is None else host.stateful.level
 
 
 def _kind(batch: pa.RecordBatch) -> str | None:

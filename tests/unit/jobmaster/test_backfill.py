@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.backfill_run import check_equal
@@ -26,8 +27,11 @@ from pipeline.protocol.errors import (
 )
 from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.records import JobStatus, TimelineRole
-from pipeline.state.channel_state import ChannelStateHandle
+from pipeline.state.buffers import Buffer, encode_rows
+from pipeline.state.channel_state import encode_channel_state
+from pipeline.state.key_groups import key_group_range
 from pipeline.storage.layout import channel_prefix
+from pipeline.storage.open import open_store
 from tests.harness.backfill_job import BackfillJob, mortal_session
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_runner import SparklessRunner
@@ -526,8 +530,17 @@ def test_heads_that_have_not_consumed_the_same_are_never_switched() -> None:
         check_equal({"rows": day}, {"rows": day, "more": other})
 
 
+NO_ROWS = Buffer(
+    "latest",
+    "rows",
+    None,
+    None,
+    encode_rows(pa.schema([("k", pa.int64()), ("v", pa.int64())]).empty_table()),
+)
+
+
 def leaves_in_flight(epoch: int) -> SparklessRunner:
-    """A data plane whose epoch of that number leaves ten bytes in flight."""
+    """A data plane whose epoch of that number leaves a buffer in flight."""
     runner = SparklessRunner()
 
     def cut(answers: tuple[SubtaskAnswer, ...]) -> tuple[SubtaskAnswer, ...]:
@@ -535,11 +548,16 @@ def leaves_in_flight(epoch: int) -> SparklessRunner:
         if plan.epoch != epoch:
             return answers
         assert isinstance(last, Acknowledgement)
-        key = f"{channel_prefix(plan.checkpoint_id, plan.token)}a.arrow"
-        signature = plan.input_signatures["latest"]
-        handle = ChannelStateHandle(key, 20, "ab" * 32, "latest", range(128), 1, 10, None, signature)
+        file = encode_channel_state(
+            {"latest": [NO_ROWS]},
+            directory=channel_prefix(plan.checkpoint_id, plan.token),
+            key_groups=key_group_range(128, 2, 1),
+            signatures=plan.input_signatures,
+        )
+        assert file is not None
+        open_store(plan.job_store).put(file.key, file.body)
         operators: Any = last.payload["operators"]
-        latest = {**operators["latest"], "channel": handle.to_json(), "unaligned": True}
+        latest = {**operators["latest"], "channel": file.handles["latest"].to_json(), "unaligned": True}
         return (*answers[:-1], replace(last, payload={**last.payload, "operators": {"latest": latest}}))
 
     runner.answers = cut
@@ -554,7 +572,7 @@ def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob
     read = [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans]
     assert read == [["day-03.csv"], [], ["day-04.csv"], ["day-05.csv"]]
     shown = job.master.show(result["epochs"][1]["checkpoint_id"])
-    assert shown["held_back"] == "max_in_flight: 10 bytes are in flight, more than 9"
+    assert shown["held_back"] == f"max_in_flight: {NO_ROWS.size} bytes are in flight, more than 9"
     job.assert_table(DAYS, fixed=True)
 
 
@@ -567,7 +585,9 @@ def test_rows_in_flight_at_the_fork_point_that_the_spec_cannot_take_are_refused_
     job.next_day(3)
     job.fix()
     job.edit("v: int64", "v: int32")
-    with pytest.raises(InvalidRequest, match="checkpoint 2 has 10 bytes of its input in flight") as refused:
+    with pytest.raises(
+        InvalidRequest, match=f"checkpoint 2 has {NO_ROWS.size} bytes of its input in flight"
+    ) as refused:
         job.master.plan_backfill("2026-03-03")
     assert refused.value.hint == "fork where nothing was in flight: --from-checkpoint 1 (checkpoint 1)"
     job.backfill(from_=None, from_checkpoint=1)

@@ -104,7 +104,7 @@ def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
     phases = document["phases"]
     assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
     assert phases["total_ms"] <= clock.ms("all")
-    named = ("plan", "begin", "session", "spark", "gate", "prepare", "commit", "notify", "subsume", "other")
+    named = ("plan", "begin", "session", *JOB_PHASES, "gate", "prepare", "commit", "notify", "subsume", "other")
     assert [name for name in phases if phases[name] is not None] == [*(f"{name}_ms" for name in named), "total_ms"]
     assert phases["other_ms"] <= 0.1 * phases["total_ms"]
     shown = job.master.show(1)
