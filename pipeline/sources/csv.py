@@ -199,7 +199,7 @@ class CsvReader:
             nonlocal count, last, suspect
             for record, _ in self._records(key, body):
                 count, last = count + 1, record
-                if suspect is None and len(record.text) > BLOCK_BYTES:
+                if suspect is None and record.is_too_long:
                     suspect = record
                 yield record
 

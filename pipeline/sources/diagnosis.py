@@ -31,6 +31,11 @@ class RawRecord:
         body = self.text.encode("utf-8", "surrogateescape")
         return body if body.endswith((b"\n", b"\r")) else body + b"\n"
 
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it does not fit into a block of the readers."""
+        return len(self.encoded()) > BLOCK_BYTES
+
 
 class Lines:
     """The physical lines of an object, counted; the lines of one record are bounded together.

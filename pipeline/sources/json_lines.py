@@ -1,11 +1,13 @@
 """JSON lines as record batches, by pyarrow's streaming reader: one object per line.
 
-A field that a line leaves out is null; a column that no line of an object has is missing, and a bad record. Times are
-read as in CSV: with a zone offset or `Z` for UTC columns, without one for the others.
+A line that is neither blank nor one object is a bad record. A field that a line leaves out is null; a column that no
+line of an object has is missing, and a bad record. Times are read as in CSV: with a zone offset or `Z` for UTC columns,
+without one for the others.
 """
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 
@@ -17,9 +19,11 @@ from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.sources.contract import BadRecord, SourceObject
 from pipeline.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
+from pipeline.sources.object_lines import ObjectLines
 from pipeline.sources.path_columns import PathColumns
 from pipeline.sources.streams import ObjectBody, ObjectStream, open_object
 
+_BLANK = " \t\r\n"
 _TOO_DEEP = "is nested too deeply to be read"
 
 
@@ -70,8 +74,7 @@ class JsonLinesReader:
         unseen = set(self._columns.names)
         rows = 0
         try:
-            for raw in self._open(pa.PythonFile(ObjectStream(obj.key, body), mode="r"), self._columns):
-                batch = self._converted(raw, self._columns)
+            for batch in self._batches(ObjectStream(obj.key, body), self._columns):
                 rows += batch.num_rows
                 unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
                 if batch.num_rows:
@@ -86,17 +89,33 @@ class JsonLinesReader:
         if rows and unseen:
             self._refuse_missing(obj.key, body, unseen)
 
-    def _open(
-        self, file: pa.NativeFile, columns: pa.Schema, block_size: int = BLOCK_BYTES
-    ) -> pajson.JSONStreamingReader:
-        return pajson.open_json(
-            file,
+    def _batches(
+        self,
+        content: io.RawIOBase | io.BytesIO,
+        columns: pa.Schema,
+        *,
+        block_size: int = BLOCK_BYTES,
+        nulls: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the content's rows in the declared types.
+
+        Raises:
+            ArrowInvalid: a line that is not one object, or a value that is not of its type. BadRecord: as `content`.
+        """
+        lines = ObjectLines(content)
+        rows = 0
+        for raw in pajson.open_json(
+            pa.PythonFile(lines, mode="r"),
             read_options=pajson.ReadOptions(use_threads=False, block_size=block_size),
             parse_options=pajson.ParseOptions(
                 explicit_schema=pa.schema([pa.field(f.name, _as_parsed(f.type)) for f in columns]),
                 unexpected_field_behavior="ignore",
             ),
-        )
+        ):
+            rows += raw.num_rows
+            yield self._converted(raw, columns, nulls=nulls)
+        if rows != lines.count:
+            raise pa.ArrowInvalid(f"{lines.count} lines hold {rows} values")
 
     def _converted(self, raw: pa.RecordBatch, columns: pa.Schema, *, nulls: bool = False) -> pa.RecordBatch:
         """Return the batch in the declared types. Raises ArrowInvalid for what is not of them."""
@@ -111,8 +130,8 @@ class JsonLinesReader:
     def _accepts(self, columns: pa.Schema, records: list[RawRecord], *, nulls: bool = False) -> bool:
         body = b"".join(record.encoded() for record in records)
         try:
-            for batch in self._open(pa.BufferReader(body), columns, len(body) + 1):
-                self._converted(batch, columns, nulls=nulls)
+            for _ in self._batches(io.BytesIO(body), columns, block_size=len(body) + 1, nulls=nulls):
+                pass
         except (pa.ArrowException, UnicodeDecodeError):
             return False
         return True
@@ -126,7 +145,7 @@ class JsonLinesReader:
             nonlocal count, suspect
             for record in _records(key, body):
                 count += 1
-                if suspect is None and len(record.text) > BLOCK_BYTES:
+                if suspect is None and record.is_too_long:
                     suspect = record
                 yield record
 
@@ -139,11 +158,12 @@ class JsonLinesReader:
         return count if suspect is None else too_long(key, suspect.line, suspect.text)
 
     def _explain(self, key: str, record: RawRecord) -> BadRecord:
-        text = record.encoded().decode("utf-8", "replace").strip()
+        text = record.encoded().decode("utf-8", "replace").strip(_BLANK)
         try:
-            fields = json.loads(text)
-        except ValueError:
-            return BadRecord(key, record.line, None, text, "is not JSON")
+            fields = json.loads(text, parse_int=_integer)
+        except json.JSONDecodeError as error:
+            several = error.msg == "Extra data"
+            return BadRecord(key, record.line, None, text, "holds several JSON values" if several else "is not JSON")
         except RecursionError:
             return BadRecord(key, record.line, None, text, _TOO_DEEP)
         if not isinstance(fields, dict):
@@ -164,12 +184,10 @@ class JsonLinesReader:
     def _refuse_missing(self, key: str, body: ObjectBody, unseen: set[str]) -> None:
         for record in _records(key, body):
             try:
-                fields = json.loads(record.text)
-            except ValueError:  # several objects in one line, which the parser takes
-                return
+                fields = json.loads(record.text, parse_int=_integer)
             except RecursionError:  # the parser passes over a field that nobody declared, however deep it is
                 raise BadRecord(key, record.line, None, record.text.strip(), _TOO_DEEP) from None
-            unseen = unseen - fields.keys() if isinstance(fields, dict) else unseen
+            unseen = unseen - fields.keys()
             if not unseen:
                 return
         name = next(name for name in self._columns.names if name in unseen)
@@ -180,8 +198,13 @@ def _records(key: str, body: ObjectBody) -> Iterator[RawRecord]:
     lines = Lines(key, ObjectStream(key, body))
     for line in lines:
         lines.take()
-        if not line.isspace():
+        if line.strip(_BLANK):
             yield RawRecord(lines.count, line)
+
+
+def _integer(digits: str) -> int | str:
+    """Return the number, unless it has more digits than Python converts."""
+    return int(digits) if len(digits) < 1000 else digits
 
 
 def _shown(value: object) -> str:

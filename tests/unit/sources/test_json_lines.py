@@ -98,11 +98,56 @@ def test_an_object_without_rows_is_no_error(landing: Landing, body: bytes) -> No
         ('{"n": 1', None, '{"n": 1', "is not JSON"),
         ("n;at", None, "n;at", "is not JSON"),
         ("[1, 2]", None, "[1, 2]", "is not a JSON object"),
+        ("null", None, "null", "is not a JSON object"),
+        ('\t"x" ', None, '"x"', "is not a JSON object"),
+        ("1e3", None, "1e3", "is not a JSON object"),
+        ('{"n": 1} null', None, '{"n": 1} null', "holds several JSON values"),
+        ('{"n": 1}{"n": 2}', None, '{"n": 1}{"n": 2}', "holds several JSON values"),
+        ('{"n":\n1}', None, '{"n":', "is not JSON"),
+        ("\u00a0", None, "\u00a0", "is not JSON"),
     ],
 )
 def test_a_bad_line_is_named_exactly(landing: Landing, line: str, column: str | None, value: str, reason: str) -> None:
     bad = refused(landing, (GOOD * 5000 + "\n" + line + "\n" + GOOD).encode())
     assert (bad.line, bad.column, bad.value, bad.reason) == (5002, column, value, reason)
+
+
+@pytest.mark.parametrize("value", ["null", "true", "-1", '"x"', "[null]", " null "])
+@pytest.mark.parametrize("before", [0, 1, 6], ids=["first", "second", "in a later block"])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_value_that_is_no_object_is_named_wherever_it_is(
+    landing: Landing, value: str, before: int, after: int
+) -> None:
+    """pyarrow's reader dies of a first `null`, and takes a later one for a row of nulls."""
+    lines = ['{"n": 1, "q": "' + "z" * 200_000 + '"}'] * before + [value] + ['{"n": 1}'] * after
+    with pytest.raises(BadRecord) as raised:
+        landing.read(source("json", {"n": "int32"}), "a.json", "\n".join(lines).encode())
+    bad = raised.value
+    assert (bad.key, bad.line, bad.value, bad.reason) == ("a.json", before + 1, value.strip(), "is not a JSON object")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r", " \n\t\n "])
+def test_an_object_ends_with_its_line_whatever_ends_it(landing: Landing, newline: str, compressed: bool) -> None:
+    body = ("\ufeff" + newline.join(f'{{"n": {n}}}' for n in range(200_000))).encode()
+    key, body = ("a.json.gz", gzip.compress(body, 1)) if compressed else ("a.json", body)
+    assert landing.read(source("json", {"n": "int32"}), key, body)["n"].to_pylist() == list(range(200_000))
+
+
+def test_a_number_of_many_digits_is_named(landing: Landing) -> None:
+    digits = "9" * 5_000
+    bad = refused(landing, GOOD.replace("1,", f"{digits},").encode())
+    assert (bad.line, bad.column, bad.reason) == (1, "n", "is not of type int32")
+
+
+def test_the_longest_line_is_a_block_of_bytes_whatever_its_characters(landing: Landing) -> None:
+    spec = source("json", {"s": "string"})
+    longest = '{"s": "' + "ä" * ((BLOCK_BYTES - 10) // 2) + '"}\n'
+    assert len(longest.encode()) == BLOCK_BYTES
+    assert landing.read(spec, "a.json", longest.encode() * 2).num_rows == 2
+    with pytest.raises(BadRecord) as raised:
+        landing.read(spec, "a.json", (longest + longest.replace('"}', 'x"}')).encode())
+    assert (raised.value.line, raised.value.reason) == (2, "begins a record longer than 1,048,576 bytes")
 
 
 def test_text_that_is_not_utf8_is_named(landing: Landing) -> None:
