@@ -1,7 +1,7 @@
 """Rows numbered by key, once: hashed, ordered, found in the state, and stored again in that same order.
 
 The order is that of the state hash, so what is stored is a sorted layer as it stands. Keys that share a hash are told
-apart by comparing the key columns.
+apart by the key columns.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.state.exact_keys import Bools, key_numbers, same_keys
 from pipeline.state.key_groups import Hashes, Ints
-from pipeline.state.layer import Bools, same_keys, stable_order
+from pipeline.state.layer import stable_order
 
 if TYPE_CHECKING:
     from pipeline.state.keyed_state import SubtaskState
@@ -86,22 +87,20 @@ def _by_order(keys: pa.Table, hashes: Hashes) -> Numbered:
     return Numbered(ordered[begins], codes, first)
 
 
-def _told_apart(keys: pa.Table, hashes: Hashes, order: Ints, first: Ints, open_: Ints) -> Numbered:
+def _told_apart(keys: pa.Table, hashes: Hashes, order: Ints, first: Ints, others: Ints) -> Numbered:
     """Number keys of which some share a hash.
 
     Args:
-        first: of each row in `order` the first row with its hash. open_: positions in `order` whose key is another one.
+        first: of each row in `order` the first row with its hash.
+        others: positions in `order` whose key is not that row's.
     """
     count = len(order)
-    while open_.size:  # each round finds one more key of every hash that still has one
-        begins = np.ones(len(open_), dtype=np.bool_)
-        shared = hashes[order[open_]]
-        np.not_equal(shared[1:], shared[:-1], out=begins[1:])
-        first[open_] = order[open_[begins]][np.cumsum(begins) - 1]
-        other = ~same_keys(keys, order[open_], keys, first[open_], keys.column_names)
-        open_ = open_[other]
+    crowded = order[np.isin(hashes[order], hashes[order[others]])]
+    numbers = key_numbers(keys.take(pa.array(crowded)))
+    _, at = np.unique(numbers, return_index=True)
     of_row = np.empty(count, dtype=np.int64)
     of_row[order] = first
+    of_row[crowded] = crowded[at][numbers]
     firsts = np.flatnonzero(of_row == np.arange(count))
     ranked, ordered = stable_order(hashes[firsts])
     firsts = firsts[ranked]

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.state.buckets import Drifts, first_equal
+from pipeline.state.exact_keys import Bools, common_keys, key_numbers, same_keys
 from pipeline.state.key_groups import Hashes, Ints, key_hash
-from pipeline.state.narrowing import Numbers, numbers_at, type_of, values_at, widened
+from pipeline.state.narrowing import widened
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], Hashes]
 
 _UPPER = np.uint64(0xFFFFFFFF00000000)
@@ -166,41 +164,18 @@ def _newest(order: Ints, hashes: Hashes, rows: pa.Table, deleted: Bools, keys: K
         hashes: in that order.
     """
     pairs = np.flatnonzero(hashes[1:] == hashes[:-1])
-    named = rows.select(list(keys.key)).combine_chunks()
-    if pairs.size and bool(same_keys(named, order[pairs], named, order[pairs + 1], keys.key).all()):
+    if pairs.size:
+        named = rows.select(list(keys.key)).combine_chunks()
         newest = others(pairs, len(order))
-        hashes, order = hashes[newest], order[newest]
-    elif pairs.size:
-        repeated = hashes[1:] == hashes[:-1]
-        involved = np.zeros(len(order), dtype=np.bool_)
-        involved[1:] |= repeated
-        involved[:-1] |= repeated
-        positions = np.flatnonzero(involved)
-        newest = np.ones(len(order), dtype=np.bool_)
-        newest[positions] = _newest_per_key(
-            rows.select(list(keys.key)).take(pa.array(order[positions])), positions.size
-        )
+        same = same_keys(named, order[pairs], named, order[pairs + 1], keys.key)
+        if not bool(same.all()):
+            crowded = np.flatnonzero(np.isin(hashes, hashes[pairs[~same]]))
+            numbers = key_numbers(named.take(pa.array(order[crowded])))
+            last = np.empty(len(crowded), dtype=np.int64)
+            last[numbers] = crowded  # of several with a number, the last stays
+            newest[crowded] = last[numbers] == crowded
         hashes, order = hashes[newest], order[newest]
     return Layer(hashes, rows.take(pa.array(order)).combine_chunks(), deleted[order])
-
-
-def _newest_per_key(keys: pa.Table, count: int) -> Bools:
-    """True for the last of the rows with equal keys; nulls equal nulls. Rows of one hash come oldest first."""
-    names = [f"k{index}" for index in range(keys.num_columns)]
-    columns = [normalized_key(column) for column in keys.columns]
-    numbered = pa.table([*columns, pa.array(np.arange(count))], names=[*names, "row"])
-    last = numbered.group_by(names, use_threads=False).aggregate([("row", "max")]).column("row_max").to_numpy()
-    newest = np.zeros(count, dtype=np.bool_)
-    newest[last] = True
-    return newest
-
-
-def normalized_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with one zero and one NaN, so that equal keys are equal bits."""
-    if not pa.types.is_floating(column.type):
-        return column
-    column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
-    return pc.if_else(pc.equal(column, pa.scalar(0.0, column.type)), pa.scalar(0.0, column.type), column)
 
 
 def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: Ints | None = None) -> tuple[Ints, Ints]:
@@ -214,11 +189,26 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
     Returns:
         (index into hashes, index into layer) per match, tombstones included.
     """
-    query, found = _candidates(layer, hashes)
-    if not query.size:
-        return query, found
-    equal = same_keys(wanted, query if rows is None else rows[query], layer.stored, found, keys.key)
+    query, found, counts = _runs(layer, hashes)
+    named = query if rows is None else rows[query]
+    if counts is not None:
+        shared = np.flatnonzero(counts > 1)
+        stored = _all_of(found[shared], counts[shared])
+        index, place = common_keys(wanted, named[shared], layer.stored, stored, keys.key)
+        # The others are compared one by one, and these once more, each with the row that was found.
+        kept = counts == 1
+        kept[shared[index]], found[shared[index]] = True, stored[place]
+        query, found, named = query[kept], found[kept], named[kept]
+    equal = same_keys(wanted, named, layer.stored, found, keys.key)
     return (query, found) if bool(equal.all()) else (query[equal], found[equal])
+
+
+def _all_of(begins: Ints, counts: Ints) -> Ints:
+    """The positions of all rows of some runs, each run once."""
+    begins, at = np.unique(begins, return_index=True)
+    counts = counts[at]
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(begins, counts) + within
 
 
 def not_hidden(newer: Sequence[Layer], layer: Layer, rows: Ints, keys: KeySpec) -> Ints:
@@ -239,52 +229,23 @@ def others(positions: Ints, count: int) -> Bools:
     return left
 
 
-def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, key: Sequence[str]) -> Bools:
-    """Whether the keys of pairs of rows are equal, nulls equal to nulls. Either side may be narrowed."""
-    equal = np.ones(len(left_rows), dtype=np.bool_)
-    for name in key:
-        alike = type_of(left, name) == type_of(right, name)
-        one = _words_at(left, name, left_rows) if alike else None
-        other = _words_at(right, name, right_rows) if one is not None else None
-        if one is not None and other is not None:
-            equal &= one == other
-        else:
-            equal &= _equal(values_at(left, name, left_rows), values_at(right, name, right_rows))
-    return equal
+def _runs(layer: Layer, hashes: Hashes) -> tuple[Ints, Ints, Ints | None]:
+    """Of each hash that the layer has: index in hashes, its first row in the layer, and how many rows there have it.
 
-
-def _words_at(rows: pa.Table, name: str, positions: Ints) -> Numbers | None:
-    """Values without a null whose words are equal where they are; None for other columns."""
-    return None if pa.types.is_floating(rows.column(name).type) else numbers_at(rows, name, positions)
-
-
-def _candidates(layer: Layer, hashes: Hashes) -> tuple[Ints, Ints]:
-    """Pairs of positions with equal hash: (in hashes, in the layer). Nearly always at most one pair per hash."""
+    Nearly always each is in one row: then the last is None.
+    """
     ordered = layer.hashes
     none = np.empty(0, dtype=np.int64)
     if not len(ordered) or not len(hashes):
-        return none, none
+        return none, none, None
     if layer.drifts is None:
         lower = np.searchsorted(ordered, hashes, side="left")
         query = np.flatnonzero(ordered[np.minimum(lower, len(ordered) - 1)] == hashes)
         found = lower[query]
     else:
         query, found = first_equal(ordered, layer.drifts, hashes)
+    query, found = query.astype(np.int64), found.astype(np.int64)
     following = np.minimum(found + 1, len(ordered) - 1)
     if not ((ordered[following] == hashes[query]) & (following > found)).any():
-        return query.astype(np.int64), found.astype(np.int64)
-    counts = np.searchsorted(ordered, hashes[query], side="right") - found
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(query, counts).astype(np.int64), (np.repeat(found, counts) + within).astype(np.int64)
-
-
-def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Bools:
-    if left.type != right.type:
-        left = left.cast(right.type)
-    same = pc.fill_null(pc.equal(left, right), False)
-    if left.null_count and right.null_count:
-        same = pc.or_(same, pc.and_(left.is_null(), right.is_null()))
-    if pa.types.is_floating(left.type):
-        both_nan = pc.and_(pc.is_nan(left), pc.is_nan(right))
-        same = pc.or_(same, pc.fill_null(both_nan, False))
-    return same.to_numpy().astype(np.bool_)
+        return query, found, None
+    return query, found, np.searchsorted(ordered, hashes[query], side="right") - found
