@@ -34,6 +34,7 @@ from pipeline.protocol.locations import file_url
 from pipeline.protocol.records import PendingCheckpoint
 from pipeline.quality.verdict import GateVerdict
 from pipeline.restore import Restore
+from pipeline.state.exact_keys import key_numbers
 from pipeline.state.handles import StateHandle
 from pipeline.state.key_groups import key_group_range, key_groups_of
 from pipeline.state.keyed_state import restore_state
@@ -162,9 +163,9 @@ def read_table(
     if not found.num_rows:
         raise _unfit(operator, file, "it has no rows")
     rows = found.select(expected.names).cast(expected).combine_chunks()
-    distinct = rows.select(list(operator.key)).group_by(list(operator.key)).aggregate([])
-    if distinct.num_rows != rows.num_rows:
-        raise _unfit(operator, file, f"{rows.num_rows - distinct.num_rows} of its rows repeat the key of another")
+    repeated = rows.num_rows - np.unique(key_numbers(rows.select(list(operator.key)))).size
+    if repeated:
+        raise _unfit(operator, file, f"{repeated} of its rows repeat the key of another")
     return operator, rows
 
 

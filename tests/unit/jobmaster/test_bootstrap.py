@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store
 from tests.harness.saved_job import OtherJob
+from tests.harness.sparkless_job import SparklessJob
 from tests.harness.tables import assert_same_rows
 
 PAIRS = '  - {uid: pairs, kind: process, inputs: [rows], key: [k], function: "pairs:Pairs"}\n'
@@ -145,6 +147,21 @@ def test_a_table_that_is_not_the_state_is_refused_and_nothing_is_written(job: Co
     with pytest.raises(InvalidRequest, match="at least one"):
         other.master.bootstrap({})
     assert not (job.small.folder / "store" / "other" / "manifest").exists()
+
+
+def test_one_zero_and_one_nan_are_keys_however_they_are_written(tmp_path: Path) -> None:
+    """State has one zero and one NaN: of two rows with either, one would be lost without a word."""
+    job = CountedJob(SparklessJob.create(tmp_path / "job", {"k: int64": "k: float64"}))
+    other_nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
+    keys = pa.array([0.0, -0.0, float("nan"), other_nan, 1.0, None, None])
+    table = pa.table({"k": keys, "count(*)": pa.array(range(7), pa.int64())})
+    file = tmp_path / "table.parquet"
+    pq.write_table(table, file)
+    with pytest.raises(InvalidRequest, match="3 of its rows repeat the key of another"):
+        job.master.bootstrap({"latest": str(file)})
+    pq.write_table(table.take([1, 3, 4, 6]), file)
+    job.master.bootstrap({"latest": str(file)})
+    assert sorted(job.master.state("latest")["count(*)"].to_pylist()) == [1, 3, 4, 6]
 
 
 def test_an_operator_that_cannot_be_bootstrapped_is_refused_by_name(job: CountedJob) -> None:
