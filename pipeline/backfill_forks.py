@@ -13,6 +13,7 @@ import logging
 from typing import Any
 
 from pipeline.backfill_plan import BackfillPlan
+from pipeline.installation import opening_of
 from pipeline.job_context import JobContext
 from pipeline.leadership import Leadership
 from pipeline.protocol import coordinator
@@ -160,23 +161,16 @@ def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[
     """The open forks that backfills opened, with the purpose of each."""
     found = []
     for timeline in open_forks(state):
-        opener = _forked(context, timeline).session_id
+        opener = opening_of(context, timeline).session_id
         if opener.startswith(_OPENED_BY):
             found.append((timeline, opener.removeprefix(_OPENED_BY).partition("/")[0]))
     return found
 
 
-def _forked(context: JobContext, timeline: Timeline) -> TimelineForked:
-    """How a fork was opened: its name is the manifest version that did it."""
-    event = context.log.entry(int(timeline.timeline_id.removeprefix("t"))).event
-    assert isinstance(event, TimelineForked)
-    return event
-
-
 def thaw_for(context: JobContext, fork: Timeline) -> None:
     """Let go of the freeze that a session which worked on the fork has left on the live timeline, if there is one."""
     frozen = context.head().state.timeline().frozen
-    opener = _forked(context, fork).session_id.partition("/")[2]
+    opener = opening_of(context, fork).session_id.partition("/")[2]
     sessions = {opener, fork.leader.session_id if fork.leader is not None else opener}
     if frozen is not None and frozen.session_id in sessions:
         _LOG.info("session %s is gone: its freeze of the live timeline ends", frozen.session_id)
@@ -211,6 +205,6 @@ def _is_left_behind(context: JobContext, state: ManifestState, fork: Timeline) -
     if holder is not None and provably_alive(holder):
         return False
     head = state.checkpoint(fork.head)
-    signs_ms = [_forked(context, fork).at_ms, 0 if head is None else head.completed_time_ms]
+    signs_ms = [opening_of(context, fork).at_ms, 0 if head is None else head.completed_time_ms]
     signs_ms += [] if fork.pending is None else [fork.pending.deadline_ms]
     return context.store.clock_ms() - max(signs_ms) > context.timeout_ms

@@ -8,6 +8,7 @@ from typing import Any
 from pipeline.protocol.codec import to_json
 from pipeline.protocol.events import CheckpointAborted
 from pipeline.protocol.ids import SessionId
+from pipeline.protocol.log_entries import Tombstone
 from pipeline.protocol.records import (
     CheckpointStatus,
     CompletedCheckpoint,
@@ -16,6 +17,13 @@ from pipeline.protocol.records import (
     Run,
 )
 from pipeline.times import iso_ms
+
+_NOT_KEPT = (
+    *("timeline", "trigger_time", "duration_ms", "sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out"),
+    *("late_rows", "objects", "checkpointed_bytes", "full_bytes", "in_flight_bytes", "unaligned", "quality"),
+    *("failure_detail", "leader", "airflow", "code_hash", "spec_hash"),
+)
+"""What a document says of a checkpoint, and a compacted log does not."""
 
 
 def leader_document(session_id: SessionId, token: int, holder: Holder) -> dict[str, Any]:
@@ -121,6 +129,24 @@ def completed_document(
         kind=checkpoint.kind.value,
         summary=summary,
     )
+
+
+def compacted_document(entry: Tombstone, checkpoint_id: int) -> dict[str, Any]:
+    """Of a checkpoint whose end the log has compacted: what is not known any more is None."""
+    done = entry.completed
+    status = CheckpointStatus.ABORTED if done is None else CheckpointStatus.SUBSUMED
+    return dict.fromkeys(_NOT_KEPT) | {
+        "checkpoint_id": int(checkpoint_id),
+        "epoch": None if done is None else int(done.epoch),
+        "live": False,
+        "kind": "checkpoint",
+        "status": status.value,
+        "watermark": None if done is None else done.watermark,
+        "acks": {"received": None, "expected": None},
+        "failure_reason": entry.reason,
+        "sinks": {},
+        "compacted": True,
+    }
 
 
 def aborted_document(event: CheckpointAborted) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
             found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate)
             if found is Standing.UNREACHABLE and key in sink.table.listed:
                 found = Standing.LISTED
-            why = staged_proof(sink.name, checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
+            why = staged_proof(checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
             yield Placed(item.stat, found, sink.name, item.staged_by, proof=why)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pipeline.backfill_forks import unfinished_backfills
 from pipeline.checkpoint_documents import (
     aborted_document,
+    compacted_document,
     completed_document,
     leader_document,
     pending_document,
@@ -17,7 +18,7 @@ from pipeline.job_context import JobContext
 from pipeline.job_result import ended_step, job_document
 from pipeline.metadata import CheckpointMetadata
 from pipeline.phases import AfterCommit
-from pipeline.protocol.codec import LogEntry, Tombstone, to_json
+from pipeline.protocol.codec import to_json
 from pipeline.protocol.errors import NotFound, SourceChanged
 from pipeline.protocol.events import (
     CheckpointAborted,
@@ -31,6 +32,7 @@ from pipeline.protocol.events import (
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
 from pipeline.protocol.lineage import lineage
+from pipeline.protocol.log_entries import LogEntry, Tombstone, aborted_by, completion_of
 from pipeline.protocol.preconditions import frozen_by
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
@@ -158,6 +160,9 @@ class History:
                 on_live = timeline.timeline_id == state.live
                 yield pending_document(timeline.pending, timeline.timeline_id, leader) | {"live": on_live}
         for entry in self._context.log.entries():
+            if isinstance(entry, Tombstone):
+                yield from self._compacted(entry, state, seen)
+                continue
             event = entry.event
             if isinstance(event, CheckpointCompleted) and event.checkpoint.checkpoint_id not in seen:
                 done = event.checkpoint
@@ -175,6 +180,19 @@ class History:
                 if aborted.pending.checkpoint_id not in seen:
                     seen.add(aborted.pending.checkpoint_id)
                     yield aborted_document(aborted)
+
+    @staticmethod
+    def _compacted(entry: Tombstone, state: ManifestState, seen: set[int]) -> Iterator[dict[str, Any]]:
+        """What the log still says of checkpoints whose end is compacted."""
+        ended = completion_of(entry) is not None or aborted_by(entry)
+        for checkpoint_id in entry.checkpoint_ids if ended else ():
+            if checkpoint_id not in seen:
+                seen.add(checkpoint_id)
+                kept = state.checkpoint(checkpoint_id)
+                if kept is None:
+                    yield compacted_document(entry, checkpoint_id)
+                else:
+                    yield completed_document(kept, CheckpointStatus.COMPLETED, kept.sinks)
 
 
 def _on_live(state: ManifestState, checkpoint: CompletedCheckpoint) -> dict[str, Any]:
@@ -237,6 +255,15 @@ def _pending_id(state: ManifestState | None) -> int | None:
 
 
 def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:
+    if isinstance(entry, Tombstone):
+        return {
+            "version": entry.version,
+            "event": entry.event,
+            "time": iso_ms(entry.at_ms),
+            "compacted": True,
+            "checkpoint_id": int(entry.checkpoint_ids[0]) if len(entry.checkpoint_ids) == 1 else None,
+            "reason": entry.reason,
+        }
     event = entry.event
     document: dict[str, Any] = {"version": entry.version, "event": type(event).__name__, "time": iso_ms(event.at_ms)}
     if isinstance(event, CheckpointTriggered):

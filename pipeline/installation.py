@@ -23,8 +23,9 @@ from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Transition
 from pipeline.protocol.errors import CheckpointError, CommitOutcomeUnknown, Fenced
 from pipeline.protocol.events import ForkDisposed, TimelineForked
-from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
+from pipeline.protocol.ids import INSTALLING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
 from pipeline.protocol.lineage import open_forks
+from pipeline.protocol.log_entries import LogEntry
 from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey, Timeline
 from pipeline.protocol.requests import DisposeForkRequest, ForkRequest, TriggerRequest
 from pipeline.sessions import Session, provably_dead
@@ -33,7 +34,6 @@ from pipeline.storage.layout import metadata_key
 
 _LOG = logging.getLogger(__name__)
 
-_SESSIONS = "install:"
 _LEASE_MS = 6 * 3_600_000
 """How long one installation may take before another one gives its fork up."""
 
@@ -62,12 +62,7 @@ Write = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
 def installing_session() -> Session:
     """A session of this process, recognised as one that installs a checkpoint."""
     session = Session.cli()
-    return Session(SessionId(f"{_SESSIONS}{uuid4()}"), session.holder, session.run)
-
-
-def is_installed(checkpoint: CompletedCheckpoint) -> bool:
-    """Whether no epoch made the checkpoint: no input record leads to it."""
-    return checkpoint.session_id.startswith(_SESSIONS)
+    return Session(SessionId(f"{INSTALLING}{uuid4()}"), session.holder, session.run)
 
 
 def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:
@@ -157,20 +152,19 @@ def _give_up(context: JobContext, session: Session, timeline: TimelineId) -> Non
 
 def _give_up_dead(context: JobContext, session: Session) -> None:
     """Dispose of forks that installations left open whose process is gone, or that took far too long."""
-    state = context.head().state
-    forks = {fork.timeline_id: fork for fork in open_forks(state)}
-    if not forks:
-        return
-    now_ms = context.store.clock_ms()
-    for entry in context.log.entries():
-        event = entry.event
-        if isinstance(event, TimelineForked) and event.timeline.timeline_id in forks:
-            fork = forks.pop(event.timeline.timeline_id)
-            if event.session_id.startswith(_SESSIONS) and _is_dead(fork, event.at_ms, now_ms):
-                _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, event.session_id)
-                _give_up(context, session, fork.timeline_id)
-        if not forks:
-            return
+    for fork in open_forks(context.head().state):
+        opened = opening_of(context, fork)
+        if opened.session_id.startswith(INSTALLING) and _is_dead(fork, opened.at_ms, context.store.clock_ms()):
+            _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, opened.session_id)
+            _give_up(context, session, fork.timeline_id)
+
+
+def opening_of(context: JobContext, fork: Timeline) -> TimelineForked:
+    """Return how an open fork was opened: it is named by the manifest version that did it, which is kept meanwhile."""
+    entry = context.log.entry(int(fork.timeline_id.removeprefix("t")))
+    assert isinstance(entry, LogEntry)
+    assert isinstance(entry.event, TimelineForked)
+    return entry.event
 
 
 def _is_dead(fork: Timeline, forked_ms: int, now_ms: int) -> bool:

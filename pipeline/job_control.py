@@ -23,6 +23,7 @@ from pipeline.protocol.errors import CheckpointError, CommitConflict, Fenced, St
 from pipeline.protocol.events import CheckpointAborted, JobCanceled
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.incarnation import dirty_results, job_phase
+from pipeline.protocol.log_entries import Tombstone
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import JobStatus, ManifestState, PendingCheckpoint
 from pipeline.protocol.requests import (
@@ -205,6 +206,8 @@ class JobControl(Inspection):
     def _given_up(self, incarnation: int) -> tuple[CheckpointAborted, ...]:
         """What the cancel of this incarnation aborted; the log says so, also to a process that comes later."""
         for entry in self._context.log.entries():
+            if isinstance(entry, Tombstone):  # of an incarnation that was cleaned long ago
+                break
             if isinstance(entry.event, JobCanceled) and entry.event.result.incarnation == incarnation:
                 return entry.event.aborted
         return ()

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.errors import NotFound, StateCorrupt
-from pipeline.protocol.events import CheckpointCompleted, Event, SinkConfirmed, aborts_of
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.layout import SAVEPOINT_DOCUMENT
+from pipeline.protocol.log_entries import aborted_by, completion_of
 from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.protocol.reach import Fate
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, Savepoint
@@ -177,26 +177,19 @@ class _Roots:
 
     def walk_log(self) -> None:
         """Read every entry, tombstones included: the history, and the input record of each completed epoch."""
-        confirmed: dict[CheckpointId, set[str]] = {}
-        ended: list[tuple[int, Event]] = []
         count = 0
         try:
             for entry in self._context.log.entries():
                 count += 1
-                ended.append((entry.version, entry.event))
+                for checkpoint_id in aborted_by(entry):
+                    self.fates[checkpoint_id] = Fate(entry.version, None)
+                done = completion_of(entry)
+                if done is not None:
+                    self.fates[done.checkpoint_id] = Fate(entry.version, done.token)
+                    whose = f"input record of checkpoint {done.checkpoint_id}"
+                    self.add(done.plan, (f"manifest version {entry.version}", whose))
         except StateCorrupt as error:
             self.faults.append(error.message)
-        for version, event in ended:
-            for aborted in aborts_of(event):
-                self.fates[aborted.pending.checkpoint_id] = Fate(version, None)
-            if isinstance(event, SinkConfirmed):
-                confirmed.setdefault(event.checkpoint_id, set()).add(event.sink)
-            elif isinstance(event, CheckpointCompleted):
-                done = event.checkpoint
-                self.fates[done.checkpoint_id] = Fate(
-                    version, done.token, frozenset(confirmed.get(done.checkpoint_id, ()))
-                )
-                self.add(done.plan, (f"manifest version {version}", f"input record of checkpoint {done.checkpoint_id}"))
         self.roots.append(f"manifest log ({count} entries)")
 
     def walk_checkpoint(self, checkpoint: CompletedCheckpoint) -> None:

@@ -17,6 +17,7 @@ from pipeline.protocol import coordinator
 from pipeline.protocol.errors import CheckpointError, Fenced, InvalidRequest, StateCorrupt
 from pipeline.protocol.events import TimelineSwitched
 from pipeline.protocol.ids import MAIN_TIMELINE, CheckpointId
+from pipeline.protocol.log_entries import event_name
 from pipeline.protocol.records import ENDED, ManifestState, Realignment
 from pipeline.protocol.requests import RealignSinkRequest
 from pipeline.sessions import Session
@@ -167,7 +168,9 @@ class Realigner:
 
     def _newest_switch(self) -> int:
         """The manifest version of the newest switch: what a sink follows is ordered by it."""
-        return next(entry.version for entry in self._context.log.entries() if isinstance(entry.event, TimelineSwitched))
+        return next(
+            entry.version for entry in self._context.log.entries() if event_name(entry) == TimelineSwitched.__name__
+        )
 
     def _write(self, state: ManifestState, decision: int, target: CheckpointMetadata | None, name: str) -> None:
         sink = self._context.sink(name)

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.installation import is_installed
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import InputRecord, SourceInput, decode_input_record
 from pipeline.protocol.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
-from pipeline.protocol.events import CheckpointCompleted
 from pipeline.protocol.ids import CheckpointId, TimelineId
-from pipeline.protocol.records import CompletedCheckpoint, ManifestState
+from pipeline.protocol.log_entries import CompletedEpoch, completion_of
+from pipeline.protocol.records import ManifestState
 from pipeline.sources.consumed import load
 from pipeline.sources.contract import SourceObject
 from pipeline.sources.objects import list_objects
@@ -84,21 +83,22 @@ def version_of(obj: SourceObject) -> Version:
     return obj.key, obj.etag, obj.size
 
 
-def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) -> tuple[CompletedCheckpoint, ...]:
+def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) -> tuple[CompletedEpoch, ...]:
     """Every checkpoint that led from `since` (left out) to `head`, oldest first, as its completion recorded it.
 
-    The manifest log is the source: it also knows those that are subsumed.
+    The manifest log is the source: it also knows those that are subsumed, and keeps of them what is asked here when it
+    is compacted.
 
     Raises:
         NotFound: `since` is not on the lineage of `head`.
     """
-    found: list[CompletedCheckpoint] = []
+    found: list[CompletedEpoch] = []
     wanted = head
     for entry in context.log.entries() if head != since else ():
-        event = entry.event
-        if isinstance(event, CheckpointCompleted) and event.checkpoint.checkpoint_id == wanted:
-            found.append(event.checkpoint)
-            wanted = event.checkpoint.parent
+        epoch = completion_of(entry)
+        if epoch is not None and epoch.checkpoint_id == wanted:
+            found.append(epoch)
+            wanted = epoch.parent
             if wanted <= since:
                 break
     if wanted != since:
@@ -122,7 +122,7 @@ def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Con
 
 
 def recorded_ranges(
-    context: JobContext, lineage: Sequence[CompletedCheckpoint], starts: str | None, base: Consumed, head: Consumed
+    context: JobContext, lineage: Sequence[CompletedEpoch], starts: str | None, base: Consumed, head: Consumed
 ) -> tuple[RecordedRange, ...]:
     """The ranges of the lineage, in order.
 
@@ -136,7 +136,7 @@ def recorded_ranges(
     """
     ranges = []
     for checkpoint in lineage:
-        if is_installed(checkpoint):
+        if checkpoint.installed:
             raise InvalidRequest(
                 f"job {context.spec.name}: checkpoint {checkpoint.checkpoint_id} was restored from a savepoint or "
                 "bootstrapped from tables: no recorded input leads to it. Nothing was changed.",
@@ -153,17 +153,12 @@ def recorded_ranges(
                 checkpoint_id=int(checkpoint.checkpoint_id),
             )
         ranges.append(_range(checkpoint, record, starts, head))
-        starts = _end(checkpoint) or starts
+        starts = checkpoint.watermark or starts
     _check_complete(context, lineage, ranges, base, head)
     return tuple(ranges)
 
 
-def _end(checkpoint: CompletedCheckpoint) -> str | None:
-    watermark = checkpoint.summary.get("watermark")
-    return watermark if isinstance(watermark, str) else None
-
-
-def _range(checkpoint: CompletedCheckpoint, record: InputRecord, starts: str | None, head: Consumed) -> RecordedRange:
+def _range(checkpoint: CompletedEpoch, record: InputRecord, starts: str | None, head: Consumed) -> RecordedRange:
     def taken(name: str, objects: Sequence[SourceObject]) -> tuple[SourceObject, ...]:
         by_whom = head.get(name, {})
         return tuple(obj for obj in objects if by_whom.get(version_of(obj)) == checkpoint.checkpoint_id)
@@ -180,7 +175,7 @@ def _range(checkpoint: CompletedCheckpoint, record: InputRecord, starts: str | N
 
 def _check_complete(
     context: JobContext,
-    lineage: Sequence[CompletedCheckpoint],
+    lineage: Sequence[CompletedEpoch],
     ranges: Sequence[RecordedRange],
     base: Consumed,
     head: Consumed,
@@ -246,7 +241,7 @@ class LiveRanges:
             consumed = consumed_by(self._context, self._context.base_metadata(state, head))
             found = recorded_ranges(self._context, passed, self._ends, self._consumed, consumed)
             self._known, self._head, self._consumed = (*self._known, *found), head, consumed
-            self._ends = _end(passed[-1]) or self._ends
+            self._ends = passed[-1].watermark or self._ends
         return self._known
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from itertools import cycle
@@ -20,8 +20,9 @@ from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.events import EVENT_TYPES, Event
 from pipeline.protocol.invariants import faults
 from pipeline.protocol.layout import key_fault
+from pipeline.protocol.log_entries import LogEntry, Tombstone, TombstoneRow, from_row, to_row
 from pipeline.protocol.older_formats import NotOfThatFormat, upgraded
-from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle
+from pipeline.protocol.records import Garbage, ObjectHandle
 
 FORMAT = 4
 """What this module writes; `decode_entry` reads every format that was ever written."""
@@ -33,30 +34,6 @@ _EVENT_NAMES: dict[str, type[Event]] = {event.__name__: event for event in EVENT
 _KEY_FIELDS: dict[type, str] = {ObjectHandle: "key", Garbage: "prefix"}
 _SCALARS = {int: "an integer", str: "text", bool: "true or false", float: "a float"}
 _Reader: TypeAlias = Callable[[object], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One manifest version.
-
-    Attributes:
-        version: equals `state.version`.
-        write_id: unique to one attempt to write: after a lost reply its writer knows its own entry by it (I1).
-    """
-
-    version: int
-    write_id: str
-    event: Event
-    state: ManifestState
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """What compaction leaves of an old entry: the key stays taken, the history stays readable, the state goes (I6)."""
-
-    version: int
-    write_id: str
-    event: Event
 
 
 class _Mismatch(Exception):
@@ -140,6 +117,11 @@ def encode_entry(entry: LogEntry) -> bytes:
     return _dumps({"format": FORMAT, **to_json(entry)})
 
 
+def encode_tombstone(tombstone: Tombstone) -> bytes:
+    """Return the body of a compacted manifest object: ``{format, tombstone}``."""
+    return _dumps({"format": FORMAT, "tombstone": to_json(to_row(tombstone))})
+
+
 def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombstone:
     """Return what one manifest object says, whatever format wrote it.
 
@@ -163,9 +145,7 @@ def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombst
 
 def _decode(value: dict[str, object], what: str) -> LogEntry | Tombstone:
     if "tombstone" in value:
-        if value.pop("tombstone") is not True:
-            raise StateCorrupt(f"{what}: tombstone: expected true. Nothing was changed.")
-        return from_json(Tombstone, value, what)
+        return _decode_tombstone(value, what)
     entry = from_json(LogEntry, value, what)
     if entry.version != entry.state.version:
         raise StateCorrupt(
@@ -178,11 +158,26 @@ def _decode(value: dict[str, object], what: str) -> LogEntry | Tombstone:
     return entry
 
 
+def _decode_tombstone(value: dict[str, object], what: str) -> Tombstone:
+    row: Any = TombstoneRow
+    try:
+        if value.keys() != {"tombstone"}:
+            raise ValueError(f"unknown keys {sorted(value.keys() - {'tombstone'})}")
+        tombstone = from_row(_reader(row)(value["tombstone"]))
+        if tombstone.event not in _EVENT_NAMES:
+            raise ValueError(f"no event is a {tombstone.event!r}")
+    except (_Mismatch, ValueError) as error:
+        raise StateCorrupt(f"{what}: tombstone: {error}. Nothing was changed.") from error
+    return tombstone
+
+
 def _decode_older(number: int) -> Callable[[dict[str, object], str], LogEntry | Tombstone]:
     """The decoder of an older format: the value is brought to the present one, and read as that."""
 
     def decode_older(value: dict[str, object], what: str) -> LogEntry | Tombstone:
         try:
+            if "tombstone" in value:
+                raise NotOfThatFormat(f"format {number} has no tombstones")
             for older in range(number, FORMAT):
                 value = upgraded(value, older)
         except NotOfThatFormat as error:

@@ -26,6 +26,9 @@ TimelineId = NewType("TimelineId", str)
 SessionId = NewType("SessionId", str)
 """One Airflow DAG run (``airflow:<dag_id>/<run_id>``) or one CLI run (``cli:<uuid>``)."""
 
+INSTALLING = "install:"
+"""How the ids of sessions begin that restore or bootstrap a checkpoint instead of running an epoch."""
+
 OperatorUid = NewType("OperatorUid", str)
 """The identity of an operator, and of its state, across versions of a job."""
 

@@ -8,6 +8,9 @@ from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken
 
 MANIFEST_PREFIX = "manifest/"
+INPUTS_PREFIX = "inputs/"
+"""Where input records lie, named by their content."""
+
 CHECKPOINTS_PREFIX = "chk-"
 METADATA_NAME = "_metadata"
 METRICS_NAME = "metrics/"
@@ -50,6 +53,11 @@ def manifest_version(key: str) -> int:
     if version < 1:
         raise InvalidRequest(f"{key!r} is not the key of a manifest version: expected manifest/<20 digits>.json.")
     return version
+
+
+def input_key(sha256: str) -> str:
+    """Return the key of the input record with this content."""
+    return f"{INPUTS_PREFIX}{sha256}.json"
 
 
 def checkpoint_prefix(checkpoint_id: CheckpointId) -> str:

@@ -55,12 +55,10 @@ class Fate:
     Attributes:
         version: of the entry that says so.
         winner: the token that completed it; None when it was aborted.
-        confirmed: the sinks that have confirmed its commit.
     """
 
     version: int
     winner: FencingToken | None
-    confirmed: frozenset[str] = frozenset()
 
 
 def standing(state: ManifestState, key: str, references: Collection[str]) -> Standing:
@@ -100,8 +98,8 @@ def staged_standing(
 ) -> Standing:
     """Return where a file stands that a token staged at a sink, and that neither a head nor a checkpoint names.
 
-    What won its checkpoint and was never confirmed is needed while the checkpoint is retained: to be committed, or for
-    a way back to it. Once it is not, it was on a fork or left behind by a rollback, and no way leads there any more.
+    What won its checkpoint and is unpublished is needed while the checkpoint is retained: to be committed, or for a
+    way back to it. Once it is not, it was on a fork or left behind by a rollback, and no way leads there any more.
 
     Args:
         fate: of that checkpoint; None when the log does not tell (yet): then it is kept.
@@ -112,7 +110,8 @@ def staged_standing(
         return Standing.IN_USE
     if any(token_of_prefix(entry.prefix) == (checkpoint_id, token) for entry in state.garbage):
         return Standing.LISTED
-    if fate.winner == token and sink not in fate.confirmed and state.checkpoint(checkpoint_id) is not None:
+    retained = state.checkpoint(checkpoint_id)
+    if fate.winner == token and retained is not None and sink in retained.unpublished:
         return Standing.IN_USE
     return Standing.UNREACHABLE
 
@@ -150,10 +149,10 @@ def proof(key: str, fate: Fate | None) -> str:
     return _proof(checkpoint_id, None if owner is None else owner[1], fate)
 
 
-def staged_proof(sink: str, checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
+def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
     """Say in one clause why nothing can need a file that this token staged at a sink any more."""
-    if fate is not None and fate.winner == token and sink not in fate.confirmed:
-        return f"checkpoint {checkpoint_id} was left before the sink had it, and is not retained any more"
+    if fate is not None and fate.winner == token:
+        return f"checkpoint {checkpoint_id} owes the sink nothing any more, and no table shows it"
     return _proof(checkpoint_id, token, fate)
 
 

@@ -21,6 +21,7 @@ import re
 from pipeline.protocol.errors import InvalidRequest, StateCorrupt
 from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
 from pipeline.protocol.layout import (
+    INPUTS_PREFIX,
     MANIFEST_PREFIX,
     METRICS_NAME,
     PROBE_PREFIX,
@@ -61,9 +62,6 @@ __all__ = [
     "state_prefix",
     "token_prefix",
 ]
-
-INPUTS_PREFIX = "inputs/"
-"""Where plans lie, content-addressed."""
 
 _OWN_KEY = re.compile(r"(?:inputs/|chk-[0-9]{20}/t[0-9]{20}/).+", re.DOTALL)
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

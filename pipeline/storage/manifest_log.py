@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from pipeline.protocol.codec import LogEntry, Tombstone, decode_entry, encode_entry
+from pipeline.protocol.codec import decode_entry, encode_entry
 from pipeline.protocol.coordinator import AlreadyDone, Transition
 from pipeline.protocol.errors import (
     CheckpointError,
@@ -28,6 +28,7 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
+from pipeline.protocol.log_entries import LogEntry, Tombstone
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import ManifestState
 from pipeline.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version

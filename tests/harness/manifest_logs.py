@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from uuid import uuid4
 
-from pipeline.protocol.codec import Tombstone, to_json
 from pipeline.protocol.coordinator import AlreadyDone, Transition, create, trigger
 from pipeline.protocol.errors import ProtocolViolation
 from pipeline.protocol.ids import CheckpointId, SessionId
@@ -18,11 +16,6 @@ from pipeline.storage.manifest_log import Decide, ManifestLog
 def new_log(store: ObjectStore) -> ManifestLog:
     """Open the log of the job that the store is rooted at."""
     return ManifestLog(store, lambda: uuid4().hex)
-
-
-def tombstone_body(tombstone: Tombstone, number: int = 4) -> bytes:
-    """What a later version's compaction leaves of an entry: a log that has some must stay readable."""
-    return json.dumps({"format": number, "tombstone": True, **to_json(tombstone)}).encode()
 
 
 def create_job(job: str) -> Decide:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from pipeline.protocol.codec import LogEntry, decode_entry, encode, encode_entry
+from pipeline.protocol.codec import decode_entry, encode, encode_entry
 from pipeline.protocol.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -21,6 +21,7 @@ from pipeline.protocol.events import (
 )
 from pipeline.protocol.invariants import faults
 from pipeline.protocol.layout import metadata_key, token_prefix
+from pipeline.protocol.log_entries import LogEntry
 from pipeline.protocol.records import ENDED, CompletedCheckpoint, ManifestState, SubtaskKey
 from pipeline.protocol.transitions import job_status_after
 

@@ -15,7 +15,7 @@ import pytest
 from pipeline.cleanup import subsume_old
 from pipeline.jobmaster import Session
 from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
-from pipeline.protocol.codec import LogEntry, decode, decode_entry, encode, encode_entry
+from pipeline.protocol.codec import decode, decode_entry, encode, encode_entry
 from pipeline.protocol.errors import (
     CommitOutcomeUnknown,
     Fenced,
@@ -25,6 +25,7 @@ from pipeline.protocol.errors import (
     StateCorrupt,
 )
 from pipeline.protocol.ids import CheckpointId, SessionId
+from pipeline.protocol.log_entries import LogEntry
 from pipeline.protocol.pins import live_pins
 from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, JobStatus, ManifestState
 from pipeline.protocol.retention import RetentionPolicy, plan_retention, subsumable

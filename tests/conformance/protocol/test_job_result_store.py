@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.jobmaster import Session
-from pipeline.protocol.codec import LogEntry, decode, decode_entry, encode, encode_entry
+from pipeline.protocol.codec import decode, decode_entry, encode, encode_entry
 from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
 from pipeline.protocol.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
 from pipeline.protocol.events import JobCanceled, JobCleaned, JobFinished
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.incarnation import MAX_RESULTS, dirty_results, result_of, with_clean, with_dirty
+from pipeline.protocol.log_entries import LogEntry
 from pipeline.protocol.records import CleanUp, JobResult, JobStatus
 from tests.harness.job_log import A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob

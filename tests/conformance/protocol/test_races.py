@@ -19,7 +19,6 @@ import pytest
 
 from pipeline.protocol import coordinator
 from pipeline.protocol.answers import AlreadyDone, Answer
-from pipeline.protocol.codec import LogEntry
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.events import (
     CheckpointAborted,
@@ -33,6 +32,7 @@ from pipeline.protocol.events import (
 from pipeline.protocol.ids import SessionId
 from pipeline.protocol.invariants import faults
 from pipeline.protocol.locations import file_url
+from pipeline.protocol.log_entries import LogEntry
 from pipeline.protocol.object_store import StoreConfig
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ManifestState

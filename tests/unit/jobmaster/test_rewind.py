@@ -599,7 +599,7 @@ def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it
         later(clock, DAY_MS)
         job.master.collect_garbage()
         idle = {(one["where"], one["proof"]) for one in job.master.fsck()["unreachable"]}
-        why = "checkpoint 3 was left before the sink had it, and is not retained any more"
+        why = "checkpoint 3 owes the sink nothing any more, and no table shows it"
         assert idle == {("sink seen", why), ("sink table", why)}
         job.master.collect_garbage()
     assert job.small.staged_files(3) == []

@@ -10,22 +10,23 @@ from typing import Any
 
 import pytest
 
-from pipeline.protocol.codec import (
+from pipeline.protocol.codec import decode, decode_entry, encode, encode_entry, encode_tombstone, from_json, to_json
+from pipeline.protocol.errors import ProtocolViolation, StateCorrupt
+from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted
+from pipeline.protocol.ids import INSTALLING, CheckpointId, Epoch, FencingToken, SessionId
+from pipeline.protocol.log_entries import (
+    MAX_TOMBSTONE_BYTES,
     LogEntry,
     Tombstone,
-    decode,
-    decode_entry,
-    encode,
-    encode_entry,
-    from_json,
-    to_json,
+    aborted_by,
+    completed_epoch,
+    completion_of,
+    event_name,
+    tombstone_of,
 )
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey
 from tests.harness.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
-from tests.harness.manifest_logs import tombstone_body
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -248,11 +249,80 @@ def test_format_2_has_nothing_of_format_3(change: Any, match: str) -> None:
         decode_entry(dumped(value))
 
 
-def test_a_tombstone_keeps_the_write_id_and_the_event() -> None:
-    """I6: a key is never freed, and the history stays readable."""
+def buried(entry: LogEntry) -> Tombstone:
+    found = decode_entry(encode_tombstone(tombstone_of(entry)))
+    assert isinstance(found, Tombstone)
+    return found
+
+
+def test_a_tombstone_keeps_what_is_asked_of_old_versions() -> None:
+    """I6: a key is never freed, and what a replay, a report and a lost writer need is still there."""
     for entry in ENTRIES:
-        tombstone = Tombstone(entry.version, entry.write_id, entry.event)
-        assert decode_entry(tombstone_body(tombstone)) == tombstone
+        found = buried(entry)
+        assert found == tombstone_of(entry)
+        kept = (found.version, found.write_id, found.at_ms, found.next_checkpoint_id)
+        assert kept == (entry.version, entry.write_id, entry.event.at_ms, entry.state.next_checkpoint_id)
+        for ask in (event_name, completion_of, aborted_by):
+            assert ask(found) == ask(entry)
+    given_up = {event_name(entry): aborted_by(entry) for entry in ENTRIES if aborted_by(entry)}
+    assert given_up.keys() == {"CheckpointAborted", "JobCanceled", "ForkDisposed"}
+    assert buried(ABORTED).reason == "SQL_ERROR"
+    done = next(entry.event.checkpoint for entry in ENTRIES if isinstance(entry.event, CheckpointCompleted))
+    assert completed_epoch(done).plan == done.plan
+    installed = completed_epoch(replace(done, session_id=SessionId(f"{INSTALLING}1"), summary={"watermark": "end"}))
+    assert (installed.installed, installed.watermark) == (True, "end")
+
+
+def test_a_tombstone_stays_small_with_long_numbers() -> None:
+    """I6: at most 250 bytes, in a job that makes a version every ten seconds for thirty years."""
+    large = 99_999_998
+    entry = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointCompleted))
+    assert isinstance(entry.event, CheckpointCompleted)
+    checkpoint = replace(
+        entry.event.checkpoint,
+        checkpoint_id=CheckpointId(large),
+        epoch=Epoch(large),
+        parent=CheckpointId(large),
+        token=FencingToken(large),
+        plan=replace(entry.event.checkpoint.plan, size=9_999_999),
+        summary={"watermark": "2013-01-10T00:00:00.123456+00:00"},
+    )
+    event = replace(entry.event, checkpoint=checkpoint, at_ms=1_790_000_000_000)
+    state = replace(entry.state, version=large, next_checkpoint_id=CheckpointId(large + 1))
+    assert len(encode_tombstone(tombstone_of(LogEntry(large, "f" * 32, event, state)))) <= MAX_TOMBSTONE_BYTES
+    assert all(len(encode_tombstone(tombstone_of(entry))) <= MAX_TOMBSTONE_BYTES for entry in ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda value: value.update(state={}), r"unknown keys \['state'\]"),
+        (lambda value: value.update(tombstone=True), "expected an array, got True"),
+        (lambda value: value["tombstone"].pop(), "expected an array of 8"),
+        (lambda value: value["tombstone"].__setitem__(3, "JobSold"), "no event is a 'JobSold'"),
+        (lambda value: value["tombstone"].__setitem__(0, "7"), r"\[0\]: expected an integer, got '7'"),
+        (lambda value: value["tombstone"][7].__setitem__(3, "?"), "no digest"),
+        (lambda value: value["tombstone"][7].__setitem__(3, "?" * 43), "not as it would be written"),
+        (lambda value: value["tombstone"][7].__setitem__(6, 2), "not as it would be written"),
+        (lambda value: value["tombstone"][5].append(9), "tombstone: "),
+        (lambda value: value.update(format=3), "format 3 has no tombstones"),
+    ],
+)
+def test_a_tombstone_that_cannot_have_been_written_is_corrupt(change: Any, match: str) -> None:
+    entry = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointCompleted))
+    value = json.loads(encode_tombstone(tombstone_of(entry)))
+    change(value)
+    with pytest.raises(StateCorrupt, match=match):
+        decode_entry(dumped(value))
+
+
+def test_an_input_record_under_another_name_keeps_its_entry_from_becoming_a_tombstone() -> None:
+    entry = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointCompleted))
+    assert isinstance(entry.event, CheckpointCompleted)
+    plan = ObjectHandle("inputs/mine.json", 1, "a" * 64)
+    event = replace(entry.event, checkpoint=replace(entry.event.checkpoint, plan=plan))
+    with pytest.raises(ProtocolViolation, match="expected the input record inputs/aaaa"):
+        tombstone_of(replace(entry, event=event))
 
 
 def test_format_3_has_no_secret() -> None:
@@ -345,11 +415,6 @@ def test_what_does_not_fit_is_named_with_its_place(path: str, value: object, mat
     """Strict: nothing is guessed, and the message says where and what was expected."""
     with pytest.raises(StateCorrupt, match=match):
         decode_entry(dumped(changed(path, value)))
-
-
-def test_a_tombstone_that_says_false_is_corrupt() -> None:
-    with pytest.raises(StateCorrupt, match="tombstone: expected true"):
-        decode_entry(dumped(document() | {"tombstone": False}))
 
 
 def test_a_state_that_breaks_an_invariant_is_corrupt() -> None:

@@ -9,13 +9,9 @@ from pipeline.protocol.records import CompletedCheckpoint
 from tests.harness.job_log import A, B, JobLog
 
 
-def fate(checkpoint: CompletedCheckpoint, *confirmed: str) -> Fate:
-    return Fate(9, checkpoint.token, frozenset(confirmed))
-
-
-def staged(log: JobLog, checkpoint: CompletedCheckpoint, *confirmed: str) -> Standing:
-    token = FencingToken(checkpoint.token)
-    return staged_standing(log.state, "lake", checkpoint.checkpoint_id, token, fate(checkpoint, *confirmed))
+def staged(log: JobLog, checkpoint: CompletedCheckpoint) -> Standing:
+    fate = Fate(9, checkpoint.token)
+    return staged_standing(log.state, "lake", checkpoint.checkpoint_id, FencingToken(checkpoint.token), fate)
 
 
 def test_what_a_fork_staged_waits_while_a_way_leads_to_it() -> None:

@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pipeline.protocol.codec import LogEntry, decode_entry, encode_entry
+from pipeline.protocol.codec import decode_entry, encode_entry
 from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
 from pipeline.protocol.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, NotFound
 from pipeline.protocol.events import TimelineSwitched
 from pipeline.protocol.layout import metadata_key, token_prefix
 from pipeline.protocol.lineage import lineage
+from pipeline.protocol.log_entries import LogEntry
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import JobStatus, PendingCheckpoint, TimelineRole
 from pipeline.protocol.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.codec import LogEntry, Tombstone, encode_entry
+from pipeline.protocol.codec import encode_entry, encode_tombstone
 from pipeline.protocol.coordinator import AlreadyDone
 from pipeline.protocol.errors import (
     Busy,
@@ -25,13 +25,14 @@ from pipeline.protocol.errors import (
 from pipeline.protocol.events import JobResumed
 from pipeline.protocol.ids import SessionId
 from pipeline.protocol.locations import file_url
+from pipeline.protocol.log_entries import LogEntry, tombstone_of
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.storage.layout import manifest_key
 from pipeline.storage.manifest_log import ManifestLog
 from pipeline.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.hooked_store import HookedStore
-from tests.harness.manifest_logs import create_job, new_log, tombstone_body, trigger_checkpoint
+from tests.harness.manifest_logs import create_job, new_log, trigger_checkpoint
 from tests.harness.processes import run_python
 
 MANIFEST_PUT = at("create", "manifest/")
@@ -381,7 +382,7 @@ def test_a_tombstone_keeps_its_place_in_the_history_but_cannot_be_the_head(store
     log = new_log(store)
     for version in (2, 3):
         entry = log.entry(version)
-        store.put(manifest_key(version), tombstone_body(Tombstone(version, entry.write_id, entry.event)))
+        store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
         if version == 2:
             assert log.head().version == 3
     assert versions(store) == [3, 2, 1]
