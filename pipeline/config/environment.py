@@ -34,6 +34,11 @@ def resolve_text(text: str, environment: Mapping[str, str], where: str) -> str:
     return _REFERENCE.sub(value, text)
 
 
+def referenced_variables(text: str) -> list[str]:
+    """Return the names of the environment variables that a text refers to."""
+    return [match[1] for match in _REFERENCE.finditer(text)]
+
+
 def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
     """Return the spec with its connection fields resolved. Raises InvalidRequest."""
     store = {name: resolve_text(text, environment, f"store.{name}") for name, text in spec.store.model_dump().items()}

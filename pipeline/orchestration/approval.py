@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
-from pipeline.orchestration.planned import plan_of, who_answered
+from pipeline.orchestration.planned import PLAN_DIGEST, digest_of, plan_of, require_digest, who_answered
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -45,17 +45,24 @@ class PlanApprovalOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         plan = self._say_for_whom(context)
-        self.subject, self.body = plan["subject"], as_markdown(plan["text"])
-        log.info("waiting for a person to approve or reject the plan of %s", self.plan_task)
-        return super().execute(context)
+        digest = digest_of(plan)
+        self.subject, self.body = plan["subject"], as_markdown([*plan["text"], f"plan digest {digest}"])
+        log.info("waiting for a person to approve or reject the plan of %s, digest %s", self.plan_task, digest)
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput as parked:
+            # Airflow keeps it with the parked task, where no edit of an XCom reaches it.
+            kept = (parked.kwargs or {}) | {PLAN_DIGEST: digest}
+            raise TaskAwaitingInput(method_name=parked.method_name, kwargs=kept, timeout=parked.timeout) from None
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        self._say_for_whom(context)
+    def execute_complete(self, context: Context, event: dict[str, Any], plan_digest: str | None = None) -> Any:
+        """Take the answer. Returns it with the digest of the plan that was shown."""
+        require_digest(self._say_for_whom(context), plan_digest)
         if "error" not in event:
             approved = self.APPROVE in event["chosen_options"]
             log.info("approved by %s" if approved else "rejected by %s: nothing was changed", who_answered(event))
         try:
-            return super().execute_complete(context, event)
+            return {**super().execute_complete(context, event), PLAN_DIGEST: plan_digest}
         except HITLTimeoutError as error:
             raise AirflowFailException(
                 f"{self.task_id}: nobody answered within {APPROVAL_WITHIN}. Nothing was changed. Trigger a new run."

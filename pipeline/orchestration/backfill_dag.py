@@ -81,7 +81,7 @@ class BackfillOperator(PlannedOperator):
         master, session = self.jobmaster(), self.session(context)
         done = switched_before(context, master, session, plan)
         if done is None:
-            check_unchanged(plan, master.plan_backfill(None, form[UNTIL], plan["fork_point"]))
+            check_unchanged(plan, master.plan_backfill(form[FROM], form[UNTIL], form[FROM_CHECKPOINT]))
             done = master.backfill(session, SparkEpochRunner(), None, form[UNTIL], plan["fork_point"], progress=_say)
         log.info("%s: checkpoint %s is the head of timeline %s", *(done[name] for name in SWITCHED))
         return {name: done[name] for name in SWITCHED}

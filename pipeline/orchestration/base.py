@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.log import mask_secret
 
-from pipeline.config.spark_remote import TOKEN_VARIABLE
 from pipeline.orchestration.outcome import Reaction, told_to_airflow
+from pipeline.orchestration.task_secrets import mask_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -40,8 +38,7 @@ class JobOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Do this task's part, with every error turned into retry, skip or failure (`outcome.py`)."""
-        if token := os.environ.get(TOKEN_VARIABLE):
-            mask_secret(token)  # whatever a user's code prints of its environment
+        mask_secrets(self.spec_path)  # whatever a user's code, or an error, prints of them
         with told_to_airflow(context["ti"], log, if_busy=self.if_busy):
             return self.act(context)
 

@@ -1,7 +1,13 @@
-"""A plan, and the tasks that carry it out: what one task has shown is what the next ones do."""
+"""A plan, and the tasks that carry it out: what one task has shown is what the next ones do.
+
+The plan travels through XCom, which can be edited. So its digest is part of what a person approves, and each task that
+carries it out compares the two first; what a plan stands for is compared with the form besides.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +23,9 @@ if TYPE_CHECKING:
     from pipeline.jobmaster import JobMaster
 
 log = logging.getLogger(__name__)
+
+PLAN_DIGEST = "plan_digest"
+"""Key of an approval: the digest of the plan that was shown."""
 
 
 class PlanOperator(JobOperator):
@@ -44,6 +53,7 @@ class PlanOperator(JobOperator):
         self.say_for_whom(plan)
         for line in plan["text"]:
             log.info("%s", line)
+        log.info("plan digest %s", digest_of(plan))
         skipped = [self.approval, *self.following] if form[DRY_RUN] else [] if form[APPROVE] else [self.approval]
         if form[DRY_RUN]:
             log.info("only planned: nothing was changed")
@@ -69,8 +79,12 @@ class PlannedOperator(JobOperator):
         self.approval = approval
 
     def planned(self, context: Context) -> dict[str, Any]:
-        """The plan of this run."""
-        return plan_of(context["ti"], self.plan_task)
+        """Return the plan of this run. Raises AirflowFailException: it is not the one that was approved."""
+        plan = plan_of(context["ti"], self.plan_task)
+        if context["params"][APPROVE]:
+            answer: dict[str, Any] = context["ti"].xcom_pull(task_ids=self.approval) or {}
+            require_digest(plan, answer.get(PLAN_DIGEST))
+        return plan
 
     def decided_by(self, context: Context) -> str:
         """Who decided it, for the history."""
@@ -89,6 +103,26 @@ def plan_of(ti: Any, plan_task: str) -> dict[str, Any]:
             f"{plan_task} on, or trigger a new run."
         )
     return plan
+
+
+def digest_of(plan: dict[str, Any]) -> str:
+    """Return the hex SHA-256 of a plan's canonical JSON."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def require_digest(plan: dict[str, Any], approved: str | None) -> None:
+    """Refuse a plan that is not the one a person was shown. Raises AirflowFailException.
+
+    Args:
+        approved: digest of the plan that was shown; None: nobody has approved any.
+    """
+    found = digest_of(plan)
+    if found != approved:
+        shown = "no approval of a plan is on record" if approved is None else f"the one shown has digest {approved}"
+        raise AirflowFailException(
+            f"the plan is not what was approved: this run's XCom holds one with digest {found}, {shown}. Nothing was "
+            "changed. Trigger a new run, and ask who edited XCom."
+        )
 
 
 def who_answered(answer: dict[str, Any]) -> str:

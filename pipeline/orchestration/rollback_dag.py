@@ -75,11 +75,18 @@ class RollbackOperator(PlannedOperator):
         master, session = self.jobmaster(), self.session(context)
         done = switched_before(context, master, session, plan)
         if done is None:
+            form = context["params"]
+            asked = master.plan_rollback(form[TO])["target"]["checkpoint_id"]
+            if asked != checkpoint_id:
+                raise AirflowFailException(
+                    f"the plan does not hold any more, plan again by a new run: back to {form[TO]} is "
+                    f"{forms.named(asked)} now, and {forms.named(checkpoint_id)} in the plan. Nothing was changed."
+                )
             try:
                 done = master.rollback(
                     session,
                     checkpoint_id,
-                    take_over=bool(context["params"][forms.TAKE_OVER]),
+                    take_over=bool(form[forms.TAKE_OVER]),
                     detail=self.decided_by(context),
                     expected_head=plan["head"],
                 )

@@ -54,12 +54,21 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     shown = rejected.asked()
     assert shown["subject"] == "back: roll back to checkpoint 1"
     assert "epochs discarded: 2 (checkpoints 2, 3)" in shown["body"]
+    assert "plan digest " in shown["body"]
     rejected.answer("Reject")
     assert rejected.wait() == "success"
     assert rejected.states() == {
         "plan_rollback": "success", "approve": "success", "rollback": "skipped", "realign": "skipped",
     }  # fmt: skip
     assert "rejected by admin: nothing was changed" in rejected.log("approve")
+    assert job.master.history() == history
+
+    edited = FormRun(airflow, "back__rollback", to="1")
+    edited.asked()
+    edited.edit_plan("plan_rollback", checkpoint_id=2)
+    edited.answer("Approve")
+    assert edited.wait() == "failed"
+    assert "the plan is not what was approved" in edited.log("approve")
     assert job.master.history() == history
 
     outdated = FormRun(airflow, "back__rollback", to="1")

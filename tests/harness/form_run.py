@@ -44,6 +44,12 @@ class FormRun:
         """Answer as the button under Required Actions does."""
         self.airflow.rest.ask("PATCH", self._request(task_id), json={"chosen_options": [option], "params_input": {}})
 
+    def edit_plan(self, plan_task: str, **changed: Any) -> None:
+        """Change a plan on its way, as whoever may edit XComs can."""
+        entry = f"/dags/{self.dag_id}/dagRuns/{self.run_id}/taskInstances/{plan_task}/xcomEntries/return_value"
+        plan = self.airflow.rest.ask("GET", f"{entry}?deserialize=true")["value"]
+        self.airflow.rest.ask("PATCH", entry, json={"value": plan | changed, "map_index": -1})
+
     def _parked(self, task_id: str) -> bool:
         event = f"dag_id={self.dag_id!r}, task_id={task_id!r}, run_id={self.run_id!r}"
         lines = (self.airflow.stack.folder / "logs" / "scheduler.log").read_text().splitlines()

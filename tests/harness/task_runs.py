@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from airflow.providers.standard.operators import hitl
 from airflow.sdk import DAG, Asset
-from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped, TaskAwaitingInput
 
 from pipeline.orchestration.base import RETURN_VALUE
 
@@ -16,6 +19,7 @@ class TaskInstance:
 
     def __init__(self, task_id: str, pushed: dict[tuple[str, str], Any], try_number: int = 1) -> None:
         self.task_id, self._pushed, self.try_number = task_id, pushed, try_number
+        self.id = f"{task_id}/{try_number}"
 
     def xcom_push(self, key: str, value: Any) -> None:
         self._pushed[(self.task_id, key)] = value
@@ -42,26 +46,57 @@ class FormDagRun:
 
     Attributes:
         form: the DAG's presets, with the given values over them. skipped: tasks that must not run any more.
+        shown: what the approval shows to a person: subject and body.
     """
 
     def __init__(self, dag: DAG, run_id: str = "manual__1", **form: Any) -> None:
         self.dag, self.form = dag, {**dag.params.dump(), **form}
         self.pushed: dict[tuple[str, str], Any] = {}
         self.skipped: set[str] = set()
+        self.shown: dict[str, Any] = {}
+        self._parked: dict[str, Any] = {}
         self.outlets = OutletEvents()
         self.run = SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, run_type="manual", logical_date=None)
 
+    def ask(self) -> None:
+        """Show the plan to a person: the approval's task parks, and Airflow keeps what it parked with."""
+        with pytest.MonkeyPatch.context() as supervisor, pytest.raises(TaskAwaitingInput) as parked:
+            supervisor.setattr(hitl, "upsert_hitl_detail", lambda **detail: self.shown.update(detail))
+            self.dag.get_task("approve").execute(self._context(TaskInstance("approve", self.pushed)))
+        self._parked = parked.value.kwargs or {}
+
+    def answer(self, name: str = "ann") -> None:
+        """The person who was asked says yes."""
+        event = {
+            "chosen_options": ["Approve"],
+            "params_input": {},
+            "responded_at": datetime(2026, 7, 1, tzinfo=UTC),
+            "responded_by_user": {"id": name, "name": name},
+        }
+        ti = TaskInstance("approve", self.pushed)
+        task: Any = self.dag.get_task("approve")
+        ti.xcom_push(RETURN_VALUE, task.execute_complete(self._context(ti), event, **self._parked))
+
     def approve(self, name: str = "ann") -> None:
-        """A person says yes: what the approval's task leaves then."""
-        self.pushed[("approve", RETURN_VALUE)] = {"chosen_options": ["Approve"], "responded_by_user": {"name": name}}
+        """A person is shown the plan, and says yes."""
+        self.ask()
+        self.answer(name)
+
+    def _context(self, ti: TaskInstance) -> Any:
+        return {
+            "ti": ti,
+            "task_instance": ti,
+            "dag_run": self.run,
+            "params": self.form,
+            "outlet_events": self.outlets,
+        }
 
     def execute(self, task_id: str, *, try_number: int = 1) -> Any:
         """Execute one task. Returns its result. Raises what tells Airflow to fail or retry it."""
         assert task_id not in self.skipped
         ti = TaskInstance(task_id, self.pushed, try_number)
-        context: Any = {"ti": ti, "dag_run": self.run, "params": self.form, "outlet_events": self.outlets}
         try:
-            result = self.dag.get_task(task_id).execute(context)
+            result = self.dag.get_task(task_id).execute(self._context(ti))
         except DownstreamTasksSkipped as skip:
             self.skipped |= {str(task) for task in skip.tasks}
             return ti.xcom_pull(task_id)

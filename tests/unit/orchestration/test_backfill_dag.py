@@ -50,8 +50,26 @@ def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:
     run.execute("plan_backfill")
     job.edit("watermark_delay: 2h", "watermark_delay: 3h")
     history = job.master.history()
-    with pytest.raises(AirflowFailException, match=r"plan again by a new run: spec_hash: .* Nothing was changed"):
+    with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*spec_hash: .* Nothing was changed"):
         run.execute("replay_and_fast_forward")
+    assert job.master.history() == history
+
+
+def test_a_plan_that_was_edited_on_its_way_is_refused(job: BackfillJob) -> None:
+    """After it was approved: by its digest. Where nobody is asked: by what the form asks for."""
+    history = job.master.history()
+    approved = dag_run(job, **FROM)
+    plan = approved.execute("plan_backfill")
+    approved.approve()
+    approved.pushed["plan_backfill", "return_value"] = plan | {"fork_point": 1}
+    with pytest.raises(AirflowFailException, match="not what was approved"):
+        approved.execute("replay_and_fast_forward")
+
+    unasked = dag_run(job, **FROM, approve=False)
+    unasked.execute("plan_backfill")
+    unasked.pushed["plan_backfill", "return_value"] = plan | {"fork_point": 1}
+    with pytest.raises(AirflowFailException, match=r"fork_point: 1 then, 2 now\. Nothing was changed"):
+        unasked.execute("replay_and_fast_forward")
     assert job.master.history() == history
 
 

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pipeline.jobmaster import Session
 from pipeline.orchestration.dag_factory import job_dags
+from pipeline.orchestration.planned import PLAN_DIGEST, digest_of
 from pipeline.protocol.errors import StoreUnavailable
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store
@@ -89,6 +90,46 @@ def test_a_plan_whose_head_has_moved_is_refused_for_good(job: SparklessJob) -> N
     with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*Nothing was written"):
         run.execute("rollback")
     assert job.master.history() == history
+
+
+@pytest.mark.parametrize("tampered", ["checkpoint_id", "head", "rows"])
+@pytest.mark.parametrize("when", ["while it waits for an answer", "after it was approved"])
+def test_a_plan_that_was_edited_after_it_was_shown_is_refused(job: SparklessJob, tampered: str, when: str) -> None:
+    """Its digest is what is approved; Airflow keeps it with the parked task, not in an XCom."""
+    history = job.master.history()
+    run = FormDagRun(dag(job), to="1")
+    plan = run.execute("plan_rollback")
+    run.ask()
+    assert f"plan digest {digest_of(plan)}" in run.shown["body"]
+    if when == "after it was approved":
+        run.answer()
+    run.pushed["plan_rollback", "return_value"] = plan | {tampered: 2}
+    with pytest.raises(AirflowFailException, match=r"not what was approved: .* Nothing was changed"):
+        run.execute("rollback") if when == "after it was approved" else run.answer()
+    assert job.master.history() == history
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job: SparklessJob, approve: bool) -> None:
+    """Who edits the plan and the approval alike, or a plan that nobody is asked about, still meets the form."""
+    history = job.master.history()
+    run = FormDagRun(dag(job), to="1", approve=approve)
+    plan = run.execute("plan_rollback")
+    edited = run.pushed["plan_rollback", "return_value"] = plan | {"checkpoint_id": 2}
+    if approve:
+        run.pushed["approve", "return_value"] = {PLAN_DIGEST: digest_of(edited)}
+    with pytest.raises(AirflowFailException, match=r"back to 1 is checkpoint 1 now, and checkpoint 2 in the plan"):
+        run.execute("rollback")
+    assert job.master.history() == history
+
+
+def test_without_an_answer_on_record_nothing_is_done(job: SparklessJob) -> None:
+    """A task marked as successful by hand, or an XCom that was cleared."""
+    run = FormDagRun(dag(job), to="1")
+    run.execute("plan_rollback")
+    with pytest.raises(AirflowFailException, match="no approval of a plan is on record"):
+        run.execute("rollback")
+    assert table(job) == TABLES[3]
 
 
 def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job: SparklessJob) -> None:
