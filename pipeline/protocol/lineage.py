@@ -38,6 +38,21 @@ def _before(state: ManifestState, timeline_id: TimelineId, newest: CheckpointId)
     )
 
 
+def left_lines(state: ManifestState) -> tuple[tuple[CompletedCheckpoint, ...], ...]:
+    """Return, for each abandoned timeline that was live, its lineage and what the job has completed after it.
+
+    As if the job had gone on from there: what a fork had completed before it became live, a replay, comes after
+    nothing.
+    """
+    live_from = {one.timeline_id: one.live_from for one in state.timelines if one.live_from is not None}
+    lived = [one for one in state.checkpoints if one.checkpoint_id > live_from.get(one.timeline, one.checkpoint_id)]
+    return tuple(
+        (*lineage(state, timeline), *(one for one in lived if one.checkpoint_id > timeline.head))
+        for timeline in state.timelines
+        if timeline.role is TimelineRole.ABANDONED and timeline.live_from is not None
+    )
+
+
 def owner_of(state: ManifestState, checkpoint_id: CheckpointId) -> TimelineId:
     """Return the timeline that a retained checkpoint is of; the live one for 0, the empty state."""
     checkpoint = state.checkpoint(checkpoint_id)

@@ -44,21 +44,9 @@ def _upgraded_2(entry: dict[str, object]) -> dict[str, object]:
     )
 
 
-def _upgraded_3(entry: dict[str, object]) -> dict[str, object]:
-    """Format 3 hashed keys without a secret."""
-    return entry | _with(entry, "state", lambda state: _added(state, ".state", 3, {"key_hash_secret": None}))
-
-
 def _state_of_2(state: dict[str, object]) -> dict[str, object]:
     state = _added(state, ".state", 2, {"realignment": None, "savepoints": []})
-    for name, older in (("timelines", _timeline_of_2), ("checkpoints", _checkpoint_of_2)):
-        items = state.get(name)
-        if isinstance(items, list):
-            where = f".state.{name}"
-            state[name] = [
-                older(item, f"{where}[{index}]") if isinstance(item, dict) else item for index, item in enumerate(items)
-            ]
-    return state
+    return state | _each(state, "timelines", _timeline_of_2) | _each(state, "checkpoints", _checkpoint_of_2)
 
 
 def _timeline_of_2(timeline: dict[str, object], where: str) -> dict[str, object]:
@@ -68,6 +56,27 @@ def _timeline_of_2(timeline: dict[str, object], where: str) -> dict[str, object]
 def _checkpoint_of_2(checkpoint: dict[str, object], where: str) -> dict[str, object]:
     # Without rollback a sink had either confirmed a checkpoint, and then showed it, or was going to.
     return _added(checkpoint, where, 2, {"unpublished": checkpoint.get("unconfirmed")})
+
+
+def _upgraded_3(entry: dict[str, object]) -> dict[str, object]:
+    """Format 3 hashed keys without a secret, and did not say since when a timeline is live: what is no fork, always."""
+    return (
+        entry
+        | _with(entry, "state", _state_of_3)
+        | _with(
+            entry,
+            "event",
+            lambda event: event | _with(event, "timeline", lambda one: _timeline_of_3(one, ".event.timeline")),
+        )
+    )
+
+
+def _state_of_3(state: dict[str, object]) -> dict[str, object]:
+    return _added(state, ".state", 3, {"key_hash_secret": None}) | _each(state, "timelines", _timeline_of_3)
+
+
+def _timeline_of_3(timeline: dict[str, object], where: str) -> dict[str, object]:
+    return _added(timeline, where, 3, {"live_from": None if timeline.get("role") == "fork" else 0})
 
 
 def _added(value: dict[str, object], where: str, number: int, added: dict[str, object]) -> dict[str, object]:
@@ -83,6 +92,19 @@ def _with(
     """The changed field, to be merged into `value`; nothing when it is not there, or no object."""
     found = value.get(name)
     return {name: change(found)} if isinstance(found, dict) else {}
+
+
+def _each(
+    state: Mapping[str, object], name: str, older: Callable[[dict[str, object], str], dict[str, object]]
+) -> dict[str, object]:
+    """The list of the state with each of its objects changed; nothing when it is no list."""
+    items = state.get(name)
+    if not isinstance(items, list):
+        return {}
+    where = f".state.{name}"
+    return {
+        name: [older(item, f"{where}[{index}]") if isinstance(item, dict) else item for index, item in enumerate(items)]
+    }
 
 
 _UPGRADES: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {

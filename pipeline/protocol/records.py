@@ -193,6 +193,8 @@ class Timeline:
         parent: where it comes from: the nearest earlier timeline of which something is retained, and the last
             checkpoint of it that is on this lineage, 0 for the empty state. None for the first timeline of a job.
         head: newest completed checkpoint: one of its own, or the one it starts from.
+        live_from: its checkpoints above this one were completed while it was live, those up to it are a replay; 0 for
+            one that began as the live one. None: the job never was on it.
     """
 
     timeline_id: TimelineId
@@ -202,6 +204,7 @@ class Timeline:
     head: CheckpointId
     role: TimelineRole = TimelineRole.LIVE
     frozen: Freeze | None = None
+    live_from: CheckpointId | None = NO_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from pipeline.protocol.layout import (
     savepoint_root_of_key,
     token_prefix_of_key,
 )
-from pipeline.protocol.lineage import ancestry, lineage, open_forks, with_unpublished
+from pipeline.protocol.lineage import ancestry, left_lines, lineage, open_forks, with_unpublished
 from pipeline.protocol.records import (
     CheckpointKind,
     CompletedCheckpoint,
@@ -76,20 +76,19 @@ def selected(checkpoints: Collection[CompletedCheckpoint], policy: RetentionPoli
 
 
 def plan_retention(
-    checkpoints: Collection[CompletedCheckpoint], policy: RetentionPolicy, roots: Collection[CheckpointId]
+    checkpoints: Collection[CompletedCheckpoint], roots: Collection[CheckpointId]
 ) -> tuple[CheckpointId, ...]:
     """Return the checkpoints that nothing keeps, ascending.
 
-    Kept are: what each rule of the policy selects, savepoints, checkpoints that a sink has not confirmed, the roots,
-    and whatever a sink would need to be put at one of them. A further rule of the policy only adds to the kept ones.
+    Kept are: the roots, savepoints, checkpoints that a sink has not confirmed, and whatever a sink would need to be put
+    at one of them.
 
     Args:
         checkpoints: the retained ones, in any order.
-        policy: of the spec.
-        roots: ids that must stay whatever the policy says.
+        roots: ids that must stay: by the policy, or whatever it says.
     """
     ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
-    kept = set(roots) | selected(checkpoints, policy)
+    kept = set(roots)
     kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.unconfirmed)
     kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.kind is CheckpointKind.SAVEPOINT)
     kept = set(with_unpublished(ordered, kept))
@@ -125,11 +124,12 @@ def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
 def subsumable(state: ManifestState, policy: RetentionPolicy) -> tuple[CheckpointId, ...]:
     """Return the checkpoints that may be subsumed now, ascending.
 
-    The policy selects twice: of the live lineage, which one goes back on, and of all checkpoints by id, so that what a
-    rollback has left behind stays for as long as it would have stayed without.
+    The policy selects of the live lineage, and of each line that a switch has left: what is behind one goes on to be
+    counted by the epochs of the live line, so that a rollback or a backfill can be undone for as long as one could have
+    gone back without it.
     """
-    live = selected(lineage(state, state.timeline()), policy)
-    return plan_retention(state.checkpoints, policy, retention_roots(state) | live)
+    lines = (lineage(state, state.timeline()), *left_lines(state))
+    return plan_retention(state.checkpoints, retention_roots(state).union(*(selected(one, policy) for one in lines)))
 
 
 def unreferenced(kept: Iterable[Iterable[str]], dropped: Iterable[Iterable[str]]) -> tuple[str, ...]:

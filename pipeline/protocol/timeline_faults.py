@@ -35,6 +35,10 @@ def _role_faults(state: ManifestState, timeline: Timeline) -> list[str]:
         found.append(f"{name}: it is {timeline.role.value}, and the live one is {state.live}")
     if timeline.frozen is not None and timeline.role is not TimelineRole.LIVE:
         found.append(f"{name}: it is {timeline.role.value}, and only the live one may be frozen")
+    if timeline.role is not TimelineRole.ABANDONED and (timeline.live_from is None) != (
+        timeline.role is TimelineRole.FORK
+    ):
+        found.append(f"{name}: it is {timeline.role.value}, and says that it has been live from {timeline.live_from}")
     if timeline.role is TimelineRole.ABANDONED:
         if timeline.leader is not None or timeline.pending is not None:
             found.append(f"I3: {name}: it is abandoned and must have neither a leader nor a pending checkpoint")

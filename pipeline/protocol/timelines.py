@@ -89,7 +89,7 @@ def rollback(state: ManifestState, request: RollbackRequest, now_ms: int) -> Ans
     _check_head(state, live, request.expected_head, "rollback")
     timeline_id = _next_name(state)
     started = Timeline(timeline_id, (owner, request.to), leader=None, pending=None, head=request.to)
-    left = tuple(_abandoned(one) if one in taken else one for one in state.timelines)
+    left = tuple(_left(one) if one in taken else one for one in state.timelines)
     return _switched(state, SwitchKind.ROLLBACK, (*left, started), started, request, now_ms)
 
 
@@ -115,7 +115,7 @@ def fast_forward(state: ManifestState, request: FastForwardRequest, now_ms: int)
         _check_idle(state, timeline, "fast-forward")
     _check_head(state, live, request.expected_main_head, "fast-forward")
     _check_head(state, fork_, request.expected_fork_head, "fast-forward")
-    started = replace(fork_, leader=None, role=TimelineRole.LIVE)
+    started = replace(fork_, leader=None, role=TimelineRole.LIVE, live_from=fork_.head)
     left = tuple(_abandoned(one) if one is live else started if one is fork_ else one for one in state.timelines)
     return _switched(state, SwitchKind.FAST_FORWARD, left, started, request, now_ms)
 
@@ -136,7 +136,9 @@ def fork(state: ManifestState, request: ForkRequest, now_ms: int) -> Answer:
             forks=forks,
         )
     parent = (owner_of(state, request.at), request.at)
-    opened = Timeline(_next_name(state), parent, leader=None, pending=None, head=request.at, role=TimelineRole.FORK)
+    opened = Timeline(
+        _next_name(state), parent, leader=None, pending=None, head=request.at, role=TimelineRole.FORK, live_from=None
+    )
     event = TimelineForked(now_ms, opened, request.session_id)
     return advance(state, event, timelines=(*state.timelines, opened))
 
@@ -286,6 +288,11 @@ def _owing_nothing(checkpoint: CompletedCheckpoint) -> CompletedCheckpoint:
 
 def _abandoned(timeline: Timeline) -> Timeline:
     return replace(timeline, leader=None, pending=None, role=TimelineRole.ABANDONED, frozen=None)
+
+
+def _left(timeline: Timeline) -> Timeline:
+    """The timeline that a rollback leaves; of a fork that it goes into nothing was completed live."""
+    return replace(_abandoned(timeline), live_from=timeline.head) if _is_fork(timeline) else _abandoned(timeline)
 
 
 def _is_fork(timeline: Timeline) -> bool:

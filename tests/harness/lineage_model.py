@@ -65,7 +65,11 @@ class Switch:
 
 @dataclass
 class Job:
-    """Everything that was ever completed, what is retained of it, and what each timeline has reached."""
+    """Everything that was ever completed, what is retained of it, and what each timeline has reached.
+
+    Attributes:
+        left: by timeline that a switch has left: its head. lived: what was completed on the live one.
+    """
 
     done: dict[int, Done] = field(default_factory=dict)
     retained: set[int] = field(default_factory=set)
@@ -75,6 +79,8 @@ class Job:
     heads: dict[str, int] = field(default_factory=lambda: {"main": 0})
     forks: set[str] = field(default_factory=set)
     forked_at: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    lived: set[int] = field(default_factory=set)
     following: Switch | None = None
     must_follow: set[str] = field(default_factory=set)
     tables: dict[str, Table] = field(default_factory=lambda: {sink: Table() for sink in SINKS})
@@ -93,11 +99,13 @@ class Job:
         self.shown[done.number] = set()
         self.heads[done.timeline] = done.number
         if done.timeline == self.live:
+            self.lived.add(done.number)
             self.owed[done.number] = set(SINKS)
 
     def switched(self, switch: Switch, left: Iterable[str]) -> None:
         """What the live timeline still owed its sinks is void: they follow to the new one instead."""
         self.forks -= {*left, switch.timeline}
+        self.left |= {name: self.heads[name] for name in (self.live, *left)}
         self.live = switch.timeline
         self.heads[switch.timeline] = switch.to
         self.owed.clear()
@@ -116,7 +124,13 @@ class Job:
         on_live = self.retained & set(self.lineage(self.heads[self.live]))
         kept = {*roots, *self.owed, *(self.heads[name] for name in (self.live, *self.forks))}
         kept |= {self.forked_at[name] for name in self.forks}
-        for group in (on_live, self.retained):
+        listed = {self.done[one].timeline for one in self.retained}
+        gone_on = [
+            self.retained & {*self.lineage(head), *(one for one in self.lived if one > head)}
+            for name, head in self.left.items()
+            if name in listed
+        ]
+        for group in (on_live, *gone_on):
             kept |= kept_by_a_plain_reading({one: self.done[one].at_ms for one in group}, *policy)
         kept |= {one for one in self.retained if self.done[one].timeline in self.forks}
         kept |= {one for one in self.retained if lowest_pending is not None and one >= lowest_pending}

@@ -33,6 +33,7 @@ class TimelineModel:
         stored: reads an object of the job's store; None: it is not there.
     Attributes:
         state: of the newest manifest entry, as it is stored.
+        left: by timeline that a switch has left: its head. lived: what was completed on the live one.
         parents, objects: by completed checkpoint: where it comes from, what its own epoch consumed.
         ended: by checkpoint id: the winning token, 0: aborted. granted: by checkpoint id: the token in force.
         heads: per sink, its newest head as it is stored. tables: per sink, its files as of every checkpoint
@@ -59,6 +60,8 @@ class TimelineModel:
         self.granted: dict[int, int] = {}
         self.listed: set[str] = set()
         self.switches: dict[int, Json] = {}
+        self.left: dict[str, int] = {}
+        self.lived: set[int] = set()
         self.heads: dict[str, Json | None] = dict.fromkeys(sinks)
         self.tables: dict[str, dict[int, list[str]]] = {sink: {} for sink in self.heads}
         self.savepoints: dict[str, list[str]] = {}
@@ -184,7 +187,7 @@ class TimelineModel:
             case "SavepointDisposed":
                 del self.savepoints[event["savepoint"]["name"]]
             case "TimelineSwitched":
-                self._switched(event)
+                self._switched(before, event)
             case "CheckpointsSubsumed":
                 self._subsumed(before, event)
 
@@ -209,7 +212,13 @@ class TimelineModel:
             kept |= {one["head"]} if one["role"] != "abandoned" else set()
             kept |= {one["pending"]["base"]} if one["pending"] else set()
             kept |= {one["parent"][1]} if one["role"] == "fork" else set()
-        for group in (retained, retained & set(self.lineage(self.head))):
+        listed = {one["timeline_id"] for one in state["timelines"]}
+        gone_on = [
+            retained & {*self.lineage(head), *(one for one in self.lived if one > head)}
+            for name, head in self.left.items()
+            if name in listed
+        ]
+        for group in (retained & set(self.lineage(self.head)), *gone_on):
             kept |= kept_by_a_plain_reading({one: self.trigger_times_ms[one] for one in group}, *policy)
         return kept
 
@@ -231,6 +240,7 @@ class TimelineModel:
         require(not again, f"checkpoint {number} reads {sorted(again)} once more")
         self.ended[number] = token
         self.parents[number], self.objects[number] = done["parent"], objects
+        self.lived |= {number} if done["timeline"] == self.state["live"] else set()
         self.unreplayable |= {number} if restored is not None or plan["final"] else set()
         self.rule[number] = self.rules[done["spec_hash"]]
         before = self.rule.get(done["parent"], self.rule[number])
@@ -243,12 +253,16 @@ class TimelineModel:
         require(number not in self.ended, f"I9: checkpoint {number} is over already")
         self.ended[number] = 0
 
-    def _switched(self, event: Json) -> None:
+    def _switched(self, before: Json, event: Json) -> None:
         require(event["to"] == 0 or event["to"] in self.parents, f"a switch to {event['to']}, never completed")
         if event["kind"] == "fast_forward":
             left, taken = self.consumed(event["from_head"]), self.consumed(event["to"])
             require(sorted(left) == sorted(taken), f"fast-forward from what read {left} to what read {taken}")
         self.switches[self.version] = event
+        open_still = {one["timeline_id"] for one in self.state["timelines"] if one["role"] != "abandoned"}
+        for one in before["timelines"]:
+            if one["role"] != "abandoned" and one["timeline_id"] not in open_still:
+                self.left[one["timeline_id"]] = one["head"]
 
     def sink_head(self, sink: str, body: bytes) -> None:
         """A new head of a sink's table (I14)."""

@@ -28,7 +28,7 @@ from pipeline.protocol.ids import CheckpointId, SessionId
 from pipeline.protocol.log_entries import LogEntry
 from pipeline.protocol.pins import live_pins
 from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, JobStatus, ManifestState
-from pipeline.protocol.retention import RetentionPolicy, plan_retention, subsumable
+from pipeline.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
 from pipeline.storage.layout import MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_log import A, B, JobLog, refused
@@ -366,7 +366,7 @@ def test_a_job_that_failed_or_was_canceled_keeps_what_it_had(tmp_path: Path) -> 
 def test_the_policy_never_needs_the_order_in_which_it_is_given_the_checkpoints() -> None:
     """A pure rule of a set."""
     checkpoints = epochs(4).state.checkpoints
-    assert plan_retention(checkpoints[::-1], RetentionPolicy(2), ()) == (1, 2)
+    assert plan_retention(checkpoints[::-1], selected(checkpoints, RetentionPolicy(2))) == (1, 2)
 
 
 def test_only_the_session_that_leads_drops_checkpoints() -> None:

@@ -220,9 +220,9 @@ def test_a_result_says_which_format_it_is_written_in() -> None:
     log = JobLog()
     log.cancel(A)
     body = json.loads(encode_entry(LogEntry(log.state.version, "w", log.events[-1], log.state)))
-    assert body["format"] == 3
-    with pytest.raises(StateCorrupt, match="format 4 is unknown"):
-        decode_entry(json.dumps(body | {"format": 4}).encode())
+    assert body["format"] == 4
+    with pytest.raises(StateCorrupt, match="format 5 is unknown"):
+        decode_entry(json.dumps(body | {"format": 5}).encode())
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import token_prefix
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import CheckpointKind, JobStatus
-from pipeline.protocol.retention import RetentionPolicy, plan_retention, subsumable
+from pipeline.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
 from tests.harness.job_log import EXPECTED, A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
@@ -270,7 +270,7 @@ def test_a_checkpoint_can_be_subsumed_and_a_savepoint_cannot() -> None:
         replace(checkpoint, kind=CheckpointKind.SAVEPOINT) if checkpoint.checkpoint_id == 1 else checkpoint
         for checkpoint in log.state.checkpoints
     ]
-    assert plan_retention(kept, RetentionPolicy(1), ()) == (2,)
+    assert plan_retention(kept, selected(kept, RetentionPolicy(1))) == (2,)
     log.state = replace(log.state, checkpoints=tuple(kept))
     refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2)), "the policy or I8 keeps them")
     assert isinstance(log.subsume(A, (2,)), Transition)

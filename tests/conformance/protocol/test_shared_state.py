@@ -17,7 +17,14 @@ from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
 from pipeline.protocol.answers import AlreadyDone, Outcome
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.records import CheckpointKind, ObjectHandle
-from pipeline.protocol.retention import RetentionPolicy, handle_conflicts, plan_retention, subsumable, unreferenced
+from pipeline.protocol.retention import (
+    RetentionPolicy,
+    handle_conflicts,
+    plan_retention,
+    selected,
+    subsumable,
+    unreferenced,
+)
 from pipeline.state.buffers import Buffer, encode_rows
 from pipeline.state.channel_state import ChannelFile, encode_channel_state
 from pipeline.state.compaction import ALMOST_ALL, MAX_DELTAS
@@ -85,7 +92,7 @@ def test_what_a_savepoint_refers_to_stays_although_no_checkpoint_uses_it_any_mor
         log.epoch(A)
     first, *others = log.state.checkpoints
     checkpoints = (replace(first, kind=CheckpointKind.SAVEPOINT), *others)
-    gone = plan_retention(checkpoints, RetentionPolicy(1), ())
+    gone = plan_retention(checkpoints, selected(checkpoints, RetentionPolicy(1)))
     assert gone == (2,)
     refers = {number: [_run(number)] for number in (1, 2, 3)}
     kept = [refers[int(one.checkpoint_id)] for one in checkpoints if one.checkpoint_id not in gone]

@@ -102,6 +102,30 @@ def test_a_backfill_can_be_rolled_back(job: BackfillJob) -> None:
     assert job.next_day(6) == 9
 
 
+def test_a_backfill_is_undone_until_the_live_line_has_gone_on_for_as_long_as_is_retained(tmp_path: Path) -> None:
+    """I8: the epochs that it replays take no place in the retention of the line that it replaced."""
+    job = BackfillJob.create(tmp_path / "job", DAYS, {"last: 50": "last: 3"})
+    job.fix()
+    assert len(job.backfill(from_=None, from_checkpoint=0)["epochs"]) == DAYS
+    assert [job.next_day(6), job.next_day(7)] == [11, 12]
+    assert {DAYS, 10, 11, 12} <= retained(job)
+
+    job.master.rollback(Session.cli(), DAYS)
+    job.assert_table(DAYS, fixed=False)
+    assert job.epoch()["checkpoint_id"] == 13
+    job.assert_table(6, fixed=False, fixed_from=6)
+
+    job.master.rollback(Session.cli(), 12)
+    job.assert_table(7, fixed=True)
+    for day in (8, 9, 10):
+        job.next_day(day)
+    assert retained(job) == {14, 15, 16}, "what was left stays no longer than the live line needs"
+
+
+def retained(job: BackfillJob) -> set[int]:
+    return {int(one.checkpoint_id) for one in job.state.checkpoints}
+
+
 @pytest.mark.parametrize(
     ("from_", "fork_point"),
     [("2026-03-02T23:00:01", 2), ("2026-03-02T23:00", 1), ("2026-03-02T22:00+00:00", 1), ("2026-01-01", 0)],

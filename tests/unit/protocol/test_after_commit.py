@@ -19,6 +19,7 @@ from pipeline.protocol.retention import (
     is_discarded,
     minimum_grace_ms,
     plan_retention,
+    selected,
     subsumable,
     unreferenced,
 )
@@ -83,8 +84,10 @@ def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
     for number in range(6):
         log.epoch(A, confirm=number != 1)
     assert subsumable(log.state, RetentionPolicy(2)) == (1, 3, 4)
-    assert plan_retention(log.state.checkpoints, RetentionPolicy(2), {CheckpointId(3)}) == (1, 4)
-    assert plan_retention(log.state.checkpoints[::-1], RetentionPolicy(99), ()) == ()
+    assert plan_retention(
+        log.state.checkpoints, {CheckpointId(3)} | selected(log.state.checkpoints, RetentionPolicy(2))
+    ) == (1, 4)
+    assert plan_retention(log.state.checkpoints[::-1], selected(log.state.checkpoints, RetentionPolicy(99))) == ()
 
 
 def test_retention_keeps_savepoints() -> None:
@@ -92,7 +95,7 @@ def test_retention_keeps_savepoints() -> None:
     log = epochs(3)
     first, *others = log.state.checkpoints
     kept = (replace(first, kind=CheckpointKind.SAVEPOINT), *others)
-    assert plan_retention(kept, RetentionPolicy(1), ()) == (2,)
+    assert plan_retention(kept, selected(kept, RetentionPolicy(1))) == (2,)
 
 
 def test_retention_keeps_what_other_timelines_stand_on() -> None:

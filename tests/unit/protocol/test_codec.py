@@ -25,7 +25,7 @@ from pipeline.protocol.log_entries import (
     tombstone_of,
 )
 from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey
+from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey, TimelineRole
 from tests.harness.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -112,6 +112,10 @@ def eventful() -> list[LogEntry]:
     keep()
     log.dispose_savepoint(A, "before")
     keep()
+    fork = log.fork(B, 2)
+    log.epoch_on(B, fork)
+    log.fast_forward(B, fork)
+    keep()
     return entries
 
 
@@ -120,6 +124,8 @@ FORMAT_1_ENTRIES = 13
 """How many of them are of events that format 1 had."""
 FORMAT_2_ENTRIES = 23
 """How many of them are of one timeline, as all were in format 2."""
+FORMAT_3_ENTRIES = 37
+"""How many of them are of before a fork became the live timeline; since when one is live is new in format 4."""
 ABORTED = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointAborted))
 
 
@@ -171,14 +177,23 @@ def test_entries_of_format_2_are_read_for_ever() -> None:
 
 
 def test_entries_of_format_3_are_read_for_ever() -> None:
-    """Timelines with roles, a freeze, a realignment, savepoints; keys were hashed without a secret."""
+    """Timelines with roles, a freeze, a realignment, savepoints; no secret, and a line that was left had been live."""
     body = (GOLDEN / "entries_format_3.jsonl").read_bytes()
     assert hashlib.sha256(body).hexdigest() == "6b83513fb066f69fb824943c641ce3f918fc2b74335ad9b8df70d822fa39f2f2"
-    assert [decode_entry(line) for line in body.splitlines()] == without_secret(ENTRIES)
+    entries = [decode_entry(line) for line in body.splitlines()]
+    assert entries == [always_live(entry) for entry in without_secret(ENTRIES[:FORMAT_3_ENTRIES])]
+
+
+def always_live(entry: LogEntry) -> LogEntry:
+    timelines = tuple(
+        replace(one, live_from=CheckpointId(0)) if one.role is TimelineRole.ABANDONED else one
+        for one in entry.state.timelines
+    )
+    return replace(entry, state=replace(entry.state, timelines=timelines))
 
 
 def test_entries_of_format_4_are_read_for_ever() -> None:
-    """The format that is written: the secret of the key hash."""
+    """The format that is written: the secret of the key hash, and since when a timeline is live."""
     lines = (GOLDEN / "entries_format_4.jsonl").read_bytes().splitlines()
     assert lines == [encode_entry(entry) for entry in ENTRIES]
     assert [decode_entry(line) for line in lines] == ENTRIES
@@ -191,7 +206,7 @@ def older(entry: LogEntry, number: int) -> dict[str, Any]:
     for key in ("key_hash_secret", "realignment", "savepoints", *(("results", "pins") if number == 1 else ())):
         del state[key]
     for timeline in state["timelines"]:
-        del timeline["role"], timeline["frozen"]
+        del timeline["role"], timeline["frozen"], timeline["live_from"]
     for checkpoint in (*state["checkpoints"], *filter(None, [value["event"].get("checkpoint")])):
         del checkpoint["unpublished"]
     return value | {"format": number}
@@ -246,6 +261,13 @@ def test_format_2_has_nothing_of_format_3(change: Any, match: str) -> None:
     value = older(next(one for one in ENTRIES if isinstance(one.event, CheckpointCompleted)), 2)
     change(value)
     with pytest.raises(StateCorrupt, match=match):
+        decode_entry(dumped(value))
+
+
+def test_format_3_does_not_say_since_when_a_timeline_is_live() -> None:
+    value = document() | {"format": 3}
+    del value["state"]["key_hash_secret"]
+    with pytest.raises(StateCorrupt, match=r"\.state\.timelines\[0\]: format 3 has no keys \['live_from'\]"):
         decode_entry(dumped(value))
 
 

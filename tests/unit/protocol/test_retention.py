@@ -112,6 +112,42 @@ def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together(
     assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 4, 5)
 
 
+def test_what_a_backfill_has_replayed_takes_no_place_of_the_line_that_it_replaced() -> None:
+    """So it can be undone, and that as well, until the live line has gone on for as long as is retained."""
+    log = epochs(4)
+    fork = log.fork(B, 1)
+    for _ in range(5):
+        log.epoch_on(B, fork, sinks=())
+    log.fast_forward(B, fork)
+    log.realign(B)
+    log.trigger(A)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3, 5, 6, 7, 8), "4 is what it is undone to"
+    assert subsumable(log.state, RetentionPolicy(3)) == (1, 5, 6)
+    log.complete(A)
+    log.confirm(A, 10)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3, 4, 5, 6, 7, 8, 9)
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 5, 6, 7, 8)
+    log.rollback(A, 4)
+    log.realign(A)
+    log.trigger(A)
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 5, 6, 7, 8), "9 and 10: undone again"
+    log.complete(A)
+    log.confirm(A, 11)
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 5, 6, 7, 8, 9)
+
+
+def test_what_a_rollback_leaves_of_the_fork_that_it_goes_into_pushes_nothing_out() -> None:
+    log = epochs(3)
+    fork = log.fork(B, 1)
+    for _ in range(4):
+        log.epoch_on(B, fork, sinks=())
+    log.rollback(A, 5)
+    log.realign(A)
+    log.trigger(A)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 4, 6), "of main 3, of the fork 7, and 5 goes on"
+    assert subsumable(log.state, RetentionPolicy(2)) == (1,)
+
+
 def test_an_abandoned_timeline_leaves_the_list_with_its_last_checkpoint() -> None:
     log = epochs(2)
     log.rollback(A, 1)
@@ -197,12 +233,13 @@ def test_a_sink_can_be_put_at_every_checkpoint_that_is_kept() -> None:
     log.fast_forward(B, fork)
     log.realign(B)
     log.epoch(A)
+    log.epoch(A)
     unpublished = [int(one.checkpoint_id) for one in log.state.checkpoints if one.unpublished]
-    assert unpublished == [3, 4, 5, 6], "7 is what the sink has followed to, 8 was committed"
-    assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 4, 5, 6)
-    assert subsumable(log.state, RetentionPolicy(3)) == (1, 2)
+    assert unpublished == [3, 4, 5, 6], "7 is what the sink has followed to, 8 and 9 were committed"
+    assert subsumable(log.state, RetentionPolicy(3)) == (1, 3, 4, 5, 6)
+    assert subsumable(log.state, RetentionPolicy(4)) == ()
     log.pin(A, 4)
-    assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 5, 6)
+    assert subsumable(log.state, RetentionPolicy(3)) == (1, 5, 6)
 
 
 def test_a_commit_that_a_switch_made_void_is_not_waited_for() -> None:

@@ -63,6 +63,8 @@ def test_a_state_of_the_coordinator_is_sound() -> None:
         (with_timelines(MAIN, LIVE, replace(FORK, role=TimelineRole.LIVE)), "it is live, and the live one is t7"),
         (with_timelines(MAIN, replace(LIVE, role=TimelineRole.FORK), FORK), "t7: it is fork, and the live one is t7"),
         (replace(STATE, live=FORK.timeline_id), "it is fork, and the live one is t8"),
+        (with_timelines(MAIN, LIVE, replace(FORK, live_from=CheckpointId(1))), "t8: it is fork, and says that it has"),
+        (with_timelines(MAIN, replace(LIVE, live_from=None), FORK), "t7: it is live, and says that it has been live"),
         (with_timelines(MAIN, LIVE, replace(FORK, frozen=Freeze(B, 1))), "only the live one may be frozen"),  # type: ignore[arg-type]
         (with_timelines(replace(MAIN, leader=LEADER), LIVE, FORK), "I3: timeline main: it is abandoned and must have"),
         (with_timelines(replace(MAIN, pending=PENDING), LIVE, FORK), "I3: timeline main: it is abandoned and must"),
