@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.config.aggregates import AggregateCall, result_type, type_problem
+from pipeline.config.moments import check_moments
 from pipeline.config.names import did_you_mean
 from pipeline.config.problems import Path, Problem
 from pipeline.config.spec import (
@@ -18,7 +19,8 @@ from pipeline.config.spec import (
     SqlOperator,
     WindowOperator,
 )
-from pipeline.config.sql import SqlPlan, SqlProblem, check_row_wise, sql_plan
+from pipeline.config.sql import SqlPlan, check_row_wise, sql_plan
+from pipeline.config.sql_parse import SqlProblem
 from pipeline.config.types import ColumnType
 
 WINDOW_COLUMNS = ("window_start", "window_end")
@@ -63,8 +65,10 @@ def sql_rows(operator: SqlOperator, name: str, rows: OutputRows, path: Path) -> 
     try:
         if not rows.known:
             check_row_wise(operator.sql, name)
+            check_moments(operator.sql, name, {})
             return rows
         plan = sql_plan(operator.sql, name, list(rows.columns))
+        check_moments(operator.sql, name, rows.columns)
     except SqlProblem as problem:
         return [Problem((*path, "sql"), str(problem))]
     if too_fine := _nanosecond_problems(name, rows, path):

@@ -1,18 +1,25 @@
 """The SQL of a `sql` operator: checked to be one row-wise SELECT, and taken apart without rewriting it.
 
 sqlglot reads the text; what Spark gets is the user's own text, cut at token positions, with only the column references
-qualified. Nothing is generated from sqlglot's tree, so a function it does not know, or would write differently, passes
-unchanged.
+qualified. Nothing is generated from sqlglot's tree, so what it would write differently passes unchanged. What cannot be
+qualified without a change of meaning is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.config.names import check_column_name, did_you_mean
-from pipeline.config.row_wise import MOMENT_KEYWORDS, MOMENT_OR_MACHINE, NOT_WITHOUT_ARGUMENTS, REFUSED_FUNCTIONS
+from pipeline.config.row_wise import (
+    MOMENT_KEYWORDS,
+    MOMENT_OR_MACHINE,
+    NOT_WITHOUT_ARGUMENTS,
+    REFUSED_FUNCTIONS,
+    function_problem,
+)
+from pipeline.config.sql_parse import SqlProblem, column_of, is_variable, line_of, parse_select
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -38,18 +45,17 @@ _CLAUSES = {
     "into": "INTO",
 }
 _ALLOWED_CLAUSES = {"expressions", "from_", "where"}
-
-
-class SqlProblem(ValueError):
-    """The SQL cannot be used.
-
-    Attributes:
-        line, column: 1-based place in the SQL text; 0 when the problem is of the whole text.
-    """
-
-    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(f"line {line}, column {column}: {message}" if line else message)
-        self.line, self.column = line, column
+_WORDS = """
+all and any as between by case distinct div else escape except for from ilike in interval is like not or over regexp
+rlike select some then when where
+""".split()  # noqa: SIM905
+"""Words of the grammar that a parenthesis may follow; `any`, `all` and `some` only where they call no function."""
+_QUANTIFIED = ("LIKE", "ILIKE", "RLIKE")
+_TYPES = frozenset({"character", "dec", "numeric", "varchar"})
+"""Types with a length that are no functions."""
+_BEFORE_A_TYPE = ("ALIAS", "DCOLON", "LT", "COLON", "COMMA")
+_WITH_UNIT = frozenset({"date_add", "date_diff", "dateadd", "datediff", "timediff", "timestampadd", "timestampdiff"})
+"""Functions whose first of three arguments is the name of a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +101,12 @@ class _Reader:
     def __init__(self, sql: str, input_name: str, input_columns: tuple[str, ...], qualify: str | None) -> None:
         self._sql = sql
         self._input = input_name
+        self._qualifier = qualify
         self._columns = input_columns
         self._by_folded = {column.casefold(): column for column in input_columns}
         self._prefix = f"{quote(qualify)}." if qualify else ""
-        self._tokens, self._select = _parse(sql)
+        parsed = parse_select(sql)
+        self._tokens, self._select = parsed.tokens, parsed.tree
         self._edits: list[tuple[int, int, str]] = []
 
     def check(self) -> None:
@@ -147,36 +155,64 @@ class _Reader:
         if table.db or table.name.casefold() != self._input.casefold():
             written = ".".join(part.name for part in table.parts)
             raise self._at(table.this, f"FROM {written}: the operator's input is {self._input}")
+        if table.alias_column_names:
+            raise self._at(
+                table.this, "names for the columns of FROM are not available in this version; name them in SELECT"
+            )
         return str(table.alias or table.name)
 
     def _check_functions(self) -> None:
         for index, token in enumerate(self._tokens):
             kind, name = token.token_type.name, token.text.casefold()
-            if kind == "STRING":
+            if kind in ("STRING", "RAW_STRING", "NUMBER") or not (name[:1].isalpha() or kind == "IDENTIFIER"):
                 continue
+            before = self._tokens[index - 1].token_type.name if index else ""
             following = [t.token_type.name for t in self._tokens[index + 1 : index + 3]]
-            called = following[:1] == ["L_PAREN"]
-            keyword = kind != "IDENTIFIER" and name in MOMENT_KEYWORDS and name not in self._by_folded
-            why = REFUSED_FUNCTIONS.get(name) if called or keyword else None
+            why = None
+            if following[:1] == ["L_PAREN"]:
+                why = self._call_problem(name, kind, before)
+            elif kind != "IDENTIFIER" and name in MOMENT_KEYWORDS and name not in self._by_folded and before != "DOT":
+                why = REFUSED_FUNCTIONS[name]
             if name in NOT_WITHOUT_ARGUMENTS and following == ["L_PAREN", "R_PAREN"]:
                 why = MOMENT_OR_MACHINE.format(f"{name}()")
             if why:
-                raise SqlProblem(why, _line_of(self._sql, token.start), _column_of(self._sql, token.start))
+                raise SqlProblem(why, line_of(self._sql, token.start), column_of(self._sql, token.start))
+
+    def _call_problem(self, name: str, kind: str, before: str) -> str | None:
+        """Return why what stands before a parenthesis may not stand there, or None."""
+        if before == "DOT":
+            return f"write `{name}` without what stands before it: only Spark's own functions are available"
+        if kind != "IDENTIFIER" and name in _WORDS and (name not in REFUSED_FUNCTIONS or before in _QUANTIFIED):
+            return None
+        if kind != "IDENTIFIER" and name in _TYPES and before in _BEFORE_A_TYPE:
+            return None
+        return function_problem(name)
 
     def _check_nodes(self) -> None:
         from sqlglot import exp
 
+        taken = {name.casefold() for name in (*self._columns, self._qualifier or "")}
         for node in self._select.walk():
             if isinstance(node, exp.Query) and node is not self._select:
                 raise SqlProblem("subqueries are not allowed: a sql operator is row-wise")
             if isinstance(node, exp.Window):
                 raise SqlProblem("window functions (OVER) are not allowed: a sql operator is row-wise")
-            if isinstance(node, exp.AggFunc):
-                raise SqlProblem(f"`{node.sql_name().lower()}` is an aggregate; a sql operator is row-wise")
-            if isinstance(node, (exp.UDTF, exp.Explode)):
-                raise SqlProblem("functions that return several rows are not available in this version")
             if isinstance(node, (exp.Parameter, exp.Placeholder)):
                 raise SqlProblem("parameters are not allowed in the SQL of a spec")
+            if isinstance(node, exp.Star) and not self._is_item(node):
+                raise SqlProblem("* inside an expression is not available in this version; name the columns")
+            if isinstance(node, exp.Lambda):
+                for parameter in node.expressions:
+                    if parameter.name.casefold() in taken:
+                        raise self._at(
+                            parameter, f"the lambda's {parameter.name} is also the name of a column; give it another"
+                        )
+
+    def _is_item(self, star: exp.Expression) -> bool:
+        """Return whether a star is an item of the SELECT list, alone or after the input's name."""
+        from sqlglot import exp
+
+        return (star.parent if isinstance(star.parent, exp.Column) else star).parent is self._select
 
     def _ranges(self) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
         """Return token ranges (inclusive) of each SELECT item and of the condition."""
@@ -206,13 +242,12 @@ class _Reader:
         return items, condition
 
     def _column_edits(self) -> list[tuple[int, int, str]]:
-        """Return (start, end, replacement) of every column reference, in offsets of the SQL text."""
-        from sqlglot import exp
+        """Return (start, end, replacement) of every column reference, in offsets of the SQL text.
 
+        A name keeps its letters as they are written: Spark names the fields of a struct by them.
+        """
         edits = []
-        for column in self._select.find_all(exp.Column):
-            if isinstance(column.this, exp.Star):
-                continue
+        for column in self._columns_read():
             parts = column.parts
             qualified = len(parts) > 1 and parts[0].name.casefold() == self._alias.casefold()
             reference = parts[1] if qualified else parts[0]
@@ -223,8 +258,35 @@ class _Reader:
                     f"{self._input} has no column {reference.name}; {did_you_mean(reference.name, self._columns)}",
                 )
             start, end = _span(parts[0])[0], _span(reference)[1]
-            edits.append((start, end, f"{self._prefix}{quote(known)}"))
+            edits.append((start, end, f"{self._prefix}{quote(reference.name)}"))
+        self._check_placed(edits)
         return sorted(edits)
+
+    def _check_placed(self, edits: list[tuple[int, int, str]]) -> None:
+        """Refuse a column that the parser took for a type: `list[0]`."""
+        kinds = ["", *(token.token_type.name for token in self._tokens), ""]
+        for index, token in enumerate(self._tokens):
+            before, after = kinds[index], kinds[index + 2]
+            if token.text.casefold() not in self._by_folded or before == "DOT" or after not in ("L_BRACKET", "DOT"):
+                continue
+            if kinds[index + 1] != "STRING" and not any(start <= token.start <= end for start, end, _ in edits):
+                message = f"the column {token.text} cannot be told from a type; write ({token.text})"
+                raise SqlProblem(message, line_of(self._sql, token.start), column_of(self._sql, token.start))
+
+    def _columns_read(self) -> Iterator[exp.Column]:
+        """Yield what the parser takes for columns, but for stars, units and the variables of lambdas."""
+        from sqlglot import exp
+
+        for column in self._select.find_all(exp.Column):
+            call = column.parent
+            unit = (
+                isinstance(call, exp.Anonymous)
+                and call.name.casefold() in _WITH_UNIT
+                and len(call.expressions) == 3
+                and call.expressions[0] is column
+            )
+            if not (isinstance(column.this, exp.Star) or unit or is_variable(column)):
+                yield column
 
     def _item(self, expression: exp.Expression, first: int, last: int) -> list[tuple[str, str, str | None]]:
         """Return (name, text, input column or None) of one SELECT item; a star gives several."""
@@ -276,7 +338,7 @@ class _Reader:
 
     def _at(self, identifier: exp.Expression, message: str) -> SqlProblem:
         offset = _span(identifier)[0]
-        return SqlProblem(message, _line_of(self._sql, offset), _column_of(self._sql, offset))
+        return SqlProblem(message, line_of(self._sql, offset), column_of(self._sql, offset))
 
     def _check_output(self, names: list[str]) -> None:
         seen: set[str] = set()
@@ -290,53 +352,8 @@ class _Reader:
             seen.add(name.casefold())
 
 
-def _parse(sql: str) -> tuple[list[Any], exp.Select]:
-    """Return the tokens, without a final semicolon, and the tree of the one SELECT."""
-    import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import ParseError, TokenError
-
-    try:
-        tokens = list(sqlglot.tokenize(sql, dialect="spark"))
-        statements = [statement for statement in sqlglot.parse(sql, dialect="spark") if statement is not None]
-    except ParseError as problem:
-        first = problem.errors[0] if problem.errors else {}
-        near = str(first.get("highlight") or "").strip()
-        column = int(first.get("col") or 0) - max(len(near) - 1, 0)
-        reason = str(first.get("description") or "")
-        # The parser's reasons name its own classes, except where they are about a call's arguments.
-        detail = (
-            f": {reason.rstrip('.')}" if reason and "<class" not in reason and "Unexpected token" not in reason else ""
-        )
-        message = f"syntax error near {near!r}{detail}" if near else f"syntax error{detail}"
-        raise SqlProblem(message, int(first.get("line") or 0), column) from None
-    except TokenError as problem:
-        raise SqlProblem("syntax error: a quotation or a comment is not closed") from problem
-    while tokens and tokens[-1].token_type.name == "SEMICOLON":
-        tokens.pop()
-    if len(statements) != 1:
-        raise SqlProblem(f"expected one SELECT, got {len(statements)} statements")
-    statement = statements[0]
-    if isinstance(statement, exp.SetOperation):
-        plain = isinstance(statement, exp.Union) and not statement.args.get("distinct")
-        raise SqlProblem("`UNION ALL` is not available in this version" if plain else "set operations are not row-wise")
-    if not isinstance(statement, exp.Select) or [t.token_type.name for t in tokens[:1]] != ["SELECT"]:
-        raise SqlProblem("expected one SELECT … FROM … WHERE …")
-    if tokens[1].token_type.name == "ALL":
-        raise SqlProblem("SELECT ALL is not available in this version; leave ALL out")
-    return tokens, statement
-
-
 def _span(identifier: exp.Expression) -> tuple[int, int]:
     """Return the first and last offset of an identifier in the SQL text."""
     if "start" not in identifier.meta:
         raise SqlProblem(f"the column {identifier.name} cannot be placed; write it in backticks")
     return int(identifier.meta["start"]), int(identifier.meta["end"])
-
-
-def _line_of(sql: str, offset: int) -> int:
-    return sql.count("\n", 0, offset) + 1
-
-
-def _column_of(sql: str, offset: int) -> int:
-    return offset - (sql.rfind("\n", 0, offset) + 1) + 1

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.sql import SqlPlan, SqlProblem, sql_plan
+from pipeline.config.sql import SqlPlan, sql_plan
+from pipeline.config.sql_parse import SqlProblem
 
 COLUMNS = ["year", "month", "day", "hour", "carrier", "dep_delay", "time_hour", "date", "user", "s", "arr", "c d"]
 
@@ -28,9 +29,9 @@ def test_a_star_is_every_input_column_in_order() -> None:
 def test_columns_match_without_regard_to_case_and_keep_their_own_names() -> None:
     result = plan("SELECT F.Carrier, DEP_DELAY AS late, `C D` FROM Flights f")
     assert result.columns == (
-        ("carrier", "`n_flights`.`carrier`"),
-        ("late", "`n_flights`.`dep_delay`"),
-        ("c d", "`n_flights`.`c d`"),
+        ("carrier", "`n_flights`.`Carrier`"),
+        ("late", "`n_flights`.`DEP_DELAY`"),
+        ("c d", "`n_flights`.`C D`"),
     )
     assert result.passthrough == {"carrier": "carrier", "late": "dep_delay", "c d": "c d"}
 
@@ -43,7 +44,7 @@ def test_without_a_qualifier_columns_stand_alone() -> None:
     ("expression", "expected"),
     [
         ("nvl(month, 3)", "nvl(`n_flights`.`month`, 3)"),
-        ("my_udf(hour)[0].x", "my_udf(`n_flights`.`hour`)[0].x"),
+        ("luhn_check(hour)[0].x", "luhn_check(`n_flights`.`hour`)[0].x"),
         ("dep_delay/2", "`n_flights`.`dep_delay`/2"),
         ("year::bigint", "`n_flights`.`year`::bigint"),
         ("date_add(date, 1)", "date_add(`n_flights`.`date`, 1)"),
@@ -53,7 +54,16 @@ def test_without_a_qualifier_columns_stand_alone() -> None:
         ("s.q.r.t.u.v", "`n_flights`.`s`.q.r.t.u.v"),
         ("flights.s.q", "`n_flights`.`s`.q"),
         ("transform(arr, x -> x + hour)", "transform(`n_flights`.`arr`, x -> x + `n_flights`.`hour`)"),
-        ("filter(arr, (hour, i) -> hour.b > i)", "filter(`n_flights`.`arr`, (hour, i) -> hour.b > i)"),
+        ("filter(arr, (e, I) -> E.hour > i)", "filter(`n_flights`.`arr`, (e, I) -> E.hour > i)"),
+        (
+            "exists(arr, x -> exists(x, y -> X = Y + day))",
+            "exists(`n_flights`.`arr`, x -> exists(x, y -> X = Y + `n_flights`.`day`))",
+        ),
+        ("timestampadd(HOUR, hour, date)", "timestampadd(HOUR, `n_flights`.`hour`, `n_flights`.`date`)"),
+        ("array(hour)[0]", "array(`n_flights`.`hour`)[0]"),
+        ("CAST(hour AS decimal(10, 2))", "CAST(`n_flights`.`hour` AS decimal(10, 2))"),
+        ("struct(Hour, day AS D).hour", "struct(`n_flights`.`Hour`, `n_flights`.`day` AS D).hour"),
+        ("carrier LIKE ANY ('a', 'b')", "`n_flights`.`carrier` LIKE ANY ('a', 'b')"),
         ("hour IS DISTINCT FROM day", "`n_flights`.`hour` IS DISTINCT FROM `n_flights`.`day`"),
         ("CASE WHEN hour THEN 'a, FROM' ELSE \"b\" END", "CASE WHEN `n_flights`.`hour` THEN 'a, FROM' ELSE \"b\" END"),
         ("named_struct('hour', hour).hour", "named_struct('hour', `n_flights`.`hour`).hour"),
@@ -111,7 +121,7 @@ def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression:
         ("SELECT 1 + max_by(hour, day) AS n FROM flights", "`max_by` is an aggregate"),
         ("SELECT Collect_List (hour) AS n FROM flights", "`collect_list` is an aggregate"),
         ("SELECT row_number() OVER (ORDER BY hour) AS n FROM flights", "`row_number` is a window function"),
-        ("SELECT my_udf(hour) OVER (ORDER BY hour) AS n FROM flights", "window functions"),
+        ("SELECT abs(hour) OVER (ORDER BY hour) AS n FROM flights", "window functions"),
         ("SELECT window(time_hour, '1 hour') AS w FROM flights", "`window` groups rows by time"),
         ("SELECT now() AS n FROM flights", "`now` depends on the moment or the machine"),
         ("SELECT current_date AS n FROM flights", "`current_date` depends on"),
@@ -127,6 +137,25 @@ def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression:
         ("SELECT IDENTIFIER('hour') AS r FROM flights", "not available in this version"),
         ("SELECT hour(day, day) AS r FROM flights", "number of provided arguments"),
         ("SELECT * EXCEPT (hour) FROM flights", "EXCEPT or REPLACE is not available"),
+        ("SELECT struct(*) AS x FROM flights", "* inside an expression is not available"),
+        ("SELECT hash(flights.*) AS x FROM flights", "* inside an expression is not available"),
+        ("SELECT foo(hour) AS x FROM flights", "Spark has no function `foo`"),
+        ("SELECT foor(hour) AS x FROM flights", 'did you mean "floor"?'),
+        ("SELECT `Luhn_Chek`(hour) AS x FROM flights", 'did you mean "luhn_check"?'),
+        ("SELECT builtin.abs(hour) AS x FROM flights", "write `abs` without what stands before it"),
+        ("SELECT transform(arr, HOUR -> hour + 1) AS x FROM flights", "the lambda's HOUR is also the name of a column"),
+        ("SELECT filter(arr, (x, Day) -> x > 1) AS x FROM flights", "the lambda's Day is also the name of a column"),
+        ("SELECT transform(arr, n_flights -> n_flights + hour) AS x FROM flights", "the lambda's n_flights is also"),
+        ("SELECT a FROM flights AS y (c, a)", "names for the columns of FROM are not available"),
+        ("FROM flights |> SELECT hour", "the pipe `|>` is not available"),
+        ("SELECT hour FROM flights |> WHERE hour > 1", "the pipe `|>` is not available"),
+        ("SELECT kll_sketch_agg_bigint(hour) AS x FROM flights", "`kll_sketch_agg_bigint` is an aggregate"),
+        ("SELECT tuple_union_agg_double(hour) AS x FROM flights", "`tuple_union_agg_double` is an aggregate"),
+        ("SELECT schema_of_variant_agg(hour) AS x FROM flights", "`schema_of_variant_agg` is an aggregate"),
+        ("SELECT collect_union(arr) AS x FROM flights", "`collect_union` is an aggregate"),
+        ("SELECT vector_sum(arr) AS x FROM flights", "`vector_sum` is an aggregate"),
+        ("SELECT any(hour) AS x FROM flights", "`any` is an aggregate"),
+        ("SELECT localtime AS x FROM flights", "`localtime` depends on"),
         ("SELECT :p AS x FROM flights", "parameters are not allowed"),
         ("SELECT ALL hour FROM flights", "SELECT ALL is not available"),
         ("SELECT hour FROM flights; SELECT day FROM flights", "got 2 statements"),
@@ -164,7 +193,7 @@ _EXPRESSIONS = st.recursive(
     st.one_of(_NAMES.map(lambda name: ("col", name)), _LITERALS.map(lambda text: ("lit", text))),
     lambda inner: st.one_of(
         st.tuples(st.just("bin"), st.sampled_from([" + ", "-", " AND ", " IS DISTINCT FROM ", "||"]), inner, inner),
-        st.tuples(st.just("call"), st.sampled_from(["nvl", "if_any", "Greatest", "hour_of"]), inner, inner),
+        st.tuples(st.just("call"), st.sampled_from(["nvl", "luhn_check", "Greatest", "st_setsrid"]), inner, inner),
         st.tuples(st.just("case"), inner, inner),
     ),
     max_leaves=6,
@@ -193,3 +222,12 @@ def test_taking_a_select_apart_changes_nothing_but_the_qualifiers(items: list[tu
     result = plan(f"SELECT {select} FROM flights{where}")
     assert [text for _, text in result.columns] == [_render(item, "`n_flights`.{}") for item in items]
     assert result.filter_sql == (_render(condition, "`n_flights`.{}") if condition else None)
+
+
+@pytest.mark.parametrize("name", ["list", "`list`", "`array`"])
+def test_a_column_that_reads_like_a_type_needs_parentheses(name: str) -> None:
+    columns = ["list", "array"]
+    with pytest.raises(SqlProblem, match=r"cannot be told from a type; write \("):
+        sql_plan(f"SELECT {name}[0] AS x FROM t", "t", columns, qualify="n_t")
+    text = sql_plan(f"SELECT ({name})[0] AS x FROM t", "t", columns, qualify="n_t").columns
+    assert text == (("x", f"(`n_t`.`{name.strip('`')}`)[0]"),)

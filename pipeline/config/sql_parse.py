@@ -1,0 +1,116 @@
+"""SQL text as tokens and as a tree in which a function is its name and its arguments, as Spark's own parser has it."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+    from sqlglot.dialects.dialect import Dialect
+
+_WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM")
+"""Functions whose arguments Spark's grammar divides by other words than commas."""
+
+
+class SqlProblem(ValueError):
+    """The SQL cannot be used.
+
+    Attributes:
+        line, column: 1-based place in the SQL text; 0 when the problem is of the whole text.
+    """
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"line {line}, column {column}: {message}" if line else message)
+        self.line, self.column = line, column
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSelect:
+    """Tokens, without a final semicolon, and the tree of the one SELECT."""
+
+    tokens: list[Any]
+    tree: exp.Select
+
+
+def parse_select(sql: str) -> ParsedSelect:
+    """Return one SELECT. Raises SqlProblem: a syntax error, a wrong number of arguments, or another statement."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import ParseError, TokenError
+
+    try:
+        tokens = list(sqlglot.tokenize(sql, dialect="spark"))
+        for token in tokens:
+            if token.token_type.name == "PIPE_GT":
+                raise SqlProblem(
+                    "the pipe `|>` is not available in this version; write SELECT … FROM … WHERE …",
+                    line_of(sql, token.start),
+                    column_of(sql, token.start),
+                )
+        sqlglot.parse(sql, dialect="spark")  # which knows the functions, and counts their arguments
+        statements = [statement for statement in sqlglot.parse(sql, dialect=_plain_spark()) if statement is not None]
+    except ParseError as problem:
+        first = problem.errors[0] if problem.errors else {}
+        near = str(first.get("highlight") or "").strip()
+        column = int(first.get("col") or 0) - max(len(near) - 1, 0)
+        reason = str(first.get("description") or "")
+        # The parser's reasons name its own classes, except where they are about a call's arguments.
+        detail = (
+            f": {reason.rstrip('.')}" if reason and "<class" not in reason and "Unexpected token" not in reason else ""
+        )
+        message = f"syntax error near {near!r}{detail}" if near else f"syntax error{detail}"
+        raise SqlProblem(message, int(first.get("line") or 0), column) from None
+    except TokenError as problem:
+        raise SqlProblem("syntax error: a quotation or a comment is not closed") from problem
+    while tokens and tokens[-1].token_type.name == "SEMICOLON":
+        tokens.pop()
+    if len(statements) != 1:
+        raise SqlProblem(f"expected one SELECT, got {len(statements)} statements")
+    statement = statements[0]
+    if isinstance(statement, exp.SetOperation):
+        plain = isinstance(statement, exp.Union) and not statement.args.get("distinct")
+        raise SqlProblem("`UNION ALL` is not available in this version" if plain else "set operations are not row-wise")
+    if not isinstance(statement, exp.Select) or [t.token_type.name for t in tokens[:1]] != ["SELECT"]:
+        raise SqlProblem("expected one SELECT … FROM … WHERE …")
+    if tokens[1].token_type.name == "ALL":
+        raise SqlProblem("SELECT ALL is not available in this version; leave ALL out")
+    return ParsedSelect(tokens, statement)
+
+
+def is_variable(node: exp.Expression) -> bool:
+    """Return whether a name, or what begins with one, is a parameter of a lambda around it, in any case of letters."""
+    from sqlglot import exp
+
+    first = node.parts[0] if isinstance(node, exp.Column) else node
+    name, inner = first.name.casefold(), node
+    while (outer := inner.find_ancestor(exp.Lambda)) is not None:
+        if any(parameter.name.casefold() == name for parameter in outer.expressions):
+            return True
+        inner = outer
+    return False
+
+
+@functools.cache
+def _plain_spark() -> type[Dialect]:
+    """Spark's dialect without sqlglot's knowledge of functions, which renames, merges and reorders calls."""
+    from sqlglot.dialects.spark import Spark
+
+    class PlainSpark(Spark):
+        class Parser(Spark.Parser):
+            FUNCTIONS: ClassVar = {"ARRAY": Spark.Parser.FUNCTIONS["ARRAY"]}  # else `array(…)[0]` is read as a type
+            FUNCTION_PARSERS: ClassVar = {name: Spark.Parser.FUNCTION_PARSERS[name] for name in _WITH_SYNTAX}
+            NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+
+    return PlainSpark
+
+
+def line_of(sql: str, offset: int) -> int:
+    """Return the 1-based line of an offset."""
+    return sql.count("\n", 0, offset) + 1
+
+
+def column_of(sql: str, offset: int) -> int:
+    """Return the 1-based column of an offset in its line."""
+    return offset - (sql.rfind("\n", 0, offset) + 1) + 1
