@@ -22,13 +22,6 @@ _PLACE = re.compile(r";? line \d+,? pos(?:ition)? \d+;?\s*$")
 _WIDE_COLUMN = re.compile(r"(`?)\bn_\w+\1\.")
 """Our qualifier of an input's columns: `n_<node>`."""
 
-_WORKER_ENDED = "Python worker exited unexpectedly"
-
-_FOR_MEMORY = (
-    "A worker that ends without a word was mostly ended by the machine for its memory: with "
-    "`spark.executor.pyspark.memory` in `spark.conf` it keeps within that, and works on its state in parts."
-)
-
 _NO_ROOM = "UNABLE_TO_ACQUIRE_MEMORY"
 
 _FOR_LARGE_ROWS = (
@@ -78,9 +71,7 @@ def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
 
 
 def _remedy(reason: CheckpointFailureReason, text: str) -> str:
-    if _NO_ROOM in text:
-        return f"{_FOR_LARGE_ROWS} {reason.remedy}"
-    return f"{_FOR_MEMORY} {reason.remedy}" if _WORKER_ENDED in text else reason.remedy
+    return f"{_FOR_LARGE_ROWS} {reason.remedy}" if _NO_ROOM in text else reason.remedy
 
 
 def _is_of_a_task(error: PySparkException) -> bool:

@@ -19,6 +19,7 @@ from pipeline.spark.engine import SPARK_ERRORS, Engine, epoch_tag, load_engine, 
 from pipeline.spark.epoch_graph import epoch_frame
 from pipeline.spark.epoch_tasks import subtask_answers
 from pipeline.spark.levels import EpochLevels, plan_levels
+from pipeline.spark.lost_tasks import lost_task
 from pipeline.spark.refusals import crash, refusal
 from pipeline.spark.sql_expression import projection
 from pipeline.spark.sql_projection import infer_schema
@@ -66,6 +67,9 @@ class SparkEpochRunner:
                 ) from error
             if (lost := engine.lost(error)) is not None:
                 raise lost from error
+            died = lost_task(plan, epoch.splits if epoch is not None else (), str(error))
+            if died is not None:
+                raise died from error
             if isinstance(error, Py4JJavaError):
                 raise crash(plan.checkpoint_id, error) from error
             if not isinstance(error, PySparkException):

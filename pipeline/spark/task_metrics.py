@@ -66,7 +66,7 @@ class TaskMetrics:
 
     @property
     def file_name(self) -> str:
-        return f"{self.level}-{self.subtask}-a{self.attempt}.json"
+        return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}.json"
 
     def times(self) -> TaskTimes:
         """What was measured so far; a part that the task does not have is None."""
@@ -98,3 +98,8 @@ class TaskMetrics:
 
     def _ms(self, name: str) -> int | None:
         return round(self.marks[name] * 1000) if name in self.marks else None
+
+
+def attempts_prefix(level: int, subtask: int) -> str:
+    """Return how the names of the measurements of every attempt of a subtask begin."""
+    return f"{level}-{subtask}-a"

@@ -187,6 +187,7 @@ def test_what_fails_on_the_server_is_refused_as_it_is_elsewhere(server: ConnectS
     died = milepost("run", job.spec)
     assert (died.exit_code, "Python worker exited unexpectedly" in died.stderr) == (1, True)
     assert "spark.executor.pyspark.memory" in died.stderr
+    assert "while it read" not in died.stderr, "its objects had been read"
     (tmp_path / "die").unlink()
     (tmp_path / "hold").touch()
     job.write(timeout="3s")

@@ -1,0 +1,101 @@
+"""A worker that dies of what it reads: the error names the objects it had, and nothing of the epoch is visible."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.sources.build import build_reader
+from pipeline.sources.contract import SourceObject, SourceReader
+from pipeline.spark import levels
+from tests.harness.milepost_cli import assert_clear_error, milepost
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+SPEC = """\
+name: dying
+storage: store
+sources:
+  rows: {format: json, path: landing/*.json, schema: {k: int64}}
+operators:
+  - {uid: counts, kind: aggregate, inputs: [rows], key: [k], aggregates: {n: count(*)}}
+sinks:
+  - {name: counts, input: counts, format: parquet, path: lake/counts, mode: upsert}
+spark: {master: "local[2]", parallelism: 2}
+"""
+
+
+@dataclass
+class Dying:
+    """A reader that ends its process while it reads one object, as a fault in native code or the machine does."""
+
+    inner: SourceReader
+    key: str
+    signal: signal.Signals
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.inner.schema
+
+    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+        for batch in self.inner.read(store, obj):
+            if obj.key == self.key:
+                os.kill(os.getpid(), self.signal)
+            yield batch
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """Of a job with four objects, which two subtasks read two each."""
+    path = tmp_path / "dying.yaml"
+    path.write_text(SPEC)
+    (tmp_path / "landing").mkdir()
+    for name in "abcd":
+        (tmp_path / "landing" / f"{name}.json").write_text('{"k": 1}\n{"k": 2}\n')
+    return path
+
+
+def counted(spec: Path) -> dict[int, int]:
+    rows: list[dict[str, Any]] = json.loads(milepost("read", spec, "counts", "--format", "json").stdout)
+    return {row["k"]: row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_worker_that_dies_while_it_reads_is_told_with_the_objects_it_had(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, ended_by: signal.Signals
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(levels, "build_reader", lambda name, of: Dying(build_reader(name, of), "c.json", ended_by))
+        outcome = milepost("run", spec)
+    assert_clear_error(outcome, 1, "source rows: c.json, d.json", "max_files: 1", "spark.executor.pyspark.memory")
+    assert "a.json" not in outcome.stderr
+    (aborted,) = milepost("list", spec, "--json").document()["checkpoints"]
+    assert (aborted["status"], aborted["failure_reason"]) == ("aborted", "TASK_FAILURE")
+    assert milepost("resume", spec).exit_code == 0
+    assert milepost("run", spec).exit_code == 0
+    assert counted(spec) == {1: 4, 2: 4}
+
+
+@pytest.mark.parametrize("line", ["first", "last"])
+def test_a_null_where_an_object_belongs_is_a_bad_record_of_a_worker_that_lives(spec: Path, line: str) -> None:
+    broken = spec.parent / "landing" / "c.json"
+    good = broken.read_text()
+    broken.write_text(f"null\n{good}" if line == "first" else f"{good}null")
+    number = 1 if line == "first" else 3
+    outcome = milepost("run", spec)
+    assert_clear_error(outcome, 1, f"object c.json, line {number}, value 'null' is not a JSON object", "BAD_RECORD")
+    broken.write_text(good)
+    assert milepost("resume", spec).exit_code == 0
+    assert milepost("run", spec).exit_code == 0
+    assert counted(spec) == {1: 4, 2: 4}
