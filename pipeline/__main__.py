@@ -10,10 +10,15 @@ import atexit
 import contextlib
 import gc
 import os
+import signal
 import sys
+from typing import NoReturn
 
 _NEW_OBJECTS = 50_000
 """Between two looks for garbage; imports make hardly any, and hundreds of thousands of objects that stay."""
+
+
+_INTERRUPTED = 130
 
 
 class _End:
@@ -35,13 +40,21 @@ def main() -> None:
     gc.set_threshold(_NEW_OBJECTS, 10, 10)
     end = _End()
     atexit.register(end)  # before anything else is imported: the first to be registered is the last to be called
-    from pipeline.cli.main import app
-
     try:
+        from pipeline.cli.main import app
+
         app(prog_name="milepost")
     except SystemExit as asked:
+        signal.signal(signal.SIGINT, _leave)  # all is said: a second Ctrl-C ends the process without a stack trace
         end.code = asked.code if isinstance(asked.code, int) else None
         raise
+    except KeyboardInterrupt:  # before, or after, the command line listens for it
+        sys.stderr.write("Error: interrupted.\n")
+        _leave()
+
+
+def _leave(*_: object) -> NoReturn:
+    os._exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

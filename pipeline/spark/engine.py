@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
 
 from py4j.protocol import Py4JError
@@ -62,8 +62,12 @@ class ClassicEngine:
         context.addJobTag(tag)
         try:
             yield
-        finally:
-            context.removeJobTag(tag)
+        except BaseException:
+            # Amid an interrupt the JVM may not answer; it is the interrupt that counts.
+            with suppress(Py4JError, ConnectionError):
+                context.removeJobTag(tag)
+            raise
+        context.removeJobTag(tag)
 
     def interrupt(self, tag: str) -> None:
         try:

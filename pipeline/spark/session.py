@@ -15,9 +15,11 @@ import logging
 import os
 import shlex
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,7 +122,7 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
         builder = builder.config(map=dict(given))
     before = {child.pid for child in psutil.Process().children()}
     try:
-        with _handed_over(given):
+        with _handed_over(given), _own_interrupts():
             session = builder.getOrCreate()
         if folder is not None:  # a task of Airflow ends without what Python does at its exit; the JVM never does
             jvm: Any = session.sparkContext._jvm
@@ -193,6 +195,22 @@ def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C what it was: PySpark's handler asks the JVM amid whatever else is being asked of it, and fails.
+
+    The runner cancels the epoch's job on its way out.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
 def _handed_over(settings: Mapping[str, str]) -> Iterator[None]:
     """Have the JVM that is started meanwhile read these settings from a file that only this user can read."""
     with tempfile.TemporaryDirectory(prefix="milepost-spark-") as folder:  # its mode is 0700
@@ -241,11 +259,20 @@ def _logging_options() -> str:
 
 
 def quiet_pyspark() -> bool:
-    """Let PySpark log a query's error only if this process logs. Returns: whether it does."""
+    """Let PySpark log a query's error only if this process logs, and py4j never. Returns: whether it does.
+
+    What py4j logs, with its stack and partly through the root logger, it raises as well.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)
     asked = logging.getLogger("pipeline").isEnabledFor(logging.INFO)
     for name in _QUERY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.WARNING if asked else logging.CRITICAL + 1)
     return asked
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _prepare_environment(*, local: bool) -> None:
