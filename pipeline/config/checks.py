@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pipeline.config.durations import format_duration
 from pipeline.config.environment import reference_problems
+from pipeline.config.expectations import expectation_problem
 from pipeline.config.formats import option_problem
 from pipeline.config.names import did_you_mean
 from pipeline.config.problems import Path, Problem
@@ -150,6 +151,12 @@ def _quality(spec: JobSpec) -> Iterator[Problem]:
                 ("quality", index, "sink"), f"{suite.sink} already has a suite; write its expectations together"
             )
         seen.add(suite.sink)
+        for number, expectation in enumerate(suite.expectations):
+            problem = expectation_problem(expectation.type, expectation.arguments)
+            if problem is not None:
+                argument, message = problem
+                place: Path = ("quality", index, "expectations", number, argument or "type")
+                yield Problem(place, message, at_key=argument is not None)
 
 
 def _sources(spec: JobSpec) -> Iterator[Problem]:

@@ -170,18 +170,18 @@ def test_doctor_names_each_check() -> None:
 
 
 def test_doctor_builds_the_expectations_of_a_job(workdir: Path) -> None:
-    """A misspelt expectation is found by asking, not by the epoch that it would have ended."""
+    """A bound that the library refuses is found by asking, not by the epoch that it would have ended."""
     assert milepost("init", "orders").exit_code == 0
     spec = workdir / "config" / "orders.yaml"
     text, verdicts = spec.read_text(), {}
-    for type_ in ("expect_column_values_to_be_between", "expect_column_values_to_be_betwen"):
-        spec.write_text(text.replace("expect_column_values_to_be_between", type_))
+    for bound in ("min_value: 0", "min_value: low"):
+        spec.write_text(text.replace("min_value: 0", bound))
         result = milepost("doctor", "orders", "--json")
         checks = {check["check"]: check for check in document(result)["data"]["checks"]}
-        verdicts[type_] = (checks["quality: totals"]["ok"], checks["quality: totals"]["detail"], result.exit_code)
+        verdicts[bound] = (checks["quality: totals"]["ok"], checks["quality: totals"]["detail"], result.exit_code)
     good, bad = verdicts.values()
     assert good == (True, "every expectation can be built", 0)
-    assert (bad[0], bad[2]) == (False, 8) and "the nearest known one is expect_column_values_to_be_between" in bad[1]
+    assert (bad[0], bad[2]) == (False, 8) and "`min_value`" in bad[1]
 
 
 def test_help_of_verify_says_what_is_checked() -> None:

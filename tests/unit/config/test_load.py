@@ -260,7 +260,26 @@ def test_a_problem_is_reported_with_its_place_reason_and_nearest_name(old: str, 
             "quality: [{sink: totals, engine: spark, expectations: [{type: expect_x}]}]",
             "`engine: spark` is not available",
         ),
-        ("quality: [{sink: totals, expectations: [{type: expect_x, column: mm}]}]", "sink totals has no column mm"),
+        (
+            "quality: [{sink: totals, expectations: [{type: expect_column_values_to_not_be_null, column: mm}]}]",
+            "sink totals has no column mm",
+        ),
+        (
+            "quality: [{sink: totals, expectations: [{type: expect_column_values_to_be_nul, column: m}]}]",
+            'no expect_column_values_to_be_nul; did you mean "expect_column_values_to_be_null"?',
+        ),
+        (
+            "quality: [{sink: totals, expectations: [{type: expect_column_max_to_be_between, column: m, max: 3}]}]",
+            "expect_column_max_to_be_between has no argument `max`",
+        ),
+        (
+            "quality: [{sink: totals, expectations: [{type: expect_column_max_to_be_between, max_value: 3}]}]",
+            "expect_column_max_to_be_between needs `column`",
+        ),
+        (
+            "quality: [{sink: totals, expectations: [{type: expect_column_to_exist, column: m, meta: {}}]}]",
+            "`meta` is set by the gate itself",
+        ),
         ("quality: [{sink: totals, expectations: [{type: drop_table}]}]", "expect_"),
     ],
 )

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.config.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
 from pipeline.config.spec import QualitySpec
 from pipeline.jobmaster import Session
 from pipeline.planning import EpochPlan
@@ -191,6 +192,20 @@ def test_a_suite_that_cannot_be_built_is_a_bad_spec(expectation: dict[str, objec
     assert hint in refused.value.hint
     with pytest.raises(InvalidRequest):
         evaluate(suite(expectation), GOOD)
+
+
+def test_the_list_that_lint_looks_in_is_the_library_s() -> None:
+    """Fails when another version of the library has other expectations or arguments."""
+    from great_expectations.expectations import registry
+
+    found = {}
+    for name in registry.list_registered_expectation_implementations():
+        fields = registry.get_expectation_impl(name).__fields__
+        own = fields.keys() - COMMON - SET_BY_THE_GATE
+        assert fields.keys() >= COMMON | SET_BY_THE_GATE
+        found[name] = {f"{argument}{'!' * fields[argument].required}" for argument in own}
+    del found["unexpected_rows_expectation"]  # which a spec cannot name
+    assert {name: set(arguments.split()) for name, arguments in ARGUMENTS.items()} == found
 
 
 def test_an_empty_suite_is_a_bad_spec() -> None:
