@@ -8,30 +8,50 @@ date, so without rows in flight that takes a spec by which the operator has othe
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 
+from pipeline.config.durations import format_duration
 from pipeline.config.graph import JobGraph
+from pipeline.config.source_spec import SourceSpec
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.planning import InputRecord, SourceInput, source_input
 from pipeline.protocol.watermarks import operator_watermark
 from pipeline.sources.consumed import ConsumedSet
 from pipeline.sources.objects import list_objects
-from pipeline.sources.plan import plan_source
+from pipeline.sources.path_columns import PathColumns
+from pipeline.sources.plan import SourcePlan, SourceRules, plan_source
 from pipeline.storage.open import open_store
+
+_LOG = logging.getLogger(__name__)
+
+SourcePlans = Mapping[str, SourcePlan]
+"""What each source could give now, in name order."""
 
 
 def plan_epoch(
-    context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, *, drain: bool
+    context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
 ) -> InputRecord | None:
-    """Plan the next epoch; None: it would have nothing to do.
+    """Plan the next epoch; None: it would have nothing to do, or only what may still be written.
 
     Args:
         graph: with what process functions declare.
         drain: the epoch that would have nothing to do is the job's last one, unless that has been.
-    Raises: as `plan_inputs`.
     """
-    inputs = plan_inputs(context, base)
+    record = _planned(context, base, graph, plans, drain=drain)
+    for name, plan in plans.items() if record is not None else ():
+        if not plan.listed and not (base is not None and name in base.sources and base.sources[name].consumed):
+            _LOG.warning("source %s: %s", name, no_match(context, name, plan))
+    return record
+
+
+def _planned(
+    context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
+) -> InputRecord | None:
+    inputs = tuple(source_input(name, plan) for name, plan in plans.items())
     inputs, held_back = _paced(context, base, inputs)
     record = InputRecord(inputs, final=False, held_back=held_back)
     in_flight = base.in_flight_bytes if base is not None else 0
@@ -39,36 +59,78 @@ def plan_epoch(
         return record
     if base is not None and has_due_timer(base, graph):
         return record
-    return replace(record, final=True) if drain and base is not None and not base.final else None
+    ends = drain and base is not None and not base.final and not any(plan.settling for plan in plans.values())
+    return replace(record, final=True) if ends else None
 
 
-def plan_inputs(context: JobContext, base: CheckpointMetadata | None) -> tuple[SourceInput, ...]:
+def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> SourcePlans:
     """Plan every source, in name order, within its own limits. Reads listings only, never data.
 
     Raises:
         SourceChanged: a consumed object has another version now, and the source says `on_change: fail`.
+        InvalidRequest: an object's name cannot be used, and the source says `on_bad_name: fail`.
         StateCorrupt: the set of consumed objects cannot be read.
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
-    inputs = []
-    for name in sorted(context.spec.sources):
-        spec = context.spec.sources[name]
-        store, pattern = context.source(name)
-        snapshot = base.sources.get(name) if base is not None else None
-        consumed = context.consumed(name, snapshot.consumed) if snapshot is not None else ConsumedSet.empty()
-        start = spec.start if spec.start_time_ms is None else spec.start_time_ms
-        plan = plan_source(
-            name,
-            list_objects(open_store(store), pattern),
-            consumed,
-            max_files=spec.limits_per_epoch.max_files,
-            max_bytes=spec.limits_per_epoch.max_bytes,
-            start=start,
-            on_change=spec.on_change,
-            first_epoch=snapshot is None,
-        )
-        inputs.append(source_input(name, plan))
-    return tuple(inputs)
+    return {name: plan_one(context, base, name) for name in sorted(context.spec.sources)}
+
+
+def plan_one(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
+    """Plan one source. Raises: as `plan_sources`."""
+    config, pattern = context.source(name)
+    store = open_store(config)
+    snapshot = base.sources.get(name) if base is not None else None
+    consumed = context.consumed(name, snapshot.consumed) if snapshot is not None else ConsumedSet.empty()
+    rules = _rules(name, context.spec.sources[name], local=config.is_local)
+    listing = list_objects(store, pattern)
+    now_ms = store.clock_ms() if rules.settle_ms else 0
+    return plan_source(name, listing, consumed, rules, now_ms, first_epoch=snapshot is None)
+
+
+def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:
+    return SourceRules(
+        max_files=spec.limits_per_epoch.max_files,
+        max_bytes=spec.limits_per_epoch.max_bytes,
+        start=spec.start if spec.start_time_ms is None else spec.start_time_ms,
+        on_change=spec.on_change,
+        on_bad_name=spec.on_bad_name,
+        settle_ms=spec.settle // timedelta(milliseconds=1) if local else 0,
+        partitions=PathColumns(name, spec.partitions),
+    )
+
+
+def settles_in_ms(plans: SourcePlans) -> int | None:
+    """Return how long until nothing new can still be written; None when nothing can now."""
+    return max((plan.settles_in_ms for plan in plans.values() if plan.settling), default=None)
+
+
+def nothing_new(context: JobContext, plans: SourcePlans) -> str:
+    """Return why there is no new input, in words: what may still be written, and paths that name nothing."""
+    words = [f"job {context.spec.name}: no new input; no epoch was triggered"]
+    for name, plan in plans.items():
+        if plan.settling:
+            settle = format_duration(context.spec.sources[name].settle)
+            words.append(
+                f"source {name}: {plan.settling} object(s) modified less than {settle} ago may still be written"
+            )
+        if plan.bad_names:
+            words.append(f"source {name}: {left_out(plan)}")
+        if not plan.listed:
+            words.append(f"source {name}: {no_match(context, name, plan)}")
+    return "; ".join(words)
+
+
+def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
+    """Return that a source's path names no object that could be read, and what it names instead."""
+    counts = {"hidden": plan.skipped_hidden, "empty": plan.skipped_empty, "badly named": len(plan.bad_names)}
+    others = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
+    return f"no object matches {context.spec.sources[name].path}" + (f" but {others}" if others else "")
+
+
+def left_out(plan: SourcePlan) -> str:
+    """Return how many objects a plan leaves out for their names, and the first of them."""
+    first = plan.bad_names[0]
+    return f"{len(plan.bad_names)} object(s) left out for their names, such as {first.name} ({first.reason})"
 
 
 def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:

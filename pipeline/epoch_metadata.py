@@ -23,7 +23,7 @@ from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import Verified
 from pipeline.protocol.codec import decode
 from pipeline.protocol.records import PendingCheckpoint
-from pipeline.protocol.watermarks import source_watermark
+from pipeline.protocol.watermarks import latest, source_watermark
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable
 from pipeline.sources.consumed import append
@@ -109,7 +109,7 @@ def _sources(
     directory = consumed_prefix(pending.checkpoint_id, pending.token)
     # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
     snapshots = {
-        name: replace(item, rows=0, objects=0, missing=(), finished=False)
+        name: replace(item, rows=0, objects=0, missing=(), finished=False, skipped={}, bad_names=())
         for name, item in (base.sources.items() if base is not None else ())
         if name not in context.spec.sources
     }
@@ -118,10 +118,11 @@ def _sources(
         before = base.sources.get(item.name) if base is not None else None
         acks = acknowledged(verified, "sources", item.name)
         missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
+        newest_us = newest_event_us(acks)
         watermark_us = None
         if spec.event_time is not None:
             delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
-            watermark_us = source_watermark(before.watermark_us if before else None, newest_event_us(acks), delay_us)
+            watermark_us = source_watermark(before.watermark_us if before else None, newest_us, delay_us)
         snapshots[item.name] = SourceSnapshot(
             watermark_us=watermark_us,
             consumed=append(
@@ -136,6 +137,9 @@ def _sources(
             objects=len(item.objects) - len(missing),
             missing=missing,
             finished=plan.alignment.final,
+            newest_event_us=latest(before.newest_event_us if before else None, newest_us),
+            skipped=dict(item.skipped),
+            bad_names=item.bad_names,
         )
     return snapshots
 

@@ -13,13 +13,11 @@ from pipeline.checkpoint_documents import (
     leader_document,
     pending_document,
 )
-from pipeline.epoch_inputs import plan_inputs
 from pipeline.job_context import JobContext
 from pipeline.job_result import ended_step, job_document
-from pipeline.metadata import CheckpointMetadata
 from pipeline.phases import AfterCommit
 from pipeline.protocol.codec import to_json
-from pipeline.protocol.errors import NotFound, SourceChanged
+from pipeline.protocol.errors import NotFound
 from pipeline.protocol.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -43,6 +41,7 @@ from pipeline.protocol.records import (
     ManifestState,
 )
 from pipeline.sessions import provably_dead
+from pipeline.source_health import backlog, stale
 from pipeline.summary import details_of
 from pipeline.times import iso_ms
 
@@ -89,7 +88,10 @@ class History:
     def status(self, max_lag_ms: int | None) -> dict[str, Any]:
         """Health in one document; `healthy`, and `exit_code` as INTERFACE section 2 says.
 
-        What is unread and how far behind the job is, is None while a changed object keeps it from being planned.
+        What is unread and how far behind the job is, is None while an object keeps it from being planned.
+
+        Args:
+            max_lag_ms: bound on the age of unread objects, of the newest object and of the newest event time.
         """
         head = self._context.log.head()
         now_ms = self._context.store.clock_ms()
@@ -103,7 +105,7 @@ class History:
             "last_success": iso_ms(newest.completed_time_ms) if newest is not None else None,
             "pending": _pending_id(state),
             "lease_over": self._lease_over(state, now_ms),
-            **self._backlog(base, now_ms),
+            **backlog(self._context, base, now_ms),
             "in_flight_bytes": base.in_flight_bytes if base is not None else 0,
             "last_failure": state.failures.last_reason if state is not None else None,
             "last_failure_detail": state.failures.last_detail if state is not None else None,
@@ -113,20 +115,6 @@ class History:
         }
         exit_code, step = _judge(document, max_lag_ms)
         return document | {"exit_code": exit_code, "healthy": exit_code == 0, "next_step": step}
-
-    def _backlog(self, base: CheckpointMetadata | None, now_ms: int) -> dict[str, Any]:
-        """What is unread, and since when; a source whose consumed objects changed is a finding here, not an error."""
-        try:
-            inputs = plan_inputs(self._context, base)
-        except SourceChanged as error:
-            return {"unread_objects": None, "unread_bytes": None, "lag_ms": None, "source_changed": _one_line(error)}
-        oldest = min((item.oldest_new_ms for item in inputs if item.oldest_new_ms is not None), default=now_ms)
-        return {
-            "unread_objects": sum(len(item.objects) + item.pending_objects for item in inputs),
-            "unread_bytes": sum(sum(obj.size for obj in item.objects) + item.pending_bytes for item in inputs),
-            "lag_ms": max(0, now_ms - oldest),
-            "source_changed": None,
-        }
 
     def _lease_over(self, state: ManifestState | None, now_ms: int) -> str | None:
         """Why nobody works on the pending checkpoint any more, in words; None when somebody may, or none is pending."""
@@ -219,28 +207,32 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
         return 1, f"sinks {waiting} have yet to follow timeline {document['timeline']}: milepost run {job} lets them"
     if document["last_failure"] is not None and document["leader"] is not None:  # else of a timeline that was left
         return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
-    if document["source_changed"] is not None:
-        return 1, document["source_changed"]
+    stopped = document["source_changed"] or document["bad_name"]
+    if stopped is not None:
+        return 1, stopped
     if document["unconfirmed"]:
         waiting = ", ".join(document["unconfirmed"])
         return 1, f"completed checkpoints wait for sinks {waiting}: milepost run {job} publishes them"
     if document["lease_over"] is not None:
         pending = document["pending"]
         return 1, f"checkpoint {pending} is pending, its lease is over ({document['lease_over']}): milepost run {job}"
-    if max_lag_ms is not None and document["lag_ms"] > max_lag_ms:
-        return 6, f"behind: milepost run {job} --until-caught-up"
+    beyond = stale(document, max_lag_ms) if max_lag_ms is not None else None
+    if beyond is not None:
+        return 6, beyond
+    # Before its first success nobody knows whether the job can succeed.
+    return 1 if document["head"] is None else 0, _waiting(document)
+
+
+def _waiting(document: dict[str, Any]) -> str:
+    """What a job waits for that nothing is wrong with."""
+    job = document["job"]
     if document["pending"] is not None:
-        return 0, f"checkpoint {document['pending']} is running: wait for it (milepost abort {job} gives it up)"
+        return f"checkpoint {document['pending']} is running: wait for it (milepost abort {job} gives it up)"
     if document["unread_objects"]:
-        return 0, f"{document['unread_objects']} unread objects: milepost run {job}"
+        return f"{document['unread_objects']} unread objects: milepost run {job}"
     if document["in_flight_bytes"]:
-        return 0, f"{document['in_flight_bytes']} bytes in flight: milepost run {job}"
-    return 0, "nothing to do"
-
-
-def _one_line(error: SourceChanged) -> str:
-    """The error as a next step: what changed, first, and what to do about it."""
-    return f"{error.message.splitlines()[0].rstrip('.')}: {error.hint}"
+        return f"{document['in_flight_bytes']} bytes in flight: milepost run {job}"
+    return "nothing to do"
 
 
 def _frozen(state: ManifestState | None, now_ms: int) -> dict[str, str] | None:

@@ -20,7 +20,7 @@ from pipeline.backfill import Backfills
 from pipeline.bootstrap import Bootstrap
 from pipeline.cleanup import delete_garbage, subsume_old
 from pipeline.config.load import LoadedJob
-from pipeline.epoch_inputs import plan_epoch
+from pipeline.epoch_inputs import nothing_new, plan_epoch, plan_sources, settles_in_ms
 from pipeline.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from pipeline.fork_sweep import sweep_forks
 from pipeline.gc import collect_garbage
@@ -75,10 +75,15 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class NothingToDo:
-    """No epoch: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end)."""
+    """No epoch: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end).
+
+    Attributes:
+        settles_in_ms: how long until all new objects can be read; None when there is none that may still be written.
+    """
 
     reason: str
     message: str
+    settles_in_ms: int | None = None
 
 
 def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
@@ -145,21 +150,19 @@ class JobMaster(Bootstrap, Backfills):
                 return NothingToDo("drained", f"job {context.spec.name} is {finished_job['status']}: it was drained")
             code = read_code(context)
             if base is None or base.spec_hash != context.job.spec_hash:
-                for (
-                    suite
-                ) in context.spec.quality:  # takes seconds; a suite that an epoch was judged by is known to be one
+                for suite in context.spec.quality:  # takes seconds; one that an epoch was judged by is known to be one
                     resolve_suite(suite)
             loaded = code.load(context)
             check_compatible(context, base, code, loaded, allow_non_restored_state=allow_non_restored_state, tell=tell)
             check_continuable(context, base, loaded)
             self._realigner.admit(session, state, base)
-            record = plan_epoch(context, base, loaded.graph, drain=drain)
+            plans = plan_sources(context, base)
+            record = plan_epoch(context, base, loaded.graph, plans, drain=drain)
             if record is None:
-                finished = (
-                    f"; sinks that had yet to follow the live timeline: {', '.join(followed)}" if followed else ""
-                )
-                finished += f"; published {', '.join(published)}, which had waited" if published else ""
-                return NothingToDo("empty", f"job {context.spec.name}: no new input; no epoch was triggered{finished}")
+                why = nothing_new(context, plans)
+                why += f"; sinks that had yet to follow the live timeline: {', '.join(followed)}" if followed else ""
+                why += f"; published {', '.join(published)}, which had waited" if published else ""
+                return NothingToDo("empty", why, settles_in_ms(plans))
             answer = self._trigger(session, state, record, code.hash, clock)
             if answer is not None:
                 return answer
@@ -306,7 +309,7 @@ class JobMaster(Bootstrap, Backfills):
             session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
         )
         if isinstance(triggered, NothingToDo):
-            return {"status": triggered.reason, "message": triggered.message}
+            return {"status": triggered.reason, "message": triggered.message, "settles_in_ms": triggered.settles_in_ms}
         checkpoint_id = triggered.checkpoint_id
         try:
             report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.metadata_formats import from_format_1, from_format_2, from_format_3
+from pipeline.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
 from pipeline.pace import Pace
 from pipeline.protocol.codec import from_json, to_json
 from pipeline.protocol.errors import StateCorrupt
@@ -26,7 +26,7 @@ from pipeline.state.handles import StateHandle
 from pipeline.storage.layout import require_own_key
 from pipeline.task_times import TaskTimes
 
-METADATA_FORMAT = 4
+METADATA_FORMAT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class SourceSnapshot:
             END_OF_TIME_US.
         consumed: runs of the set of consumed object versions, oldest first.
         rows, objects: read in this epoch. missing: planned objects that were gone and skipped.
+        newest_event_us: newest event time delivered so far that counts for the watermark; None: none, or not known.
+        skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names: likewise.
     """
 
     watermark_us: int | None
@@ -47,6 +49,9 @@ class SourceSnapshot:
     objects: int
     missing: tuple[str, ...]
     finished: bool = False
+    newest_event_us: int | None = None
+    skipped: dict[str, int] = field(default_factory=dict)
+    bad_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +231,8 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
             document = from_format_2(document)
         if document["format"] == 3:
             document = from_format_3(document)
+        if document["format"] == 4:
+            document = from_format_4(document)
         if document["format"] != METADATA_FORMAT:
             raise StateCorrupt(
                 f"{key}: format {document['format']}, expected 1 to {METADATA_FORMAT}",

@@ -8,6 +8,8 @@ compared with the state schema since.
 
 Format 3: `plan_ms` was the time between the rebind and Spark, which is `begin_ms` since; the trigger was not measured.
 A task's time for handing rows on was part of its reading or processing, and its uploads' part of what they waited for.
+
+Format 4: of a source's objects only those that were read or missing were told, and of its event times the watermark.
 """
 
 from __future__ import annotations
@@ -42,6 +44,12 @@ def from_format_3(document: Mapping[str, Any]) -> dict[str, Any]:
     timings = {_TIMING_OF_3.get(name, name): spent for name, spent in document["timings"].items()}
     tasks = [_task(task) for task in document["tasks"]]
     return {**document, "format": 4, "started_ms": None, "timings": timings, "tasks": tasks}
+
+
+def from_format_4(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document as format 5. Raises KeyError, TypeError: it is not one of format 4."""
+    untold: dict[str, Any] = {"newest_event_us": None, "skipped": {}, "bad_names": []}
+    return {**document, "format": 5, "sources": {name: {**one, **untold} for name, one in document["sources"].items()}}
 
 
 _TIMING_OF_3 = {"plan_ms": "begin_ms"}

@@ -28,7 +28,10 @@ from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.evolution import evolved
 from pipeline.state.handles import StateHandle
 
-INPUT_RECORD_FORMAT = 2
+INPUT_RECORD_FORMAT = 3
+
+NAMED_BAD_NAMES = 20
+"""So many of a source's objects with unusable names are named in a record; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,10 @@ class SourceInput:
     Attributes:
         objects: to read, in plan order.
         baseline: to record as consumed without reading (``start: latest``).
-        skipped: counts by why: hidden, empty, before_start, ignored_changes.
-        pending_objects, pending_bytes: new, but left for later epochs by the limits.
+        skipped: counts by why: hidden, empty, before_start, ignored_changes, bad_names.
+        pending_objects, pending_bytes: new, but left for later epochs: by the limits, or to settle.
         oldest_new_ms: last-modified time of the oldest new object, planned or left; None when there is none.
+        bad_names: the first objects that were left out for their names, and what is wrong with each.
     """
 
     name: str
@@ -50,6 +54,7 @@ class SourceInput:
     pending_objects: int
     pending_bytes: int
     oldest_new_ms: int | None
+    bad_names: tuple[str, ...] = ()
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -64,9 +69,11 @@ def source_input(name: str, plan: SourcePlan) -> SourceInput:
         "empty": plan.skipped_empty,
         "before_start": plan.skipped_before_start,
         "ignored_changes": plan.ignored_changes,
+        "bad_names": len(plan.bad_names),
     }
+    named = tuple(f"{bad.name}: {bad.reason}" for bad in plan.bad_names[:NAMED_BAD_NAMES])
     return SourceInput(
-        name, plan.objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes, plan.oldest_new_ms
+        name, plan.objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes, plan.oldest_new_ms, named
     )
 
 
@@ -110,6 +117,7 @@ def encode_input_record(record: InputRecord) -> bytes:
             "pending_objects": item.pending_objects,
             "pending_bytes": item.pending_bytes,
             "oldest_new_ms": item.oldest_new_ms,
+            "bad_names": list(item.bad_names),
         }
         for item in record.sources
     }
@@ -118,10 +126,10 @@ def encode_input_record(record: InputRecord) -> bytes:
 
 
 def decode_input_record(body: bytes) -> InputRecord:
-    """The inverse, also of format 1, which had no last epoch. Raises StateCorrupt for anything else."""
+    """The inverse, also of format 1, which had no last epoch, and 2, which named no bad names. Raises StateCorrupt."""
     try:
         document = json.loads(body)
-        if document["format"] not in (1, INPUT_RECORD_FORMAT):
+        if document["format"] not in range(1, INPUT_RECORD_FORMAT + 1):
             raise StateCorrupt(f"input record has format {document['format']}, expected 1 to {INPUT_RECORD_FORMAT}")
         sources = tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
         if document["format"] == 1:
@@ -143,6 +151,7 @@ def _decode_source(name: str, document: Mapping[str, Any]) -> SourceInput:
         document["pending_objects"],
         document["pending_bytes"],
         document["oldest_new_ms"],
+        tuple(document.get("bad_names", ())),
     )
 
 

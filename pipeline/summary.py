@@ -68,6 +68,9 @@ def details_of(
                 "rows": source.rows,
                 "objects": source.objects,
                 "missing": list(source.missing),
+                "skipped": source.skipped,
+                "bad_names": list(source.bad_names),
+                "newest_event_time": watermark_text(source.newest_event_us),
                 "watermark_us": source.watermark_us,
                 "finished": source.finished,
             }

@@ -35,6 +35,7 @@ def write_spec(workload: Workload, folders: Folders, *, spark: dict[str, Any], r
         "format": "parquet",
         "path": f"{folders.landing.as_uri()}/**/*.parquet",
         "schema": {name: _TYPES[name] for name in workload.columns},
+        "settle": "0s",  # what is landed is whole
     }
     operator: dict[str, Any] = {
         "uid": "result",

@@ -21,7 +21,10 @@ _PACKAGES = ("pyspark", "pyarrow", "boto3", "great-expectations", "apache-airflo
 
 
 def environment_checks() -> list[dict[str, Any]]:
-    """Return ``{"check", "ok", "detail"}`` per precondition; the detail says what was found and what to do."""
+    """Return ``{"check", "ok", "warning", "detail"}`` per precondition; the detail says what was found and what to do.
+
+    With a warning an epoch can run, and somebody should look.
+    """
     return [
         _python(),
         _java(),
@@ -34,14 +37,19 @@ def environment_checks() -> list[dict[str, Any]]:
 
 
 def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
-    """Return the same of one job: what its store guarantees, and whether its expectations are ones that exist."""
+    """Return the same of one job: what its stores guarantee, what its sources name, whether its expectations exist."""
     from pipeline.jobmaster import probe_stores_of
+    from pipeline.source_health import source_checks
     from pipeline.suites import suite_faults
 
     faults = suite_faults(job)
     return [
         *_server(job),
         *(_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores_of(job)),
+        *(
+            _check(f"source {source.name}", source.ok, source.detail, warning=source.suspicious)
+            for source in source_checks(job)
+        ),
         *(
             _check(f"quality: {sink}", fault is None, fault or "every expectation can be built")
             for sink, fault in faults.items()
@@ -61,8 +69,8 @@ def _server(job: LoadedJob) -> Iterator[dict[str, Any]]:
         yield _check("spark server", False, f"{error.message} {error.hint}".strip())
 
 
-def _check(name: str, ok: bool, detail: str) -> dict[str, Any]:
-    return {"check": name, "ok": ok, "detail": detail}
+def _check(name: str, ok: bool, detail: str, *, warning: bool = False) -> dict[str, Any]:
+    return {"check": name, "ok": ok, "warning": ok and warning, "detail": detail}
 
 
 def _python() -> dict[str, Any]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _THAW_S = 2.0
 
+_SETTLES_SOON_MS = 5_000
+"""An epoch that is asked for here and now waits, once, for input that has just landed; not for minutes."""
+
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
@@ -65,7 +68,7 @@ def run(
             output.note(line)
 
     # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
-    session = Session.cli()
+    session, waited = Session.cli(), False
     while left is None or left > 0:
         with EpochProgress() as progress:
             try:
@@ -90,6 +93,11 @@ def run(
                 _wait_for_restart(error, recovery, output, progress)
                 continue
         session = Session.cli()
+        settles_in_ms = result.get("settles_in_ms")
+        if settles_in_ms is not None and (left is None or (settles_in_ms <= _SETTLES_SOON_MS and not waited)):
+            waited = True
+            _wait_to_settle(settles_in_ms, result["message"], output)
+            continue
         _show_epoch(result, output)
         if "checkpoint_id" not in result or result["final"]:
             break
@@ -110,6 +118,12 @@ def _wait_out(busy: Busy, progress: EpochProgress) -> None:
         return
     progress(f"waiting {-(-wait_ms // 1000)} s for the minimum pause")
     time.sleep(wait_ms / 1000)
+
+
+def _wait_to_settle(settles_in_ms: int, why: str, output: Output) -> None:
+    """Wait until what has landed just now counts as written."""
+    output.note(f"{why}; waiting {settles_in_ms / 1000:.1f} s for it")
+    time.sleep((settles_in_ms + 1) / 1000)
 
 
 def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output, progress: EpochProgress) -> None:
@@ -139,5 +153,9 @@ def _show_epoch(result: dict[str, Any], output: Output) -> None:
         counts += f", {show_count(result['in_flight_bytes'])} bytes left in flight"
     if result.get("held_back"):
         output.note(f"new input was held back by {result['held_back']}")
+    for name, source in result.get("sources", {}).items():
+        if source["bad_names"]:
+            count, first = source["skipped"]["bad_names"], source["bad_names"][0]
+            output.note(f"source {name}: {count} object(s) left out for their names, such as {first}")
     ended = "; it was the last one: the job is finished" if result.get("final") else ""
     return output.text(f"{what}, {counts}{seconds}{ended}")

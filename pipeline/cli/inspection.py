@@ -174,12 +174,32 @@ def status(
         "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
         f"{show_count(health['unread_objects'])} unread objects",
     ]
-    health_word = "ended" if health["result"] is not None else _HEALTH.get(code, "failed")
+    facts += _freshness(health["sources"] or {})
+    unproven = code == 1 and health["head"] is None and health["last_failure"] is None
+    health_word = (
+        "ended" if health["result"] is not None else "no success yet" if unproven else _HEALTH.get(code, "failed")
+    )
     if health["frozen"] is not None:
         facts.append(f"frozen until {health['frozen']['until']} by session {health['frozen']['session_id']}")
     steps = [health["next_step"], *(one["next_step"] for one in health["unfinished_backfills"])]
     output.text(f"{health_word}: {', '.join(facts)}; next: {'; '.join(steps)}")
     raise typer.Exit(code)
+
+
+def _freshness(sources: dict[str, Any]) -> list[str]:
+    """How old each source's input is, what of it is not counted on, and a path that names nothing."""
+    facts = []
+    for name, source in sources.items():
+        told = [f"newest object {show_time(source['newest_object'])}"] if source["newest_object"] else []
+        told += [f"newest event time {source['newest_event_time']}"] if source["newest_event_time"] else []
+        told += [f"{source['settling']} object(s) may still be written"] if source["settling"] else []
+        bad = source["bad_names"]
+        told += (
+            [f"{bad['count']} object(s) left out for their names, such as {bad['first'][0]}"] if bad["count"] else []
+        )
+        told += [source["no_match"]] if source["no_match"] else []
+        facts.append(f"source {name}: {', '.join(told)}")
+    return facts
 
 
 def _on_timeline(timeline: str | None) -> str:

@@ -96,11 +96,13 @@ def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) 
 
 def doctor(
     ctx: typer.Context,
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Also this job's store and expectations.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Also this job's stores, sources and expectations.")
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check Python, Java, Spark, disk and host name; of a job, what its store guarantees, and its expectations."""
+    """Check Python, Java, Spark, disk and host name; of a job, its stores' guarantees, sources and expectations."""
     from pipeline.cli.doctor import environment_checks
 
     output: Output = ctx.obj
@@ -114,5 +116,6 @@ def doctor(
     if output.json:
         output.document({"checks": checks}, ok=not failed)
     for check in checks:
-        output.text(f"{'ok  ' if check['ok'] else 'FAIL'}  {check['check']}: {check['detail']}")
+        word = "FAIL" if not check["ok"] else "warn" if check["warning"] else "ok  "
+        output.text(f"{word}  {check['check']}: {check['detail']}")
     raise typer.Exit(EnvironmentUnusable.exit_code if failed else 0)

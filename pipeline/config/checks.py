@@ -181,6 +181,9 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
         problem = option_problem(source.format, option, value)
         if problem:
             yield Problem(("sources", name, "options", option), problem)
+    if source.settle and "settle" in source.model_fields_set and source.path.startswith("s3://"):
+        message = "`settle` is for local paths: an object of S3 appears as a whole; remove it"
+        yield Problem(("sources", name, "settle"), message)
     for column, type_ in source.columns.items():
         if source.format == "csv" and type_.is_nested:
             yield Problem(("sources", name, "schema", column), f"format csv cannot hold a {type_}")

@@ -22,12 +22,10 @@ from pipeline.config.fields import (
     SinkName,
     Size,
     SpecModel,
-    Start,
     Text,
     TimeZone,
-    Type,
-    start_time_ms,
 )
+from pipeline.config.source_spec import SourceSpec
 
 MAX_KEY_GROUPS = 32_768
 
@@ -63,42 +61,6 @@ class StoreSpec(SpecModel):
 
     endpoint_url: str = ""
     region: Text = "us-east-1"
-
-
-class EpochLimits(SpecModel):
-    """Caps of one epoch's input, soft at object borders: at least one object, never part of one."""
-
-    max_files: Annotated[int, Field(ge=1)] | None = None
-    max_bytes: Annotated[Size, Field(ge=1)] | None = None
-
-
-class SourceSpec(SpecModel):
-    """Objects that keep landing under a path.
-
-    Attributes:
-        columns: `schema` in the file: the columns of the objects, by name.
-        partitions: further columns, taken from `name=value` parts of the object's key.
-        event_time: column that times rows; None = a static source, without watermark.
-        start: earliest, latest or a time: which objects the first epoch takes.
-    """
-
-    format: Literal["csv", "json", "parquet"]
-    path: Text
-    options: dict[str, Any] = Field(default_factory=dict)
-    partitions: dict[ColumnName, Type] = Field(default_factory=dict)
-    columns: Annotated[dict[ColumnName, Type], Field(alias="schema", min_length=1)]
-    event_time: ColumnName | None = None
-    watermark_delay: Duration = timedelta(0)
-    start: Start = "earliest"
-    limits_per_epoch: EpochLimits = EpochLimits()
-    on_change: Literal["fail", "ignore", "reprocess"] = "fail"
-    on_missing: Literal["fail", "skip"] = "fail"
-    bad_records: Literal["fail"] = "fail"
-
-    @property
-    def start_time_ms(self) -> int | None:
-        """Milliseconds of a `start` that is a time; None for earliest and latest."""
-        return None if self.start in ("earliest", "latest") else start_time_ms(self.start)
 
 
 class SqlOperator(SpecModel):

@@ -8,9 +8,12 @@ validated: no empty part, no `.` or `..`, no control character, no leading `/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableSequence
 from dataclasses import dataclass
 from typing import Protocol
+
+Names = MutableSequence[str]
+"""Where a listing puts names that can be no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class StoreConfig:
     url: str
     endpoint_url: str | None = None
     region: str = "us-east-1"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a directory."""
+        return self.url.startswith("file:")
 
 
 class ObjectStore(Protocol):
@@ -77,8 +85,20 @@ class ObjectStore(Protocol):
             CommitOutcomeUnknown: no answer, or an answer that does not say: read back.
         """
 
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
-        """Objects whose key starts with prefix, in ascending byte order of keys, strongly consistent."""
+    def list(
+        self,
+        prefix: str,
+        *,
+        start_after: str = "",
+        limit: int | None = None,
+        unnamable: Names | None = None,
+    ) -> Iterator[ObjectStat]:
+        """Objects whose key starts with prefix, in ascending byte order of keys, strongly consistent.
+
+        Args:
+            unnamable: gets the names that can be no key, as `os.fsdecode` gives them, those of directories with a ``/``
+                behind; None: one raises EnvironmentUnusable. S3 has none: it lists such objects like others.
+        """
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete; absent keys are fine."""

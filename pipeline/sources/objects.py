@@ -15,11 +15,23 @@ from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.sources.contract import SourceObject
 
-_UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|(?:^|/)\.{1,2}/")
+_UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|/$|(?:^|/)\.{1,2}(?:/|$)")
 """Names that no store of ours can hold: whoever may land objects may choose them."""
 
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*\*|\*|[^*]+")
 _REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+
+
+@dataclass(frozen=True, slots=True)
+class BadName:
+    """An object that has a name by which it cannot be read.
+
+    Attributes:
+        name: its key; what is no printable text in it is escaped. reason: one clause.
+    """
+
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +42,13 @@ class Listing:
         objects: in ascending byte order of keys.
         skipped_hidden: objects with a part below the static prefix that begins with ``_`` or ``.``.
         skipped_empty: objects of size 0.
+        bad_names: objects, and directories, by whose names nothing can be read.
     """
 
     objects: tuple[SourceObject, ...]
     skipped_hidden: int = 0
     skipped_empty: int = 0
+    bad_names: tuple[BadName, ...] = ()
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -67,7 +81,6 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
 
     Raises:
         StoreUnavailable, EnvironmentUnusable: as the store says. A missing prefix is an empty listing.
-        InvalidRequest: an object that matches has a name that cannot be read.
     """
     static = pattern.split("*", 1)[0]
     matches = _compile(pattern).fullmatch
@@ -75,8 +88,10 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
     below = len(static)
     hidden = re.compile(r"/[_.]" if static and not static.endswith("/") else r"(?:^|/)[_.]").search
     objects: list[SourceObject] = []
+    unnamable: list[str] = []
+    bad_names: list[BadName] = []
     skipped_hidden = skipped_empty = 0
-    for stat in store.list(static):
+    for stat in store.list(static, unnamable=unnamable):
         key = stat.key
         if matches(key) is None:
             continue
@@ -85,14 +100,21 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         elif stat.size == 0:
             skipped_empty += 1
         elif _UNREADABLE.search(key) is not None:
-            raise InvalidRequest(
-                f"the landing store {store.config.url} holds an object with the name {key!r}, which cannot be read: "
-                "it has an empty part or a control character. Nothing was planned.",
-                hint="Rename or remove the object, or narrow the source's path.",
-            )
+            bad_names.append(BadName(escaped(key), "it has an empty part, a part . or .., or a control character"))
         else:
             objects.append(SourceObject(key, stat.etag, stat.size, stat.last_modified_ms))
-    return Listing(tuple(objects), skipped_hidden, skipped_empty)
+    deep = "/" in pattern[below:] or "**" in pattern
+    for name in unnamable:  # of a directory nobody knows what lies in it
+        wanted = deep if name.endswith("/") else matches(name) is not None
+        if wanted and hidden(name[below:]) is None:
+            bad_names.append(BadName(escaped(name), "it is not UTF-8, or has a control character, or is too long"))
+    return Listing(tuple(objects), skipped_hidden, skipped_empty, tuple(bad_names))
+
+
+def escaped(name: str) -> str:
+    """Return a name as printable text: other characters, and bytes that are no UTF-8, as their escapes."""
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def matches(pattern: str, key: str) -> bool:

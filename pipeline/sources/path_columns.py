@@ -40,13 +40,23 @@ class PathColumns:
         for field in self.fields:
             if field.name not in parts:
                 raise BadRecord(obj.key, None, field.name, None, f"the key has no part {field.name}=…")
-            text = unquote(parts[field.name])
+            text = parts[field.name]
             try:
+                text = unquote(text, errors="strict")
                 value = None if text == NULL_PARTITION else text
                 scalars.append(pa.array([value], pa.string()).cast(field.type)[0])
-            except pa.ArrowInvalid as error:
+            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
                 raise BadRecord(obj.key, None, field.name, text, f"of the key is not a {field.type}") from error
         return tuple(scalars)
+
+    def fault(self, obj: SourceObject) -> str | None:
+        """Return why the object's key gives no value to some column, one clause; None when it gives all."""
+        try:
+            self.values(obj)
+        except BadRecord as bad:
+            value = "" if bad.value is None else f"{bad.value!r} "
+            return f"column {bad.column}: {value}{bad.reason}"
+        return None
 
     def append(self, batch: pa.RecordBatch, values: tuple[pa.Scalar, ...]) -> pa.RecordBatch:
         """Return the batch with the columns behind its own."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pipeline.protocol.locations import child_url
-from pipeline.protocol.object_store import ObjectStat, ObjectStore
+from pipeline.protocol.object_store import Names, ObjectStat, ObjectStore
 from pipeline.storage.keys import validate_key
 
 
@@ -40,9 +40,16 @@ class StoreBelow:
     def create(self, key: str, body: bytes) -> ObjectStat:
         return self._own(self.inner.create(self._key(key), body))
 
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
+    def list(
+        self,
+        prefix: str,
+        *,
+        start_after: str = "",
+        limit: int | None = None,
+        unnamable: Names | None = None,
+    ) -> Iterator[ObjectStat]:
         after = self.prefix + start_after if start_after else ""
-        for stat in self.inner.list(self.prefix + prefix, start_after=after, limit=limit):
+        for stat in self.inner.list(self.prefix + prefix, start_after=after, limit=limit, unnamable=unnamable):
             yield self._own(stat)
 
     def delete(self, keys: Iterable[str]) -> None:

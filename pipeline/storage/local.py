@@ -22,7 +22,7 @@ from pipeline.protocol.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
-from pipeline.protocol.object_store import ObjectStat, StoreConfig
+from pipeline.protocol.object_store import Names, ObjectStat, StoreConfig
 from pipeline.storage.keys import LocalRoot, parse_root, validate_key, validate_prefix
 from pipeline.storage.local_errors import LocalErrors
 
@@ -90,12 +90,19 @@ class LocalStore:
             _remove(staged)
         return stat
 
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
+    def list(
+        self,
+        prefix: str,
+        *,
+        start_after: str = "",
+        limit: int | None = None,
+        unnamable: Names | None = None,
+    ) -> Iterator[ObjectStat]:
         validate_prefix(prefix)
         remaining = limit
         if remaining is not None and remaining <= 0:
             return
-        for stat in self._walk(prefix.encode(), start_after.encode()):
+        for stat in self._walk(prefix.encode(), start_after.encode(), unnamable):
             yield stat
             if remaining is not None:
                 remaining -= 1
@@ -142,18 +149,18 @@ class LocalStore:
             )
         return body
 
-    def _walk(self, prefix: bytes, start_after: bytes) -> Iterator[ObjectStat]:
+    def _walk(self, prefix: bytes, start_after: bytes, unnamable: Names | None) -> Iterator[ObjectStat]:
         # Byte order of keys is directory order only if a directory sorts as "name/": "a-b" < "a/b" < "a0".
         base = prefix[: prefix.rfind(b"/") + 1]
         root = os.fsencode(self._root) + b"/"
-        stack = [self._entries(base, prefix, start_after)]
+        stack = [self._entries(base, prefix, start_after, unnamable)]
         while stack:
             if not stack[-1]:
                 stack.pop()
                 continue
             name = stack[-1].pop()
             if name.endswith(b"/"):
-                stack.append(self._entries(name, prefix, start_after))
+                stack.append(self._entries(name, prefix, start_after, unnamable))
                 continue
             key = name.decode()
             try:
@@ -165,7 +172,7 @@ class LocalStore:
             if stat_modes.S_ISREG(status.st_mode):
                 yield _object_stat(key, status)
 
-    def _entries(self, base: bytes, prefix: bytes, start_after: bytes) -> _Names:
+    def _entries(self, base: bytes, prefix: bytes, start_after: bytes, unnamable: Names | None) -> _Names:
         """Names below one directory that can still lead to a wanted key, descending; directories end in ``/``."""
         directory = os.fsencode(self._root) + b"/" + base
         wanted: _Names = []
@@ -180,8 +187,8 @@ class LocalStore:
                         if not base and entry.name == STAGING.encode():
                             continue
                         name += b"/"
-                    if _leads_to(name, prefix, start_after):
-                        wanted.append(self._listable(name))
+                    if _leads_to(name, prefix, start_after) and self._is_listable(name, unnamable):
+                        wanted.append(name)
         except (FileNotFoundError, NotADirectoryError):
             if base or not self._root.exists():
                 return []
@@ -207,15 +214,20 @@ class LocalStore:
             )
         return True
 
-    def _listable(self, name: bytes) -> bytes:
+    def _is_listable(self, name: bytes, unnamable: Names | None) -> bool:
+        """Whether a name can be a key; one that cannot goes to `unnamable`, or is refused."""
         try:
             validate_key(name.removesuffix(b"/").decode())
         except (UnicodeDecodeError, InvalidRequest) as error:
-            raise EnvironmentUnusable(
-                f"store {self.config.url}: file name {os.fsdecode(name)!r} cannot be an object key. Nothing was read.",
-                hint="rename the file or move it out of the directory",
-            ) from error
-        return name
+            if unnamable is None:
+                raise EnvironmentUnusable(
+                    f"store {self.config.url}: file name {os.fsdecode(name)!r} cannot be an object key. Nothing was "
+                    "read.",
+                    hint="rename the file or move it out of the directory",
+                ) from error
+            unnamable.append(os.fsdecode(name))
+            return False
+        return True
 
     # -- writing ------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from pipeline.protocol.errors import CommitConflict, EnvironmentUnusable, NotFound
 from pipeline.protocol.object_store import ObjectStore
+from pipeline.storage.keys import key_fault
 from pipeline.storage.layout import PROBE_PREFIX
 
 _RACERS = 8
@@ -84,7 +85,8 @@ def probe_versioned_reads(store: ObjectStore, prefix: str) -> ProbeCheck | None:
     Raises:
         EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
     """
-    listed = list(store.list(prefix, limit=_LISTED))
+    found = store.list(prefix, limit=_LISTED, unnamable=[])
+    listed = [stat for stat in found if key_fault(stat.key) is None]
     if not listed:
         return None
     smallest = min(listed, key=lambda stat: stat.size)  # a store that ignores the condition sends the whole body

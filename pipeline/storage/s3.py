@@ -24,7 +24,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from urllib3.exceptions import HTTPError
 
 from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
-from pipeline.protocol.object_store import ObjectStat, StoreConfig
+from pipeline.protocol.object_store import Names, ObjectStat, StoreConfig
 from pipeline.storage.keys import S3Root, is_loopback, parse_root, validate_key, validate_prefix
 from pipeline.storage.s3_errors import S3Errors, http_status
 
@@ -112,7 +112,14 @@ class S3Store:
             raise self._errors.of_create(error, key) from error
         return self._written(key, body, reply)
 
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
+    def list(
+        self,
+        prefix: str,
+        *,
+        start_after: str = "",
+        limit: int | None = None,
+        unnamable: Names | None = None,
+    ) -> Iterator[ObjectStat]:
         validate_prefix(prefix)
         if limit is not None and limit <= 0:
             return iter(())

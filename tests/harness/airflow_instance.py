@@ -54,6 +54,7 @@ sources:
   flights:
     format: csv
     path: {landing}/*.csv
+    settle: 0s
     schema: {{carrier: string, delay: int64}}
     limits_per_epoch: {{max_files: 1}}
 operators:

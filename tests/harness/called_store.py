@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
+from pipeline.protocol.object_store import Names, ObjectStat, ObjectStore, StoreConfig
 
 T = TypeVar("T")
 
@@ -38,8 +38,16 @@ class CalledStore:
     def create(self, key: str, body: bytes) -> ObjectStat:
         return self._call("create", key, lambda: self.inner.create(key, body))
 
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
-        return self._call("list", prefix, lambda: self.inner.list(prefix, start_after=start_after, limit=limit))
+    def list(
+        self,
+        prefix: str,
+        *,
+        start_after: str = "",
+        limit: int | None = None,
+        unnamable: Names | None = None,
+    ) -> Iterator[ObjectStat]:
+        listed = partial(self.inner.list, prefix, start_after=start_after, limit=limit, unnamable=unnamable)
+        return self._call("list", prefix, listed)
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:

@@ -20,6 +20,7 @@ sources:
     path: ../landing/*.csv
     schema: {k: int32, v: int32}
     limits_per_epoch: {max_files: 1}
+    settle: 0s
 operators:
   - {uid: sums, kind: aggregate, inputs: [rows], key: [k], aggregates: {total: sum(v), worst: max(v)}}
   - {uid: lasts, kind: process, inputs: [rows], key: [k], function: "ops:Lasts"}

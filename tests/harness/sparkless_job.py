@@ -39,6 +39,7 @@ sources:
     path: ../landing/*.csv
     schema: {k: int64, v: string}
     limits_per_epoch: {max_files: 1}
+    settle: 0s
 operators:
   - {uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}
 sinks:

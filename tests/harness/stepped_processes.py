@@ -16,7 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 from pipeline.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
-from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
+from pipeline.protocol.object_store import Names, ObjectStat, ObjectStore, StoreConfig
 from pipeline.storage.open import open_store
 from tests.harness.called_store import CalledStore
 
@@ -215,8 +215,16 @@ class ClockedStore:
     def create(self, key: str, body: bytes) -> ObjectStat:
         return self._written(self._inner.create(key, body), body)
 
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
-        return (self._dated(stat) for stat in self._inner.list(prefix, start_after=start_after, limit=limit))
+    def list(
+        self,
+        prefix: str,
+        *,
+        start_after: str = "",
+        limit: int | None = None,
+        unnamable: Names | None = None,
+    ) -> Iterator[ObjectStat]:
+        listed = self._inner.list(prefix, start_after=start_after, limit=limit, unnamable=unnamable)
+        return (self._dated(stat) for stat in listed)
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -244,9 +252,16 @@ class _ProcessStore(CalledStore):
         self.inner = inner
         self._stores, self._process = stores, process
 
-    def list(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectStat]:
-        listed = self.inner.list
-        return iter(self._call("list", prefix, lambda: [*listed(prefix, start_after=start_after, limit=limit)]))
+    def list(
+        self,
+        prefix: str,
+        *,
+        start_after: str = "",
+        limit: int | None = None,
+        unnamable: Names | None = None,
+    ) -> Iterator[ObjectStat]:
+        listed = partial(self.inner.list, prefix, start_after=start_after, limit=limit, unnamable=unnamable)
+        return iter(self._call("list", prefix, lambda: [*listed()]))
 
     def _call(self, operation: str, key: str, act: Callable[[], T]) -> T:
         process = self._process

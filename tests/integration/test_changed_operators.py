@@ -18,6 +18,7 @@ sources:
   flights:
     format: csv
     path: ../landing/flights/**/*.csv
+    settle: 0s
     options: {null_values: ["", "NA"], strings_can_be_null: true}
     schema: {carrier: string, flight: int32, origin: string, dep_delay: int32}
 operators:
@@ -41,6 +42,7 @@ WEATHER = """\
   weather:
     format: csv
     path: ../landing/weather/*.csv
+    settle: 0s
     schema: {station: string}
 """
 STATIONS = {

@@ -23,6 +23,7 @@ sources:
     event_time: at
     watermark_delay: 1h
     limits_per_epoch: {max_files: 1}
+    settle: 0s
 operators:
   - {uid: paid, kind: sql, inputs: [visits], sql: "SELECT who, spent, at FROM visits WHERE spent >= 0"}
   - {uid: once, kind: deduplicate, inputs: [paid], key: [who, spent, at], ttl: 1d}

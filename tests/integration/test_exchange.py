@@ -190,7 +190,8 @@ BIDS_SPEC = """
 name: bids
 storage: ../store
 sources:
-  bids: {format: parquet, path: "../landing/*.parquet", schema: {auction: int64, price: int64, fee: "decimal(9, 2)"}}
+  bids: {format: parquet, path: "../landing/*.parquet", settle: 0s,
+    schema: {auction: int64, price: int64, fee: "decimal(9, 2)"}}
 operators:
   - uid: totals
     kind: aggregate

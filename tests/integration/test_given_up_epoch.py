@@ -19,7 +19,7 @@ SPEC = """\
 name: held
 storage: ../store
 sources:
-  rows: {format: csv, path: ../landing/*.csv, schema: {k: int64}}
+  rows: {format: csv, path: ../landing/*.csv, settle: 0s, schema: {k: int64}}
 operators:
   - {uid: held, kind: process, inputs: [rows], key: [k], function: "held_ops:Held"}
 sinks:

@@ -27,6 +27,7 @@ sources:
   flights:
     format: csv
     path: ../landing/flights/**/*.csv
+    settle: 0s
     options: {null_values: ["", "NA"], strings_can_be_null: true}
     schema: {tailnum: string, carrier: string, flight: int32, origin: string, time_hour: "timestamp[us, UTC]"}
     event_time: time_hour

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,10 @@ from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.protocol.records import ObjectHandle
 from pipeline.sources.build import build_reader
 from pipeline.sources.consumed import ConsumedSet, append, load
-from pipeline.sources.objects import list_objects, split_path
-from pipeline.sources.plan import plan_source
+from pipeline.sources.objects import Listing, list_objects, split_path
+from pipeline.sources.plan import SourcePlan, SourceRules, plan_source
 from pipeline.storage.open import open_store
+from pipeline.storage.probe import probe_versioned_reads
 from tests.harness import flights
 from tests.harness.s3_servers import Ministack
 
@@ -29,6 +31,10 @@ def landing(ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> ObjectStor
     return open_store(StoreConfig(f"s3://{ministack.new_bucket()}", ministack.endpoint_url))
 
 
+def plan(listing: Listing, consumed: ConsumedSet, **rules: Any) -> SourcePlan:
+    return plan_source("flights", listing, consumed, SourceRules(**rules), 0)
+
+
 def test_landed_flights_are_planned_and_read_epoch_by_epoch(landing: ObjectStore, tmp_path: Path) -> None:
     job = open_store(StoreConfig(f"file://{tmp_path}"))
     reader = build_reader("flights", SPEC)
@@ -38,15 +44,15 @@ def test_landed_flights_are_planned_and_read_epoch_by_epoch(landing: ObjectStore
     read: dict[str, int] = {}
     for epoch in range(1, 10):
         flights.land(landing, range(2 * epoch - 1, 2 * epoch + 1))
-        plan = plan_source("flights", list_objects(landing, PATTERN), consumed, max_files=4)
-        for obj in plan.objects:
+        planned = plan(list_objects(landing, PATTERN), consumed, max_files=4)
+        for obj in planned.objects:
             read[obj.key] = sum(batch.num_rows for batch in reader.read(landing, obj))
-        handles = append(job, f"chk-{epoch}/", "flights", handles, plan.consumed, epoch)
+        handles = append(job, f"chk-{epoch}/", "flights", handles, planned.consumed, epoch)
         consumed = load(job, handles)
     assert read == {key: fact.rows for key, fact in facts.items()}
     assert list_objects(landing, PATTERN).skipped_empty == 1
     flights.land(landing, range(1, 19))
-    assert not plan_source("flights", list_objects(landing, PATTERN), consumed).consumed
+    assert not plan(list_objects(landing, PATTERN), consumed).consumed
 
 
 def test_an_object_that_changed_or_vanished_is_noticed(landing: ObjectStore, tmp_path: Path) -> None:
@@ -63,7 +69,7 @@ def test_an_object_that_changed_or_vanished_is_noticed(landing: ObjectStore, tmp
         list(reader.read(landing, second))
     consumed = load(job, append(job, "chk-1/", "flights", (), [first, second], 1))
     with pytest.raises(SourceChanged, match=first.key):
-        plan_source("flights", list_objects(landing, PATTERN), consumed)
+        plan(list_objects(landing, PATTERN), consumed)
 
 
 def test_a_missing_bucket_is_said_to_be_missing(landing: ObjectStore) -> None:
@@ -79,5 +85,8 @@ def test_a_name_that_cannot_be_read_is_refused_before_anything_is_planned(
 ) -> None:
     bucket = landing.config.url.removeprefix("s3://")
     ministack.client.put_object(Bucket=bucket, Key="flights//a.csv", Body=b"x")
-    with pytest.raises(InvalidRequest, match=r"'flights//a\.csv', which cannot be read"):
-        list_objects(landing, PATTERN)
+    listing = list_objects(landing, PATTERN)
+    with pytest.raises(InvalidRequest, match=r"flights//a\.csv: it has an empty part"):
+        plan(listing, ConsumedSet.empty())
+    assert [bad.name for bad in plan(listing, ConsumedSet.empty(), on_bad_name="skip").bad_names] == ["flights//a.csv"]
+    assert probe_versioned_reads(landing, "") is None, "there is no object whose version could be asked for"

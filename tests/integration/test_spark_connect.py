@@ -39,7 +39,7 @@ SPEC = """\
 name: held
 storage: ../store
 sources:
-  rows: {{format: csv, path: ../landing/*.csv, schema: {{k: int64}}, limits_per_epoch: {{max_files: 1}}}}
+  rows: {{format: csv, path: ../landing/*.csv, settle: 0s, schema: {{k: int64}}, limits_per_epoch: {{max_files: 1}}}}
 operators:
   - {{uid: one, kind: sql, inputs: [rows], sql: "SELECT k, 10 / k AS share FROM rows"}}
   - {{uid: held, kind: process, inputs: [one], key: [k], function: "{function}"}}

@@ -26,6 +26,7 @@ sources:
   clicks:
     format: json
     path: ../landing/*.json
+    settle: 0s
     schema: {id: int64, who: string, at: "timestamp[us, UTC]"}
     event_time: at
     watermark_delay: 1h

@@ -25,6 +25,7 @@ TWO_SOURCES = {
   others:
     format: csv
     path: ../landing/others/*.csv
+    settle: 0s
     schema: {k: int64, v: string}
 operators:
   - {uid: also, kind: aggregate, inputs: [others], key: [k], aggregates: {rows: count(*)}}""",

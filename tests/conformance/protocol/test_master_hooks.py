@@ -28,7 +28,7 @@ from tests.harness.sparkless_runner import SparklessRunner
 SINK = "sinks:\n"
 SECOND_SINK = "sinks:\n  - {name: table, input: latest, format: parquet, path: ../lake/other, mode: upsert}\n"
 SECOND_SOURCE = {
-    "operators:\n": "  other: {format: csv, path: ../other/*.csv, schema: {k: int64}}\noperators:\n"
+    "operators:\n": "  other: {format: csv, path: ../other/*.csv, settle: 0s, schema: {k: int64}}\noperators:\n"
     "  - {uid: others, kind: aggregate, inputs: [other], key: [k], aggregates: {rows: count(*)}}\n"
 }
 

@@ -28,7 +28,7 @@ from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
 TWO_SOURCES = {
-    "operators:\n": "  other: {format: csv, path: ../other/*.csv, schema: {k: int64}}\noperators:\n"
+    "operators:\n": "  other: {format: csv, path: ../other/*.csv, settle: 0s, schema: {k: int64}}\noperators:\n"
     "  - {uid: others, kind: aggregate, inputs: [other], key: [k], aggregates: {rows: count(*)}}\n"
 }
 

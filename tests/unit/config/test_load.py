@@ -41,6 +41,10 @@ def refused(text: str) -> InvalidRequest:
     return caught.value
 
 
+def test_settle_may_say_that_it_is_off_where_nothing_settles() -> None:
+    assert load(SPEC.replace("path: landing/*.csv", "path: s3://in/*.csv\n    settle: 0s")).spec.sources["visits"]
+
+
 def test_only_true_and_false_are_booleans_and_dates_stay_text() -> None:
     value = read_document(
         "a: [true, false, yes, No, on, True, 2013-01-01, 1:30, 012, 0o17, 1_000, null, ~, 1e3, .5]"
@@ -116,6 +120,9 @@ def test_an_alias_bomb_is_refused() -> None:
         ("event_time: at", "on_change: fail", "format: csv", "`watermark_delay` without `event_time`"),
         ("watermark_delay: 2h", "watermark_delay: 2", "2", "expected a duration"),
         ("watermark_delay: 2h", "limits_per_epoch: {max_files: 0}", "0}", "expected at least 1, got 0"),
+        ("path: landing/*.csv", "path: s3://in/*.csv\n    settle: 5s", "5s", "`settle` is for local paths"),
+        ("watermark_delay: 2h", "settle: null", "null", "expected a duration"),
+        ("watermark_delay: 2h", "on_bad_name: ignore", "ignore", "expected one of fail, skip, got 'ignore'"),
         ("watermark_delay: 2h", "start: yesterday", "yesterday", "expected earliest, latest or a time"),
         (
             "watermark_delay: 2h",

@@ -296,7 +296,7 @@ def test_a_job_that_has_never_run_has_nothing_to_end(tmp_path: Path, command: st
         "initializing",
         None,
         None,
-        0,
+        1,
     )
 
 

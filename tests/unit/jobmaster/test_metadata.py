@@ -75,6 +75,15 @@ def unaligned(metadata: CheckpointMetadata) -> CheckpointMetadata:
     )
 
 
+def passed_over(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    told = {
+        "newest_event_us": 9_200_000_000,
+        "skipped": {"hidden": 1, "bad_names": 1},
+        "bad_names": ("dt=x/a.csv: column dt: 'x' of the key is not a date32[day]",),
+    }
+    return replace(metadata, sources={name: replace(one, **told) for name, one in metadata.sources.items()})
+
+
 def test_format_1_reads_as_an_aligned_epoch_without_rows_in_flight() -> None:
     """Retained checkpoints outlive the code that wrote them."""
     metadata = read(1)
@@ -112,18 +121,25 @@ def test_format_3_reads_with_what_it_measured_and_no_more() -> None:
     assert unmeasured == (None,) * 6
 
 
-def test_format_4_is_what_is_written_now() -> None:
-    """A change of the format fails here: it adds a file and keeps the old decoder."""
-    body = (GOLDEN / "metadata_format_4.json").read_bytes()
+def test_format_4_reads_without_what_a_plan_passed_over() -> None:
     metadata = read(4)
     assert metadata.tasks == (TASK,)
     assert replace(metadata, started_ms=None, timings=read(3).timings, tasks=read(3).tasks) == read(3)
+    told = [(source.newest_event_us, source.skipped, source.bad_names) for source in metadata.sources.values()]
+    assert told == [(None, {}, ())]
+
+
+def test_format_5_is_what_is_written_now() -> None:
+    """A change of the format fails here: it adds a file and keeps the old decoder."""
+    body = (GOLDEN / "metadata_format_5.json").read_bytes()
+    metadata = read(5)
+    assert metadata == passed_over(read(4))
     assert metadata.encode() == body.rstrip(b"\n")
 
 
 def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     """I8: what a checkpoint needs is never garbage; the operator's firing watermark is its slowest subtask's."""
-    metadata = read(4)
+    metadata = read(5)
     assert metadata.in_flight_bytes == 3_000
     assert CHANNEL.key in set(metadata.references())
     assert metadata.operators["hourly"].firing_us is None
@@ -132,7 +148,7 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("format",), 5, "format 5, expected 1 to 4"),
+        (("format",), 6, "format 6, expected 1 to 5"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),
         (("operators", "hourly", "channels"), [None] * 3, "channels has 3 entries for 2 subtasks"),
         (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
@@ -148,7 +164,7 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
 )
 def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:
     """Nothing read from the store is trusted (DESIGN 9)."""
-    document = json.loads((GOLDEN / "metadata_format_4.json").read_bytes())
+    document = json.loads((GOLDEN / "metadata_format_5.json").read_bytes())
     place = document
     for part in path[:-1]:
         place = place[part]

@@ -10,15 +10,16 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.in_flight import input_signatures
-from pipeline.epoch_inputs import has_due_timer, plan_epoch
+from pipeline.epoch_inputs import has_due_timer, plan_epoch, plan_sources
 from pipeline.in_flight import restored_firing
 from pipeline.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
 from pipeline.pace import Pace
-from pipeline.planning import InputRecord, decode_input_record, encode_input_record
+from pipeline.planning import InputRecord, SourceInput, decode_input_record, encode_input_record
 from pipeline.protocol.errors import InvalidRequest, JobNotRunnable, StateCorrupt
 from pipeline.protocol.records import JobStatus
 from pipeline.protocol.watermarks import END_OF_TIME_US
+from pipeline.sources.contract import SourceObject
 from pipeline.spark import runner as spark_runner
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
@@ -85,7 +86,8 @@ def base_of(job: SparklessJob) -> CheckpointMetadata:
 
 
 def planned(job: SparklessJob, *, drain: bool = False) -> InputRecord | None:
-    return plan_epoch(job.context, base_of(job), job.context.graph, drain=drain)
+    base = base_of(job)
+    return plan_epoch(job.context, base, job.context.graph, plan_sources(job.context, base), drain=drain)
 
 
 def objects(record: InputRecord | None) -> list[str]:
@@ -260,13 +262,17 @@ def test_a_drained_window_is_not_continued(tmp_path: Path) -> None:
         small.master.trigger(Session.cli())
 
 
-def test_an_input_record_of_format_1_had_no_last_epoch() -> None:
+def test_input_records_of_every_format_are_read() -> None:
     """The input record of every epoch is kept: what replay reads must stay readable."""
-    body = encode_input_record(InputRecord((), final=True, held_back="why"))
-    assert decode_input_record(body) == InputRecord((), final=True, held_back="why")
+    source = SourceInput("rows", (SourceObject("a.csv", "1", 2, 3),), (), {"hidden": 1}, 4, 5, 6, ("b: why",))
+    record = InputRecord((source,), final=True, held_back="why")
+    body = encode_input_record(record)
+    assert decode_input_record(body) == record
     assert decode_input_record(b'{"format":1,"sources":{}}') == InputRecord(())
-    with pytest.raises(StateCorrupt, match="format 3"):
-        decode_input_record(body.replace(b'"format":2', b'"format":3'))
+    older = body.replace(b'"format":3', b'"format":2').replace(b'"bad_names":["b: why"],', b"")
+    assert decode_input_record(older) == replace(record, sources=(replace(source, bad_names=()),))
+    with pytest.raises(StateCorrupt, match="format 4"):
+        decode_input_record(body.replace(b'"format":3', b'"format":4'))
 
 
 def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.jobmaster import Session
+from pipeline.metadata import CheckpointMetadata
+from pipeline.source_health import stale
+from pipeline.times import iso_ms
 from tests.harness.sparkless_job import SparklessJob
 
 HOUR_S = 3600
 HOUR_MS = 1000 * HOUR_S
 
 
-def age(path: Path, hours: int) -> None:
+HOUR_US = 1000 * HOUR_MS
+TIMED = {"{k: int64, v: string}": '{k: int64, v: string, t: "timestamp[us, UTC]"}\n    event_time: t'}
+
+
+def age(path: Path, hours: int) -> Path:
     then = time.time() - hours * HOUR_S
     os.utime(path, (then, then))
+    return path
 
 
 def test_the_lag_is_that_of_the_oldest_new_object_also_when_the_limits_leave_it_for_later(tmp_path: Path) -> None:
@@ -26,6 +35,71 @@ def test_the_lag_is_that_of_the_oldest_new_object_also_when_the_limits_leave_it_
     status = job.master.status(5 * HOUR_MS)
     assert 9 * HOUR_MS <= status["lag_ms"] < 10 * HOUR_MS
     assert (status["unread_objects"], status["exit_code"]) == (2, 6)
+
+
+def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
+    """Nobody knows yet whether it can succeed."""
+    job = SparklessJob.create(tmp_path)
+    status = job.master.status()
+    assert (status["exit_code"], status["healthy"], status["next_step"]) == (1, False, "nothing to do")
+    assert status["sources"]["rows"]["no_match"] == "no object matches ../landing/*.csv"
+    job.land("a.csv")
+    status = job.master.status()
+    assert (status["exit_code"], status["next_step"]) == (1, "1 unread objects: milepost run small")
+    job.epoch()
+    assert job.master.status()["exit_code"] == 0
+
+
+def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path, {"settle: 0s": "on_bad_name: skip"})
+    for name in (".a.csv", "_b.csv", "\x01.csv"):
+        job.land(name)
+    job.land("c.csv", "")
+    told = job.master.status()["sources"]["rows"]["no_match"]
+    assert told == "no object matches ../landing/*.csv but 2 hidden, 1 empty, 1 badly named"
+
+
+def test_a_job_whose_input_has_stopped_is_beyond_the_lag_although_nothing_is_unread(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path)
+    path = age(job.land("a.csv"), 3)
+    job.epoch()
+    assert job.master.status(4 * HOUR_MS)["exit_code"] == 0
+    status = job.master.status(2 * HOUR_MS)
+    assert (status["exit_code"], status["lag_ms"], status["unread_objects"]) == (6, 0, 0)
+    landed = status["sources"]["rows"]["newest_object"]
+    assert status["next_step"] == f"source rows: nothing has landed since {landed}: see what writes ../landing/*.csv"
+    assert iso_ms(path.stat().st_mtime_ns // 1_000_000) == landed
+
+
+def test_a_job_whose_newest_event_is_old_is_beyond_the_lag_although_objects_land(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path, TIMED)
+    job.land("a.csv", "k,v,t\n1,a,2026-01-01T00:00:00Z\n")
+    now_us = time.time_ns() // 1000
+
+    def delivered(newest_us: int) -> Callable[[CheckpointMetadata], CheckpointMetadata]:
+        return lambda made: replace(made, sources={"rows": replace(made.sources["rows"], newest_event_us=newest_us)})
+
+    job.epoch(delivered(now_us - 3 * HOUR_US))
+    assert job.master.status(4 * HOUR_MS)["exit_code"] == 0
+    status = job.master.status(2 * HOUR_MS)
+    newest = status["sources"]["rows"]["newest_event_time"]
+    assert (status["exit_code"], status["next_step"]) == (
+        6,
+        f"source rows: its newest event time is {newest}: see what writes ../landing/*.csv",
+    )
+
+
+def test_a_source_without_event_time_beside_one_with_it_lands_when_it_likes(tmp_path: Path) -> None:
+    static = {"operators:\n": "  codes: {format: csv, path: ../codes/*.csv, schema: {k: int64}}\noperators:\n"}
+    job = SparklessJob.create(tmp_path, TIMED | static)
+    (tmp_path / "codes").mkdir()
+    (tmp_path / "codes" / "a.csv").write_text("k\n1\n")
+    age(tmp_path / "codes" / "a.csv", 2000)
+    sources = job.master.status()["sources"]
+    assert sources["codes"]["newest_object_age_ms"] > 1900 * HOUR_MS
+    document = {"job": "small", "lag_ms": 0, "sources": sources}
+    assert stale(document, HOUR_MS) is None
+    assert stale(document | {"sources": {"codes": sources["codes"]}}, HOUR_MS) is not None
 
 
 def test_a_completed_checkpoint_that_waits_for_its_sink_is_not_healthy(tmp_path: Path) -> None:
@@ -59,7 +133,7 @@ def test_a_pending_checkpoint_that_nobody_works_on_is_told(tmp_path: Path) -> No
     living = Session.cli()
     job.trigger(living)
     status = job.master.status()
-    assert (status["exit_code"], status["pending"], status["lease_over"]) == (0, 1, None)
+    assert (status["exit_code"], status["pending"], status["lease_over"]) == (1, 1, None), "nothing has succeeded yet"
     assert status["leader"]["session_id"] == living.session_id and status["job_status"] == "running"
     assert status["next_step"] == "checkpoint 1 is running: wait for it (milepost abort small gives it up)"
     dead = replace(living, holder=replace(living.holder, create_time_ms=living.holder.create_time_ms - HOUR_MS))

@@ -122,6 +122,26 @@ def test_an_object_that_changes_between_two_parts_is_refused(
         list(reader.read(store, obj))
 
 
+@each_format
+def test_an_object_that_is_still_written_while_it_is_read_declines_the_epoch(
+    store: Largest, tmp_path: Path, key: str, body: Callable[[], bytes], reader: SourceReader
+) -> None:
+    """Size and time are compared after each part, the last one included: no half of a file is ever all of it."""
+    obj = landed(store, key, body())
+    list(reader.read(store, obj))
+    last = store.requests - 1
+
+    def grow(count: int) -> None:
+        if count == last:
+            with (tmp_path / key).open("ab") as file:
+                file.write(b"\n")
+
+    store.requests, store.before = 0, grow
+    end = answers(store, [obj], reader)[-1]
+    assert isinstance(end, Declined)
+    assert end.decline.reason == CheckpointFailureReason.SOURCE_OBJECT_CHANGED
+
+
 def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> None:
     lines = csv_body().split(b"\n")
     lines[75_000] = b"x,bad"

@@ -246,6 +246,9 @@ def test_a_file_name_that_is_no_text_is_named(store, root) -> None:
     (root / os.fsdecode(b"bad-\xff")).touch()
     with pytest.raises(EnvironmentUnusable, match="cannot be an object key"):
         list(store.list(""))
+    unnamable: list[str] = []
+    assert [stat.key for stat in store.list("", unnamable=unnamable)] == ["a"]
+    assert unnamable == [os.fsdecode(b"bad-\xff")]
 
 
 # -- other writers -------------------------------------------------------------------------------------------------

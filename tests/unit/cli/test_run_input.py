@@ -1,0 +1,126 @@
+"""What `milepost run` and `doctor` do and say about input that has just landed, or that is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipeline.cli import epochs
+from pipeline.spark import runner as spark_runner
+from tests.harness.milepost_cli import Outcome, milepost
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What was waited for, in seconds: each wait lets that much time pass over every landed file."""
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        for path in Path.cwd().glob("landing/*"):
+            modified = path.stat().st_mtime - seconds
+            os.utime(path, (modified, modified))
+
+    monkeypatch.setattr(spark_runner, "SparkEpochRunner", SparklessRunner)
+    monkeypatch.setattr(epochs, "time", SimpleNamespace(sleep=sleep))
+    return waited
+
+
+def job(folder: Path, monkeypatch: pytest.MonkeyPatch, settle: str) -> SparklessJob:
+    monkeypatch.chdir(folder)
+    return SparklessJob.create(folder, {"settle: 0s": f"settle: {settle}"})
+
+
+def run(job: SparklessJob, *words: str) -> Outcome:
+    return milepost("run", job.folder / "config" / "small.yaml", *words)
+
+
+def rows(job: SparklessJob) -> list[dict[str, Any]]:
+    return job.master.read("table").to_pylist()
+
+
+def test_until_caught_up_waits_for_what_has_just_landed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    small = job(tmp_path, monkeypatch, "1h")
+    small.land("a.csv")
+    outcome = run(small, "--until-caught-up")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert "1 object(s) modified less than 1h ago may still be written; waiting 3" in outcome.stderr
+    assert rows(small) == [{"k": 1, "rows": 1}]
+    assert len(waits) == 1 and 3_590 < waits[0] < 3_601
+
+
+def test_one_epoch_waits_a_moment_for_what_has_just_landed_and_does_not_wait_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    """Land and run, as in a newcomer's first minute, must not read nothing."""
+    small = job(tmp_path, monkeypatch, "2s")
+    small.land("a.csv")
+    assert run(small).exit_code == 0
+    assert rows(small) == [{"k": 1, "rows": 1}] and len(waits) == 1
+    (tmp_path / "long").mkdir()
+    small = job(tmp_path / "long", monkeypatch, "1h")
+    small.land("a.csv")
+    outcome = run(small, "--json")
+    assert (outcome.exit_code, len(waits)) == (0, 1)
+    document = outcome.document()
+    assert document["status"] == "empty" and document["settles_in_ms"] > 3_590_000
+    assert "may still be written" in document["message"]
+
+
+def test_drain_waits_and_ends_after_what_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    small = job(tmp_path, monkeypatch, "1h")
+    small.land("a.csv")
+    outcome = run(small, "--drain")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert "the job is finished" in outcome.stdout and rows(small) == [{"k": 1, "rows": 1}]
+
+
+def test_a_path_that_matches_nothing_is_said_by_run_status_and_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    small = SparklessJob.create(tmp_path, {"../landing/*.csv": "../landnig/*.csv"})
+    spec, words = tmp_path / "config" / "small.yaml", "no object matches ../landnig/*.csv"
+    assert words in run(small).stdout
+    status = milepost("status", spec)
+    assert status.exit_code == 1 and status.stdout.startswith("no success yet: ") and words in status.stdout
+    doctor = milepost("doctor", spec)
+    assert f"warn  source rows: {words}\n" in doctor.stdout
+    checks = {one["check"]: one for one in json.loads(milepost("doctor", spec, "--json").stdout)["data"]["checks"]}
+    assert (checks["source rows"]["ok"], checks["source rows"]["warning"]) == (True, True)
+    assert not waits
+
+
+def test_a_path_that_matches_nothing_beside_one_that_does_is_said_by_run(
+    tmp_path: Path, waits: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = {"operators:\n": "  other: {format: csv, path: ../other/*.csv, schema: {k: int64}}\noperators:\n"}
+    small = SparklessJob.create(tmp_path, other)
+    small.land("a.csv")
+    assert run(small).exit_code == 0
+    assert "source other: no object matches ../other/*.csv" in caplog.messages
+
+
+def test_an_object_left_out_for_its_name_is_named_by_run_status_and_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    small = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    on_bad_name: skip"})
+    small.land("a.csv")
+    small.land(os.fsdecode(b"b\xff.csv"))
+    spec, words = tmp_path / "config" / "small.yaml", r"1 object(s) left out for their names, such as b\xff.csv"
+    outcome = run(small)
+    assert outcome.exit_code == 0 and words in outcome.stderr and rows(small) == [{"k": 1, "rows": 1}]
+    (name,) = small.master.show(1)["sources"]["rows"]["bad_names"]
+    assert name.startswith(r"b\xff.csv: it is not UTF-8")
+    assert small.master.show(1)["sources"]["rows"]["skipped"]["bad_names"] == 1
+    assert words in milepost("status", spec).stdout and words in milepost("doctor", spec).stdout
