@@ -30,6 +30,7 @@ from pipeline.protocol.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     Fenced,
+    ProtocolViolation,
     SourceChanged,
 )
 from pipeline.protocol.ids import CheckpointId, TimelineId
@@ -78,12 +79,13 @@ class _Position:
 
     Attributes:
         state: the head that this was read from. fork: as it is there. tip: metadata of its head; None: the empty state.
-        left: the ranges that it has yet to replay, in order.
+        replayed: how many ranges are behind it. left: those that it has yet to replay, in order.
     """
 
     state: ManifestState
     fork: Timeline
     tip: CheckpointMetadata | None
+    replayed: int
     left: tuple[RecordedRange, ...]
 
 
@@ -139,18 +141,27 @@ class Backfill:
         return self._told(plan, fork, tip)
 
     def _replay(self, plan: BackfillPlan, fork: TimelineId) -> CheckpointId:
-        """Replay up to the live head and switch. Returns the fork's newest checkpoint, which the job continues."""
+        """Replay up to the live head and switch. Returns the fork's newest checkpoint, which the job continues.
+
+        It ends: each epoch replays a range or works off rows in flight, and once the live timeline is frozen neither
+        comes anew.
+        """
         leadership = Leadership(self._context, fork)
         fewest, fruitless = len(plan.ranges) + 1, 0
+        before: _Position | None = None
         while True:
             leadership.sweep(self._session, take_over=False)
             at = self._position(plan, leadership)
+            if before is not None:
+                _require_progress(before, at)
+            before = None
             fewest, fruitless = (len(at.left), 0) if len(at.left) < fewest else (fewest, fruitless + 1)
             last_stretch = len(at.left) <= plan.request.ranges_per_epoch or fruitless >= _PATIENCE
             if (last_stretch or self._has_frozen(at.state)) and self._freeze(at.state):
-                continue  # what the live timeline did before it was frozen is to be replayed, too
+                at = self._position(plan, leadership)  # what the live timeline did until then is to be replayed, too
             if at.left:
                 self._epoch(plan, leadership, at)
+                before = at
             elif not self._is_busy(at.state) and self._fast_forward(plan, at):
                 return at.fork.head
 
@@ -161,7 +172,9 @@ class Backfill:
         ranges = plan.live.up_to_head(state)
         fork = leadership.timeline(state)
         tip = context.base_metadata(state, fork.head)
-        return _Position(state, fork, tip, left_to_replay(ranges, plan.base_consumed, consumed_by(context, tip)))
+        left = left_to_replay(ranges, plan.base_consumed, consumed_by(context, tip))
+        replayed = sum(not item.is_empty for item in ranges) - len(left)
+        return _Position(state, fork, tip, replayed, left)
 
     def _has_frozen(self, state: ManifestState) -> bool:
         frozen = state.timeline().frozen
@@ -248,6 +261,8 @@ class Backfill:
         try:
             context.transact(lambda state, now: coordinator.fast_forward(state, request, now))
         except (CommitConflict, Busy) as moved:  # the freeze had ended: the live timeline went on
+            if context.head().state.version == at.state.version:
+                raise  # nothing has moved: the next try would be this one again
             _LOG.info("%s; replaying what it did", moved.message)
             return False
         return True
@@ -298,6 +313,16 @@ class Backfill:
 def _span(ranges: Sequence[RecordedRange]) -> str:
     first, last = ranges[0].checkpoint_id, ranges[-1].checkpoint_id
     return f"checkpoint {first}" if first == last else f"checkpoints {first} to {last}"
+
+
+def _require_progress(before: _Position, at: _Position) -> None:
+    """Refuse to go on from an epoch that the same one would follow, for ever. Raises ProtocolViolation."""
+    processed = at.tip is not None and any(sum(item.processed_bytes) for item in at.tip.operators.values())
+    if at.replayed == before.replayed and not processed:
+        raise ProtocolViolation(
+            f"checkpoint {at.fork.head} of fork {at.fork.timeline_id} replayed none of the {len(before.left)} ranges "
+            "that are left, and worked off no row in flight. The live timeline is as it was."
+        )
 
 
 def check_equal(main: Consumed, fork: Consumed) -> None:

@@ -34,6 +34,7 @@ from pipeline.spark.attempt import Attempt
 from pipeline.spark.epoch_clock import LevelShare
 from pipeline.spark.epoch_tasks import subtask_answers
 from pipeline.spark.exchange import BufferLimits, Edge, Stamp
+from pipeline.spark.items import Item, Rows
 from pipeline.spark.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
 from pipeline.spark.source_task import SourceSplit, run_source
 from pipeline.spark.subtask_task import run_subtask
@@ -110,7 +111,7 @@ class DataPlane:
 
     Attributes:
         outputs: per node, everything that its sink staged in completed epochs.
-        acks: of the last epoch: one per operator and subtask.
+        acks: of the last epoch: one per operator and subtask. emitted: by its operators: node, stamp and row, sorted.
     """
 
     store: ObjectStore
@@ -120,6 +121,7 @@ class DataPlane:
     outputs: dict[str, list[pa.Table]] = field(default_factory=dict)
     acks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     answers: list[SubtaskAnswer] = field(default_factory=list)
+    emitted: list[tuple[str, int | None, str]] = field(default_factory=list)
 
     def epoch(
         self,
@@ -135,6 +137,7 @@ class DataPlane:
         """Run one epoch over a table per source subtask, and move to its checkpoint. Raises what `verify` raises."""
         alignment = alignment or EpochAlignment(None, None, 0, False)
         checkpoint, staged = CheckpointId(self.epochs + 1), dict[str, list[pa.Table]]()
+        self.emitted = []
         memory = Memory(budget, Spool(self._cache))
         rows = [
             batch for index, table in enumerate(sources) for batch in self._source(index, table, parallelism, limits)
@@ -147,7 +150,9 @@ class DataPlane:
             for subtask in range(parallelism):
                 mine = rows_for(subtask, rows)
                 metrics = TaskMetrics(level, subtask, 0)
-                items = run_subtask(plan, Attempt(subtask, 0, memory, clock=clock), mine, self.store, metrics)
+                items = self._noted(
+                    run_subtask(plan, Attempt(subtask, 0, memory, clock=clock), mine, self.store, metrics)
+                )
                 sinks = {
                     name: KeepingSink(name, staged.setdefault(name, []))
                     for names in tail.sinks.values()
@@ -156,6 +161,13 @@ class DataPlane:
                 sent += run_tail(tail, subtask, items, sinks, memory)  # type: ignore[arg-type]
             rows = sent
         self._complete(checkpoint, rows, len(sources), parallelism, staged)
+        self.emitted.sort(key=repr)
+
+    def _noted(self, items: Iterable[Item]) -> Iterator[Item]:
+        for item in items:
+            if isinstance(item, Rows):
+                self.emitted += [(item.node, item.lateness_us, repr(row)) for row in item.rows.to_pylist()]
+            yield item
 
     @property
     def _cache(self) -> str:

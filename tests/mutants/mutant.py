@@ -7,7 +7,10 @@ from dataclasses import dataclass
 CUT = "cut"
 """Instead of an invariant: the rules of barriers, snapshots and watermarks within one subtask (DESIGN section 4)."""
 
-INVARIANTS: tuple[str, ...] = (*(f"I{number}" for number in range(1, 15)), CUT)
+ROWS = "rows"
+"""Instead of an invariant: what a row becomes between its object and its table, and the state that it leaves."""
+
+INVARIANTS: tuple[str, ...] = (*(f"I{number}" for number in range(1, 15)), CUT, ROWS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import backfill, commit, deletion, exchange, leadership, subtask, timelines
+from tests.mutants import backfill, commit, deletion, exchange, jobmaster, leadership, rows, subtask, timelines
 from tests.mutants.mutant import INVARIANTS, Mutant
 
 ALL: tuple[Mutant, ...] = tuple(
@@ -15,6 +15,8 @@ ALL: tuple[Mutant, ...] = tuple(
             *subtask.MUTANTS,
             *timelines.MUTANTS,
             *backfill.MUTANTS,
+            *jobmaster.MUTANTS,
+            *rows.MUTANTS,
         ),
         key=lambda mutant: INVARIANTS.index(mutant.invariant),
     )

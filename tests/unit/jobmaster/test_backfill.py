@@ -22,11 +22,13 @@ from pipeline.protocol.errors import (
     InvalidRequest,
     JobNotRunnable,
     NotFound,
+    ProtocolViolation,
     SourceChanged,
     SubtaskDeclined,
 )
 from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.records import JobStatus, TimelineRole
+from pipeline.replay import replay_record
 from pipeline.state.buffers import Buffer, encode_rows
 from pipeline.state.channel_state import encode_channel_state
 from pipeline.state.key_groups import key_group_range
@@ -616,3 +618,37 @@ def test_rows_in_flight_at_the_fork_point_that_the_spec_cannot_take_are_refused_
     assert refused.value.hint == "fork where nothing was in flight: --from-checkpoint 1 (checkpoint 1)"
     job.backfill(from_=None, from_checkpoint=1)
     job.assert_table(3, fixed=True)
+
+
+def test_the_last_look_before_the_switch_does_not_rely_on_what_was_left_to_replay(
+    job: BackfillJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I14: whatever went wrong before, heads that have not consumed the same are not switched."""
+    monkeypatch.setattr("pipeline.backfill_run.left_to_replay", lambda ranges, base, tip: ())
+    with pytest.raises(CommitConflict, match="source rows: the live timeline and the fork have not consumed the same"):
+        job.backfill()
+    assert job.state.live == "main"
+    job.assert_table(DAYS, fixed=False)
+
+
+def test_a_fork_that_comes_no_closer_ends_the_backfill(job: BackfillJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch that replays nothing and works nothing off would be followed by the same one, for ever."""
+    monkeypatch.setattr(
+        "pipeline.backfill_run.replay_record", lambda now, later, sources, full: replay_record((), later, sources, full)
+    )
+    with pytest.raises(ProtocolViolation, match="replayed none of the 3 ranges that are left"):
+        job.backfill()
+    assert job.state.live == "main" and job.state.timeline().frozen is None
+    job.assert_table(DAYS, fixed=False)
+
+
+def test_a_switch_that_is_refused_while_nothing_moves_is_not_tried_for_ever(
+    job: BackfillJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CommitConflict("planned")
+
+    monkeypatch.setattr("pipeline.backfill_run.coordinator.fast_forward", refuse)
+    with pytest.raises(CommitConflict, match="planned"):
+        job.backfill()
+    assert job.state.live == "main" and job.state.timeline().frozen is None

@@ -29,12 +29,15 @@ from pipeline.protocol.lineage import open_forks
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import ObjectHandle
 from pipeline.protocol.requests import AbortRequest
+from pipeline.protocol.watermarks import END_OF_TIME_US
 from pipeline.storage.copying import MAX_OBJECT_BYTES
+from tests.harness.backfill_job import BackfillJob
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store
 from tests.harness.s3_servers import Ministack
 from tests.harness.saved_job import OtherJob, moved, stored, tampered
+from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
 
@@ -474,3 +477,22 @@ def test_a_sink_that_is_down_follows_later_and_nothing_is_claimed(
     other.run(2)
     saved.job.run(2)
     other.assert_equals(saved.job)
+
+
+def test_a_job_that_starts_from_a_drained_one_has_all_event_time_before_it(tmp_path: Path) -> None:
+    """As with `start`: the end of time that the drained job has fired up to is not carried into the new one."""
+    job = BackfillJob.create(tmp_path / "job", 2)
+    job.master.run(Session.cli(), SparklessRunner(), drain=True)
+    assert firing_of(job.small) == {"latest": (END_OF_TIME_US, END_OF_TIME_US)}
+    made = job.master.export(job.state.timeline().head, f"file://{tmp_path}/last")
+    other = OtherJob(job.small.folder)
+    text = (job.small.folder / "config" / "small.yaml").read_text()
+    other.spec_path.write_text(text.replace("name: small", "name: other").replace("../lake/", "../lake/other-"))
+    other.master.start(made["location"])
+    assert firing_of(other) == {"latest": (None, None)}
+
+
+def firing_of(job: SparklessJob) -> dict[str, tuple[int | None, ...]]:
+    head = job.context.head().state.head()
+    assert head is not None
+    return {uid: item.firing for uid, item in job.context.metadata(head).operators.items()}

@@ -605,3 +605,25 @@ def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it
     assert job.small.staged_files(3) == []
     assert job.master.fsck()["exit_code"] == 0
     job.assert_tables_equal_the_oracle()
+
+
+def test_while_a_kept_checkpoint_cannot_be_read_nothing_is_subsumed(tmp_path: Path) -> None:
+    """I8: a rollback has left it, damaged; what it shares with the others is unknown, so all of them stay whole."""
+    job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 3"})
+    context = job.small.context
+    left = next(one for one in context.head().state.checkpoints if one.checkpoint_id == 4)
+    needed = [key for key in context.metadata(left).references() if key.startswith("chk-")]
+    path = job.small.folder / "store" / "small" / left.metadata.key
+    whole = path.read_bytes()
+    job.rollback(3)
+    path.write_bytes(b"torn")
+    job.land([5, 6])
+    job.run(2)
+    assert [int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints] == [2, 3, 4, 5, 6]
+    listed = {entry.prefix for entry in job.small.context.head().state.garbage}
+    assert not [key for key in needed for prefix in listed if key.startswith(prefix)]
+    path.write_bytes(whole)
+    job.land([7])
+    job.run()
+    assert 2 not in [int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints]
+    assert job.master.fsck()["exit_code"] == 0

@@ -27,7 +27,7 @@ from pipeline.savepoint_files import read_savepoint
 from pipeline.storage.open import open_store
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_stores import break_store, later
+from tests.harness.job_stores import break_store, hook_stores, later
 from tests.harness.saved_job import stored
 
 
@@ -412,3 +412,24 @@ def test_of_two_creations_under_one_name_one_is_listed_and_the_other_leaves_noth
     assert listed["location"] == raced[0]
     report = job.master.fsck()
     assert report["exit_code"] == 0 and not report["unreachable"]
+
+
+def test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at one and its disposal another of the same name takes its place."""
+    job.master.create_savepoint("one", at=2)
+    due = [True]
+
+    def after(operation: str, key: str) -> None:
+        if operation == "get" and key.endswith(f"/{SAVEPOINT_DOCUMENT}") and due and due.pop():
+            job.master.dispose_savepoint("one")
+            job.master.create_savepoint("one", at=3)
+
+    hook_stores(monkeypatch, after=after)
+    with pytest.raises(CommitConflict, match="savepoint one was replaced by another meanwhile"):
+        job.master.dispose_savepoint("one")
+    (kept,) = job.master.list_savepoints()
+    assert (kept["name"], kept["checkpoint_id"]) == ("one", 3)
+    assert read_savepoint(open_store(StoreConfig(kept["location"]))).document.checkpoint_id == 3
+    assert job.master.fsck()["exit_code"] == 0

@@ -237,3 +237,18 @@ def test_deduplicated_rows_keep_all_columns_and_plan_order(started: Any) -> None
     out = run.epoch(rows(("b", 1, 0), ("a", 2, 1), ("b", 3, 2), (None, 4, 3), (None, 5, 4))).rows
     assert out.equals(rows(("b", 1, 0), ("a", 2, 1), (None, 4, 3)))
     assert run.operator.output_kind is OutputKind.APPEND and run.operator.output_key == ()
+
+
+def test_a_key_is_remembered_up_to_the_microsecond_at_which_its_row_is_late(
+    started: Callable[[StatefulOperator], OperatorRun],
+) -> None:
+    """Not forgotten while a repeat would be on time, and not remembered when it is late: a newer row is a first one."""
+    ttl_us = HOUR_US
+    first = rows(("a", 1, 0))
+    again = rows(("a", 2, 120))
+    for lateness_us, expected in ((ttl_us, 0), (ttl_us + 1, 1)):
+        run = started(build_operator(deduplicate("1h"), SCHEMA, "t"))
+        assert run.epoch(first, None, None).rows.num_rows == 1
+        assert run.epoch(again, lateness_us, None).rows.num_rows == expected
+        repeat = run.epoch(first, lateness_us, None)
+        assert (repeat.rows.num_rows, repeat.late.num_rows) == (0, expected)

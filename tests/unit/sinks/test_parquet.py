@@ -23,7 +23,7 @@ from pipeline.protocol.locations import file_url
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.sinks import parquet, sink_chain
 from pipeline.sinks.build import build_sink
-from pipeline.sinks.contract import Committable, SinkMark, StagedFile, decode_schema, encode_schema
+from pipeline.sinks.contract import Committable, RowsPiece, SinkMark, StagedFile, decode_schema, encode_schema
 from pipeline.sinks.parquet import ParquetSink, SinkMode
 from pipeline.sinks.sink_head import head_key, head_version
 from pipeline.storage.open import open_store
@@ -485,3 +485,13 @@ def test_reading_before_the_first_commit_says_that_nothing_was_published(store: 
         open_sink(store).read()
     assert open_sink(store).is_committed(mark(1, None)) is False
     open_sink(store).abort(checkpoint_id=1, token=1)
+
+
+def test_pieces_of_one_part_are_joined_before_the_last_row_of_each_key_is_taken(store: ObjectStore) -> None:
+    """Two pieces of a part may have the same key; two parts above 0 never have."""
+    pieces = [RowsPiece(rows((1, "old"), (2, "b")), part=1), RowsPiece(rows((1, "new")), distinct=True, part=1)]
+    pieces += [RowsPiece(rows((3, "old")), part=2), RowsPiece(rows((3, "new"), (4, "d")), part=2)]
+    sink = open_sink(store)
+    file = sink.stage_pieces(pieces, checkpoint_id=1, token=1, subtask=0, held_bytes=1 << 20)
+    staged = sink.staged_table(sink.committable([file], SCHEMA))
+    assert [(row["k"], row["v"]) for row in staged.to_pylist()] == [(2, "b"), (1, "new"), (3, "new"), (4, "d")]

@@ -189,3 +189,22 @@ def test_an_object_that_goes_before_any_row_of_it_is_handed_on_is_skipped(
     assert isinstance(end, HostEnd)
     assert end.ack["sources"]["s"]["missing"] == [key]
     assert pa.concat_tables(item.rows for item in rows).equals(TABLE)
+
+
+def test_no_range_ends_beyond_the_planned_size(store: Largest) -> None:
+    """Of an object that has grown, only what was planned is read; a store may refuse a range beyond its end."""
+    content = csv_body()
+    stat = store.inner.put("a.csv", content)
+    stops: list[int] = []
+    ranged = store.inner.get_range
+
+    def get_range(key: str, etag: str, start: int, stop: int) -> bytes:
+        stops.append(stop)
+        return ranged(key, etag, start, stop)
+
+    store.inner.get_range = get_range  # type: ignore[method-assign]
+    planned = content.index(b"\n", HELD + 1_000) + 1
+    obj = SourceObject("a.csv", stat.etag, planned, stat.last_modified_ms)
+    read = pa.Table.from_batches(CsvReader("s", COLUMNS).read(store, obj))
+    assert read.equals(TABLE.slice(0, content[:planned].count(b"\n") - 1))
+    assert len(stops) > 1 and max(stops) == planned

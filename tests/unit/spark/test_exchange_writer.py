@@ -289,3 +289,30 @@ def test_stamps_survive_the_way_through_the_projection() -> None:
         ([3], 9),
     ]
     assert back[-1] == RowsDone()
+
+
+def test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold() -> None:
+    """Whatever the first rows said, and before there are enough of them to say anything."""
+    combiner = AggregateByKey("a", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())])).combiner
+    assert combiner is not None
+    rows = pa.table({"k": list(range(100))})
+    one = combining.Combining(combiner, held_bytes=3 * rows.nbytes)
+    assert [sum(1 for _ in one.add(rows)) for _ in range(6)] == [0, 0, 3, 0, 0, 3]
+
+
+@pytest.mark.parametrize("declined", ["by the host", "by a sink"])
+def test_the_input_is_drained_when_the_epoch_is_declined(declined: str) -> None:
+    """Spark takes an early return for success, and the host's own clean-up is at its end."""
+    decline = SubtaskIdentity(CheckpointId(1), FencingToken(3), 0, 0).decline(CheckpointFailureReason.SQL_ERROR, "x")
+    ended = []
+
+    def items() -> Iterator[Item]:
+        if declined == "by the host":
+            yield Declined(decline)
+        yield from _items([1, 2], 1)
+        ended.append(True)
+
+    plan = _plan(sinks={"clean": ("out",)})
+    rows = _rows(run_tail(plan, 0, items(), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
+    assert ended == [True]
+    assert [row["kind"] for row in rows if row["subtask"] == 0][-1] == EventKind.CANCEL.value

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.protocol.barrier import SubtaskAck
 from pipeline.protocol.watermarks import END_OF_TIME_US
-from pipeline.spark.level_plan import Clock, OperatorPlan, SourceClock, UpstreamClock, input_watermark_us
+from pipeline.spark.level_plan import Clock, OperatorPlan, SourceClock, UpstreamClock, input_watermark_us, lateness_us
 from pipeline.state.handles import StateHandle
 from pipeline.state.key_groups import key_group_range
 from tests.harness.dataplane import SCHEMA, operators
@@ -74,3 +74,20 @@ def test_a_subtask_goes_on_from_the_least_firing_watermark_of_those_whose_rows_i
     assert plan(50, 20).previous_firing_us(range(3)) == 50
     assert plan(50, None).previous_firing_us(range(7, 9)) is None
     assert plan().previous_firing_us(range(16)) is None
+
+
+@pytest.mark.parametrize(
+    ("clocks", "firing", "expected"),
+    [
+        ((SOURCE,), (), 10),
+        ((SOURCE,), (None, 7), 10),
+        ((SOURCE,), (12, None, 11), 12),
+        ((SourceClock("new", None, 5),), (12,), 12),
+        ((SOURCE, SourceClock("other", 4, 5)), (), 4),
+        ((UpstreamClock("unique"),), (None,), None),
+    ],
+)
+def test_rows_of_a_source_are_late_by_its_watermark_and_never_on_time_for_what_has_fired(
+    clocks: tuple[Clock, ...], firing: tuple[int | None, ...], expected: int | None
+) -> None:
+    assert lateness_us(clocks, firing) == expected

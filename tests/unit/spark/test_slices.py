@@ -126,3 +126,15 @@ def test_state_beyond_the_limit_of_a_worker_gives_the_same_rows_and_without_slic
     assert refused.returncode == 3, refused.stderr
     assert "level 1, subtask 0 ran out of memory (limit of its worker: 384 MiB" in refused.stderr
     assert "spark.executor.pyspark.memory" in refused.stderr
+
+
+def test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without(tmp_path: Path) -> None:
+    """Each slice begins with the firing watermark of the checkpoint: what fires in one is as late as in any other."""
+    whole, sliced = open_plane(tmp_path, "whole"), open_plane(tmp_path, "sliced")
+    fired = []
+    for epoch in range(0, 12, 4):
+        whole.epoch(events(11, epoch, 60))
+        sliced.epoch(events(11, epoch, 60), budget=TINY)
+        assert sliced.emitted == whole.emitted
+        fired += [stamp_us for node, stamp_us, _ in whole.emitted if node == "hourly"]
+    assert set(fired) - {None}, "windows fired in an epoch that did not begin at the start of time"

@@ -40,7 +40,7 @@ def _run(folder: Path, sizes: list[int], gone: str | None = None) -> list[Item]:
     return _read(folder, gone=gone)
 
 
-def _read(folder: Path, declared: str = "int64", gone: str | None = None) -> list[Item]:
+def _read(folder: Path, declared: str = "int64", gone: str | None = None, event_time: str | None = None) -> list[Item]:
     config = StoreConfig(folder.as_uri())
     store = LocalStore(config)
     split = SourceSplit(
@@ -49,7 +49,7 @@ def _read(folder: Path, declared: str = "int64", gone: str | None = None) -> lis
         store=config,
         objects=list_objects(store, "*.parquet").objects,
         reader=ParquetReader("bids", {"value": parse_type(declared)}),
-        event_time=None,
+        event_time=event_time,
         on_missing="fail",
     )
     if gone is not None:
@@ -102,3 +102,13 @@ def test_a_bad_object_behind_good_ones_is_a_decline_and_nothing_is_acknowledged(
     assert isinstance(items[-1], Declined)
     assert "1.parquet" in items[-1].decline.detail
     assert not any(isinstance(item, HostEnd) for item in items)
+
+
+def test_the_newest_event_time_is_that_of_all_batches(tmp_path: Path) -> None:
+    """A source's watermark never goes back within an epoch: an older object may be read last."""
+    for name, times in (("a", [3, 9]), ("b", [7]), ("c", [])):
+        column = pa.array(times, pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({"value": column}), tmp_path / f"{name}.parquet")
+    (*_, end) = _read(tmp_path, "timestamp[us, UTC]", event_time="value")
+    assert isinstance(end, HostEnd)
+    assert end.ack["sources"]["bids"]["newest_event_us"] == 9

@@ -12,6 +12,7 @@ import pytest
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.object_store import StoreConfig
 from pipeline.state.cache import StateCache
+from pipeline.state.evolution import STORED_AS
 from pipeline.state.handles import RunKind, StateHandle
 from pipeline.state.key_groups import key_group_range, key_groups_of
 from pipeline.state.keyed_state import SubtaskState, restore_state
@@ -215,3 +216,12 @@ def test_several_bases_are_read_without_being_merged(node: Node, monkeypatch: py
     assert node.rows() == sorted((f"k{i}", i) for i in range(300))
     node.epoch(0, 300)
     assert [run.kind for run in node.handles[0].runs] == [RunKind.BASE], "what replaces them is one run"
+
+
+def test_an_entry_is_of_the_stored_column_and_not_of_its_name(node: Node) -> None:
+    """A column that was dropped and added again has another stored name: its old values are not its own."""
+    run = node.handles[0].runs[0]
+    cache, keys = StateCache(node.directory), KeySpec(("k",), ("k",))
+    anew = pa.schema([SCHEMA.field("k"), SCHEMA.field("v").with_metadata({STORED_AS: "v#7"})])
+    assert cache.load("agg", run, run.key_groups, SCHEMA, keys, 8) is not None
+    assert cache.load("agg", run, run.key_groups, anew, keys, 8) is None

@@ -1,0 +1,98 @@
+"""Seeded mutants of what a row becomes on its way from an object to a table."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import ROWS, Mutant
+
+_SPARK = "tests/unit/spark/"
+_RESTORE = "tests/unit/jobmaster/test_restore.py::"
+_RULES = "tests/unit/operators/test_operator_rules.py::"
+_PARQUET = "tests/unit/sinks/test_parquet.py::"
+_LEVEL_PLAN = "pipeline/spark/level_plan.py"
+
+MUTANTS = (
+    Mutant(
+        "a source's watermark follows the last batch alone",
+        ROWS,
+        "pipeline/spark/source_task.py",
+        "    return value if newest_us is None else max(newest_us, value)\n",
+        "    return value\n",
+        (_SPARK + "test_source_task.py::test_the_newest_event_time_is_that_of_all_batches",),
+    ),
+    Mutant(
+        "rows are on time for windows that have fired",
+        ROWS,
+        _LEVEL_PLAN,
+        "        stamp_us = latest(stamp_us, fired_us)\n",
+        "        stamp_us = stamp_us or fired_us\n",
+        (
+            _SPARK
+            + "test_level_plan.py::"
+            + "test_rows_of_a_source_are_late_by_its_watermark_and_never_on_time_for_what_has_fired",
+        ),
+    ),
+    Mutant(
+        "a slice of a subtask begins with the firing watermark of the slice before it",
+        ROWS,
+        "pipeline/spark/processing.py",
+        "            self.fired_us = self._previous_us\n",
+        "",
+        (_SPARK + "test_slices.py::test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without",),
+    ),
+    Mutant(
+        "a job that starts from a drained one begins at the end of time",
+        ROWS,
+        "pipeline/restored_copy.py",
+        "            firing=(None,) * len(item.firing) if self._metadata.final else item.firing,\n",
+        "            firing=item.firing,\n",
+        (_RESTORE + "test_a_job_that_starts_from_a_drained_one_has_all_event_time_before_it",),
+    ),
+    Mutant(
+        "an entry of the node's cache is found for a column that was added anew",
+        ROWS,
+        "pipeline/state/cache.py",
+        "[[field.name, str(field.type), stored_name(field)] for field in schema]",
+        "[[field.name, str(field.type)] for field in schema]",
+        ("tests/unit/state/test_cache.py::test_an_entry_is_of_the_stored_column_and_not_of_its_name",),
+    ),
+    Mutant(
+        "a key is remembered for a microsecond more than its ttl",
+        ROWS,
+        "pipeline/operators/deduplicate.py",
+        "            expires = times + self._ttl_us + 1\n",
+        "            expires = times + self._ttl_us + 2\n",
+        (_RULES + "test_a_key_is_remembered_up_to_the_microsecond_at_which_its_row_is_late",),
+    ),
+    Mutant(
+        "a task returns from a declined epoch before its input is drained",
+        ROWS,
+        "pipeline/spark/tail.py",
+        "        if decline is not None:\n            continue\n",
+        "        if decline is not None:\n            break\n",
+        (_SPARK + "test_exchange_writer.py::test_the_input_is_drained_when_the_epoch_is_declined",),
+    ),
+    Mutant(
+        "the pieces of one part of an upsert are staged one by one",
+        ROWS,
+        "pipeline/sinks/table_schema.py",
+        "groupby(pieces, key=lambda piece: piece.part)",
+        "groupby(pieces, key=id)",
+        (_PARQUET + "test_pieces_of_one_part_are_joined_before_the_last_row_of_each_key_is_taken",),
+    ),
+    Mutant(
+        "an object is read past the size that was planned",
+        ROWS,
+        "pipeline/sources/streams.py",
+        "        stop = min(self._position + len(target), self._object.size)\n        if stop <= self._position:\n",
+        "        stop = self._position + len(target)\n        if self._position >= self._object.size:\n",
+        ("tests/unit/sources/test_large_objects.py::test_no_range_ends_beyond_the_planned_size",),
+    ),
+    Mutant(
+        "what a sender holds to fold it is not counted",
+        ROWS,
+        "pipeline/spark/combining.py",
+        "        self._bytes += rows.nbytes\n",
+        "",
+        (_SPARK + "test_exchange_writer.py::test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold",),
+    ),
+)
