@@ -13,6 +13,7 @@ from pipeline.protocol.records import (
     CheckpointStatus,
     CompletedCheckpoint,
     Holder,
+    ObjectHandle,
     PendingCheckpoint,
     Run,
 )
@@ -21,7 +22,7 @@ from pipeline.times import iso_ms
 _NOT_KEPT = (
     *("timeline", "trigger_time", "duration_ms", "sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out"),
     *("late_rows", "objects", "checkpointed_bytes", "full_bytes", "in_flight_bytes", "unaligned", "quality"),
-    *("failure_detail", "leader", "airflow", "code_hash", "spec_hash"),
+    *("failure_detail", "veto", "leader", "airflow", "code_hash", "spec_hash"),
 )
 """What a document says of a checkpoint, and a compacted log does not."""
 
@@ -48,6 +49,7 @@ def _common(
     sinks: dict[str, str],
     kind: str = "checkpoint",
     summary: dict[str, Any] | None = None,
+    veto: ObjectHandle | None = None,
 ) -> dict[str, Any]:
     """The document of INTERFACE section 2; figures that a checkpoint never had are None."""
     figures = summary or {}
@@ -77,6 +79,7 @@ def _common(
         "quality": figures.get("quality"),
         "failure_reason": failure_reason,
         "failure_detail": failure_detail,
+        "veto": to_json(veto),
         "leader": leader,
         "airflow": airflow,
         "code_hash": code_hash,
@@ -166,4 +169,5 @@ def aborted_document(event: CheckpointAborted) -> dict[str, Any]:
         failure_reason=event.reason.value,
         failure_detail=event.detail,
         sinks={},
+        veto=event.veto,
     )

@@ -35,6 +35,7 @@ from pipeline.sinks.contract import Committable, SinkMark, StagedFile
 from pipeline.sinks.parquet import ParquetSink
 from pipeline.storage.checked import read_handle
 from pipeline.storage.layout import metadata_key
+from pipeline.vetoes import stage_veto
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def run_planned_epoch(
         verified = verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
         clock("gate")
         committables = _committables(context, answers, verified)
-        verdict = _judge(context, committables) if judged else GateVerdict.of(())
+        verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
         clock("prepare")
         if not verdict.vetoes:
             with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
@@ -235,10 +236,13 @@ def _committables(context: JobContext, answers: EpochAnswers, verified: Verified
     return committables
 
 
-def _judge(context: JobContext, committables: Mapping[str, Committable]) -> GateVerdict:
+def _judge(context: JobContext, pending: PendingCheckpoint, committables: Mapping[str, Committable]) -> GateVerdict:
     judged = {spec.sink for spec in context.spec.quality}
     tables = {name: context.sink(name).staged_table(committables[name]) for name in sorted(judged)}
-    return evaluate_all(context.spec.quality, tables)
+    verdict = evaluate_all(context.spec.quality, tables)
+    if verdict.vetoes:
+        stage_veto(context, pending, verdict, tables)
+    return verdict
 
 
 def _prepare(

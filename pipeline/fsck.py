@@ -65,7 +65,7 @@ def check_job(context: JobContext) -> dict[str, Any]:
     faults = [*reach.faults, *reach.conflicts]
     faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
-    idle = [item for item in placed if item.standing in (Standing.UNREACHABLE, Standing.PROBE)]
+    idle = [item for item in placed if item.standing in (Standing.UNREACHABLE, Standing.PROBE, Standing.EXPIRED)]
     unreachable = idle if reach.complete else []
     foreign = [item for item in placed if item.standing is Standing.FOREIGN]
     listed = [item for item in placed if item.standing is Standing.LISTED]

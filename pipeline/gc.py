@@ -46,6 +46,7 @@ class _Plan:
         staged: (checkpoint, token) whose leftovers at the sinks may go now: proven dead for the whole grace period.
         tables: per sink, which published files may be listed or deleted.
         probes: what killed start-up probes left before the grace; nothing ever refers to them, so one phase is enough.
+        vetoes: failing rows of vetoed epochs that are kept no longer; likewise.
         due: entries of the garbage list that may be deleted now.
     """
 
@@ -54,6 +55,7 @@ class _Plan:
     staged: tuple[tuple[CheckpointId, FencingToken], ...]
     tables: tuple[PrunePlan, ...]
     probes: tuple[str, ...]
+    vetoes: tuple[str, ...]
     due: tuple[Garbage, ...]
 
 
@@ -66,8 +68,8 @@ def collect_garbage(
         session_id: for the history; it need not, and does not, lead.
         timeout_ms: `checkpointing.timeout` of the job: the grace period is longer than any of its timeouts.
         dry_run: change nothing, only return the plan.
-    Returns: {job, manifest_version, grace_ms, dry_run, unreachable, listed, due, waiting, probes, staged, tables,
-        deleted_objects, pruned_files}.
+    Returns: {job, manifest_version, grace_ms, dry_run, unreachable, listed, due, waiting, probes, vetoes, staged,
+        tables, deleted_objects, pruned_files}.
     Raises:
         StateCorrupt: not every root can be walked: nothing is provably unreachable, nothing was changed.
         CommitConflict: the head moved during each of a few walks; nothing was deleted.
@@ -121,6 +123,7 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
             for item in own
             if item.standing is Standing.PROBE and reach.now_ms - item.stat.last_modified_ms >= grace_ms
         ),
+        tuple(item.stat.key for item in own if item.standing is Standing.EXPIRED),
         collectable(reach.state, reach.now_ms, grace_ms),
     )
 
@@ -180,8 +183,8 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
         context.transact(lambda state, now: forget_collected(state, request, max(now, judged_ms)))
     for owner in plan.staged:
         discard(context, *owner)
-    context.store.delete(plan.probes)
-    return deleted + len(plan.probes)
+    context.store.delete([*plan.probes, *plan.vetoes])
+    return deleted + len(plan.probes) + len(plan.vetoes)
 
 
 def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[str, Any]:
@@ -197,6 +200,7 @@ def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[
         "due": sorted(due),
         "waiting": len(waiting),
         "probes": list(plan.probes),
+        "vetoes": list(plan.vetoes),
         "tables": [table.describe() for table in plan.tables],
         "staged": [f"checkpoint {checkpoint_id}, token {token}" for checkpoint_id, token in plan.staged],
         "deleted_objects": 0,

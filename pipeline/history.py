@@ -44,6 +44,7 @@ from pipeline.sessions import provably_dead
 from pipeline.source_health import backlog, stale
 from pipeline.summary import details_of
 from pipeline.times import iso_ms
+from pipeline.vetoes import read_veto
 
 
 class History:
@@ -75,6 +76,8 @@ class History:
         for document in [_on_live(state, kept)] if kept is not None and on_live else self._documents():
             if document["checkpoint_id"] == checkpoint_id:
                 document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
+                if document["veto"] is not None:
+                    document["veto"] = read_veto(self._context, document["veto"])
                 return document if kept is None else document | details_of(self._context, kept, after)
         raise NotFound(
             f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",

@@ -47,6 +47,7 @@ from pipeline.quality.verdict import GateVerdict
 from pipeline.sessions import Session
 from pipeline.storage.probe import ProbeCheck
 from pipeline.store_checks import probe_stores, require_stores
+from pipeline.vetoes import collect_vetoes
 from pipeline.way_back import naming_the_way_back
 
 _LOG = logging.getLogger(__name__)
@@ -247,7 +248,7 @@ class JobMaster(Bootstrap, Backfills):
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
         What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
-        per grace period the tables are looked at too.
+        per grace period the tables, and failing rows of vetoed epochs, are looked at too.
         """
         context, timeout_ms = self._context, self._context.timeout_ms
         sweep_forks(context, session)
@@ -255,6 +256,7 @@ class JobMaster(Bootstrap, Backfills):
         subsumed = subsume_old(context, session.session_id)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
         pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0
+        deleted += collect_vetoes(context) if look else 0
         return {"subsumed": list(subsumed), "deleted_objects": deleted, "pruned_files": pruned}
 
     def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:

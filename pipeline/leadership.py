@@ -58,6 +58,7 @@ from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX, metadata_key
 from pipeline.storage.notices import AbortNotice
 from pipeline.summary import summary_of
+from pipeline.vetoes import with_veto
 
 _LOG = logging.getLogger(__name__)
 _SWEEPS = 3
@@ -375,6 +376,7 @@ class Leadership:
 
     def abort(self, request: AbortRequest) -> dict[str, Any]:
         """Abort, then delete what the sinks staged (I9: publish or discard, never both)."""
+        request = with_veto(self.context, request)
         result = self.context.transact(lambda state, now: coordinator.abort(state, request, now))
         if isinstance(result.outcome, AlreadyDone):
             already = result.outcome.outcome is Outcome.ALREADY_COMPLETED
@@ -385,8 +387,7 @@ class Leadership:
             }
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
-        notice = AbortNotice(event.reason, event.pending.base)
-        discard_staged(self.context, event.pending, notice)
+        discard_staged(self.context, event.pending, AbortNotice(event.reason, event.pending.base))
         return {
             "outcome": "aborted",
             "checkpoint_id": int(event.pending.checkpoint_id),

@@ -15,7 +15,7 @@ from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.errors import NotFound, StateCorrupt
 from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.layout import SAVEPOINT_DOCUMENT
+from pipeline.protocol.layout import SAVEPOINT_DOCUMENT, is_veto_key
 from pipeline.protocol.log_entries import aborted_by, completion_of
 from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.protocol.reach import Fate
@@ -25,6 +25,7 @@ from pipeline.savepoint_document import decode_document
 from pipeline.sinks.contract import StagedFile, TableWalk
 from pipeline.storage.checked import read_handle
 from pipeline.table_needs import Share, TableNeeds, staged_files, table_needs
+from pipeline.vetoes import is_expired
 
 _WALKS = 3
 
@@ -139,6 +140,7 @@ def _walk(context: JobContext) -> JobReach:
             found.add(timeline.pending.plan, chain)
     for savepoint in state.savepoints:
         found.walk_savepoint(savepoint)
+    found.walk_vetoes(objects.values(), now_ms)
     sinks = tuple(
         SinkReach(name, since_ms, table, found.walk_table(name, table), found.waiting.get(name, {}))
         for name, (since_ms, table) in tables.items()
@@ -248,6 +250,12 @@ class _Roots:
         for one in document.objects:
             self.add(ObjectHandle(root + one.key, one.size, one.sha256), (*top, handle.key))
         self.roots.append(f"{name} ({len(document.objects) + 1} objects)")
+
+    def walk_vetoes(self, objects: Iterable[ObjectStat], now_ms: int) -> None:
+        """Take each veto that is young enough for a root: the entry that names it may be compacted before."""
+        for stat in objects:
+            if is_veto_key(stat.key) and not is_expired(self._context, stat.last_modified_ms, now_ms):
+                self.add(ObjectHandle(stat.key, stat.size, ""), ("failing rows of a vetoed epoch, for people",))
 
     def _location(self, sink: str) -> str | None:
         known = any(spec.name == sink for spec in self._context.spec.sinks)

@@ -12,6 +12,7 @@ import typer
 from pipeline.cli.options import At, Job, Json, Verbose
 from pipeline.cli.output import Output, printable, show_count, show_time
 from pipeline.cli.times import show_phases, show_tasks
+from pipeline.cli.vetoes import show_veto
 from pipeline.config.durations import parse_duration
 from pipeline.protocol.errors import InvalidRequest
 
@@ -133,6 +134,9 @@ def show(
         elif nested and key == "tasks":
             output.text("tasks:")
             show_tasks(value, output)
+        elif nested and key == "veto":
+            output.text("veto:")
+            show_veto(value, output)
         else:
             shown = json.dumps(value, ensure_ascii=False, indent=2, default=str) if nested else printable(value)
             output.text(f"{key}: {shown}")

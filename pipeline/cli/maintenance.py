@@ -66,6 +66,8 @@ def gc(
             output.text(f"{name}: all kept: {table['kept_because']}")
         _show_unreadable([f"sink {table['sink']}: {line}" for line in table["unreadable_lists"]], output)
     _show_list("left by probes, would be deleted" if dry_run else "left by probes", report["probes"], output)
+    expired = "failing rows of vetoed epochs, kept no longer"
+    _show_list(f"{expired}, would be deleted" if dry_run else expired, report["vetoes"], output)
     hours = report["grace_ms"] / _HOUR_MS
     waiting = report["waiting"] + sum(table["waiting"] for table in report["tables"])
     output.text(f"waiting: {waiting} older entries; an entry is deleted {hours:.1f} h after it was listed")

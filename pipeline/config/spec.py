@@ -179,6 +179,7 @@ class QualitySpec(SpecModel):
     sink: SinkName
     scope: Literal["epoch"] = "epoch"
     engine: Literal["pandas"] = "pandas"
+    rows: Annotated[int, Field(ge=0, le=20)] = 20  # failing ones that `show` has of each expectation that vetoed
     expectations: Annotated[Many[Expectation], Field(min_length=1)]
 
 

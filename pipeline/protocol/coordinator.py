@@ -356,7 +356,7 @@ def abort(state: ManifestState, request: AbortRequest, now_ms: int) -> Answer:
     )
     return advance(
         state,
-        event,
+        replace(event, veto=request.veto),
         timelines=left.timelines,
         failures=left.failures,
         garbage=left.garbage,

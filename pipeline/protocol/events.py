@@ -17,6 +17,7 @@ from pipeline.protocol.records import (
     Holder,
     JobResult,
     Leader,
+    ObjectHandle,
     PendingCheckpoint,
     Pin,
     Savepoint,
@@ -79,6 +80,7 @@ class CheckpointAborted:
         aborted_by: the session that said so: the same, or the one that swept it.
         counted: whether it counted as a failure. consecutive_failures: in a row, this one included.
         tolerated: False when this failure made the job FAILED.
+        veto: for what the quality gate refused the epoch, as people see it; None: nothing was kept of that.
     """
 
     at_ms: int
@@ -91,6 +93,7 @@ class CheckpointAborted:
     counted: bool
     consecutive_failures: int
     tolerated: bool
+    veto: ObjectHandle | None = None
 
 
 @dataclass(frozen=True, slots=True)

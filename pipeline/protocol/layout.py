@@ -19,6 +19,9 @@ METRICS_NAME = "metrics/"
 SAVEPOINTS_PREFIX = "savepoints/"
 """Below it ``<name>/<creation>/``: self-contained copies of checkpoints, each a person's."""
 
+VETOES_PREFIX = "vetoes/"
+"""Below it ``<id>.json``: failing rows of an epoch that the quality gate vetoed. Only people read it."""
+
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
 
@@ -31,6 +34,7 @@ _CHECKPOINT_KEY = re.compile(r"chk-(\d{20})/(?:t(\d{20})/)?")
 _OWN_DIRECTORY = re.compile(rf"chk-\d{{20}}/(?:t\d{{20}}/(?:{METRICS_NAME})?)?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 _MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
+_VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
 
@@ -83,6 +87,21 @@ def heartbeat_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
 def abort_notice_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
     """Return the key that tells subtasks of a fenced Spark job that their checkpoint was aborted."""
     return token_prefix(checkpoint_id, token) + "_aborted"
+
+
+def staged_veto_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key under which the holder of that token leaves the failing rows of a vetoed epoch."""
+    return token_prefix(checkpoint_id, token) + "_veto"
+
+
+def veto_key(checkpoint_id: CheckpointId) -> str:
+    """Return the key under which the failing rows of an epoch lie that was aborted for them."""
+    return f"{VETOES_PREFIX}{checkpoint_id:0{_DIGITS}d}.json"
+
+
+def is_veto_key(key: str) -> bool:
+    """Say whether a key is one of `veto_key`."""
+    return _VETO_KEY.fullmatch(key) is not None
 
 
 def savepoint_name_fault(name: str) -> str | None:

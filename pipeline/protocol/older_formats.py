@@ -60,15 +60,18 @@ def _checkpoint_of_2(checkpoint: dict[str, object], where: str) -> dict[str, obj
 
 def _upgraded_3(entry: dict[str, object]) -> dict[str, object]:
     """Format 3 hashed keys without a secret, and did not say since when a timeline is live: what is no fork, always."""
-    return (
-        entry
-        | _with(entry, "state", _state_of_3)
-        | _with(
-            entry,
-            "event",
-            lambda event: event | _with(event, "timeline", lambda one: _timeline_of_3(one, ".event.timeline")),
-        )
-    )
+    return entry | _with(entry, "state", _state_of_3) | _with(entry, "event", _event_of_3)
+
+
+def _event_of_3(event: dict[str, object]) -> dict[str, object]:
+    event = event | _with(event, "timeline", lambda one: _timeline_of_3(one, ".event.timeline"))
+    event |= _with(event, "aborted", lambda one: _abort_of_3(one, ".event.aborted"))
+    event |= _each(event, "aborted", _abort_of_3, ".event")
+    return _abort_of_3(event, ".event") if event.get("type") == "CheckpointAborted" else event
+
+
+def _abort_of_3(event: dict[str, object], where: str) -> dict[str, object]:
+    return _added(event, where, 3, {"veto": None})
 
 
 def _state_of_3(state: dict[str, object]) -> dict[str, object]:
@@ -95,15 +98,20 @@ def _with(
 
 
 def _each(
-    state: Mapping[str, object], name: str, older: Callable[[dict[str, object], str], dict[str, object]]
+    value: Mapping[str, object],
+    name: str,
+    older: Callable[[dict[str, object], str], dict[str, object]],
+    where: str = ".state",
 ) -> dict[str, object]:
-    """The list of the state with each of its objects changed; nothing when it is no list."""
-    items = state.get(name)
+    """The list of `value` with each of its objects changed; nothing when it is no list."""
+    items = value.get(name)
     if not isinstance(items, list):
         return {}
-    where = f".state.{name}"
     return {
-        name: [older(item, f"{where}[{index}]") if isinstance(item, dict) else item for index, item in enumerate(items)]
+        name: [
+            older(item, f"{where}.{name}[{index}]") if isinstance(item, dict) else item
+            for index, item in enumerate(items)
+        ]
     }
 
 

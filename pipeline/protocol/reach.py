@@ -22,6 +22,7 @@ from pipeline.protocol.layout import (
     checkpoint_of_key,
     copying_pin,
     heartbeat_key,
+    is_veto_key,
     manifest_version,
     savepoint_root_of_key,
     token_of_prefix,
@@ -44,6 +45,7 @@ class Standing(Enum):
     UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
     UNREACHABLE = "nothing refers to it, and nothing can any more"
     KEPT = "of a table of which it is not known now what retained checkpoints need, or about to be published: it stays"
+    EXPIRED = "failing rows of a vetoed epoch, older than they are kept for: nothing refers to them any more"
     PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
     FOREIGN = "not part of the job's layout: not ours to delete"
 
@@ -66,7 +68,7 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
 
     Args:
         state: read after the object was listed.
-        references: every key that some root of `state`, or an entry of its log, refers to.
+        references: every key that some root of `state`, or an entry of its log, refers to; a veto that is young enough.
     """
     if key.startswith(MANIFEST_PREFIX):
         return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN
@@ -74,6 +76,8 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
         return Standing.REFERENCED
     if key.startswith(PROBE_PREFIX):
         return Standing.PROBE
+    if is_veto_key(key):
+        return Standing.EXPIRED
     if _INPUT_KEY.fullmatch(key):
         return Standing.UNCLAIMED
     if key.startswith(SAVEPOINTS_PREFIX):

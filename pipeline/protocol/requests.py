@@ -107,6 +107,7 @@ class AbortRequest:
         token: None: whatever token the session's checkpoint has now (the Airflow abort task). Otherwise only if it is
             still in force (a driver that may have been replaced by a later try).
         swept: another session, or a person, ends it; then `token` is the one that was judged, and must be given.
+        veto: for what the quality gate refused the epoch: stored before the transition that names it.
     """
 
     session_id: SessionId
@@ -116,6 +117,7 @@ class AbortRequest:
     tolerable_failures: int | None
     token: FencingToken | None = None
     swept: bool = False
+    veto: ObjectHandle | None = None
 
 
 @dataclass(frozen=True, slots=True)

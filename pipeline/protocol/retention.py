@@ -212,6 +212,11 @@ def lowest_pending(state: ManifestState) -> CheckpointId | None:
     )
 
 
+def veto_retention_ms(daily: int) -> int:
+    """Return how long the failing rows of a vetoed epoch are kept: `retained.daily` days, at least one."""
+    return max(1, daily) * _DAY_MS
+
+
 def minimum_grace_ms(timeout_ms: int) -> int:
     """Return a grace period longer than any timeout of a job whose `checkpointing.timeout` is that long."""
     return 2 * timeout_ms + _GRACE_MARGIN_MS

@@ -112,9 +112,28 @@ def evaluate(spec: QualitySpec, table: pa.Table) -> Verdict:
     if table.num_rows == 0:
         return Verdict(spec.sink, VerdictStatus.SKIPPED, 0, ())
     with _quiet():
-        found = _validate(_build(spec), table)
+        found = _validate(_build(spec), table, {"result_format": "BASIC", "partial_unexpected_count": 0})
     results = tuple(_result(expectation, found.get(i)) for i, expectation in enumerate(spec.expectations))
     return Verdict(spec.sink, _status(results), table.num_rows, results)
+
+
+def failing_rows(spec: QualitySpec, wanted: Sequence[int], table: pa.Table) -> dict[int, tuple[list[int], Any]]:
+    """Return, for expectations that are not met, the positions of the failing rows, and the observed value.
+
+    Args:
+        wanted: places in the suite. table: the judged rows.
+    Returns: by place; no positions for one that does not look at single rows, or raises.
+    """
+    with _quiet():
+        chosen = [one for one in _build(spec) if one.meta["number"] in wanted]
+        found = _validate(chosen, table, {"result_format": "COMPLETE", "partial_unexpected_count": 0})
+    return {
+        number: (
+            [int(one) for one in answer.result.get("unexpected_index_list") or ()],
+            answer.result.get("observed_value"),
+        )
+        for number, answer in found.items()
+    }
 
 
 def evaluate_all(specs: Sequence[QualitySpec], tables: Mapping[str, pa.Table]) -> GateVerdict:
@@ -164,7 +183,8 @@ def _build(spec: QualitySpec) -> list[Any]:
     return built
 
 
-def _validate(expectations: list[Any], table: pa.Table) -> dict[int, Any]:
+def _validate(expectations: list[Any], table: pa.Table, result_format: dict[str, Any]) -> dict[int, Any]:
+    """What the library answers, by the numbers of the expectations; BASIC holds counts and no value of a row."""
     import great_expectations as gx
     from great_expectations.data_context.types.base import (
         DataContextConfig,
@@ -181,8 +201,7 @@ def _validate(expectations: list[Any], table: pa.Table) -> dict[int, Any]:
     asset = context.data_sources.add_pandas("epoch").add_dataframe_asset("rows")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": _to_pandas(table)})
     suite = gx.ExpectationSuite(name="suite", expectations=expectations)
-    # BASIC without examples: counts of what is unexpected, and no value of a row.
-    answer = batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": 0})
+    answer = batch.validate(suite, result_format=result_format)
     return {result.expectation_config.meta["number"]: result for result in answer.results}
 
 
@@ -207,7 +226,7 @@ def _to_pandas(table: pa.Table) -> Any:
 
 
 def _result(expectation: Expectation, found: Any) -> ExpectationResult:
-    columns = ", ".join(_columns(expectation)) or None
+    columns = ", ".join(columns_of(expectation)) or None
     if found is None:
         return ExpectationResult(expectation.type, columns, expectation.severity, False, {}, "gave no answer")
     exception = _exception(found.exception_info)
@@ -236,7 +255,8 @@ def _exception(info: Any) -> str | None:
     return None
 
 
-def _columns(expectation: Expectation) -> list[str]:
+def columns_of(expectation: Expectation) -> list[str]:
+    """Return the columns that an expectation looks at; none for one of the whole table."""
     arguments = expectation.arguments
     named = [arguments[name] for name in ("column", "column_A", "column_B") if name in arguments]
     listed = arguments.get("column_list", [])

@@ -9,6 +9,8 @@
     chk-<id>/t<token>/metrics/after-<step>.json         what the driver measured from the commit on
     chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
     chk-<id>/t<token>/_aborted                          to subtasks that still run: the checkpoint was aborted
+    chk-<id>/t<token>/_veto                             failing rows of an epoch that the quality gate vetoed
+    vetoes/<id>.json                                    the same, once it is aborted; the abort's event has its digest
     savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
 
 Ids are padded to 20 digits, so that LIST order is numeric. A writer writes only below its own token (I3).

@@ -164,12 +164,13 @@ class JobLog:
         token: int | None = None,
         swept: bool = False,
         detail: str = "it failed",
+        veto: ObjectHandle | None = None,
     ) -> Answer:
         wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
         judged = None if token is None else FencingToken(token)
         return self.ask(
             coordinator.abort,
-            AbortRequest(SessionId(session), wanted, reason, detail, tolerable, token=judged, swept=swept),
+            AbortRequest(SessionId(session), wanted, reason, detail, tolerable, token=judged, swept=swept, veto=veto),
         )
 
     def confirm(self, session: str, checkpoint_id: int, sink: str = "lake") -> Answer:

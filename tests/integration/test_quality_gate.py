@@ -51,6 +51,8 @@ def test_a_critical_expectation_that_fails_publishes_nothing(recovering: Recover
     outcome = milepost("run", job.spec_path)
     assert_clear_error(outcome, 5, "sink carriers", "worst", "critical", "Nothing of this epoch is published")
     recovering.assert_nothing_happened(aborted="QUALITY_GATE_FAILED")
+    (refusal,) = milepost("show", job.spec_path, "2", "--json").document()["veto"]["refusals"]
+    assert refusal["rows"] and all(row.keys() == {"carrier", "worst"} and row["worst"] > 1 for row in refusal["rows"])
     job.spec_path.write_text(without)
     recovering.recover(failed=True)
 

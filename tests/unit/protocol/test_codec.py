@@ -14,6 +14,7 @@ from pipeline.protocol.codec import decode, decode_entry, encode, encode_entry, 
 from pipeline.protocol.errors import ProtocolViolation, StateCorrupt
 from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted
 from pipeline.protocol.ids import INSTALLING, CheckpointId, Epoch, FencingToken, SessionId
+from pipeline.protocol.layout import veto_key
 from pipeline.protocol.log_entries import (
     MAX_TOMBSTONE_BYTES,
     LogEntry,
@@ -116,6 +117,10 @@ def eventful() -> list[LogEntry]:
     log.epoch_on(B, fork)
     log.fast_forward(B, fork)
     keep()
+    log.realign(B)
+    log.trigger(B)
+    log.abort(B, reason=CheckpointFailureReason.QUALITY_GATE_FAILED, veto=ObjectHandle(veto_key(8), 640, "e" * 64))
+    keep()
     return entries
 
 
@@ -193,7 +198,7 @@ def always_live(entry: LogEntry) -> LogEntry:
 
 
 def test_entries_of_format_4_are_read_for_ever() -> None:
-    """The format that is written: the secret of the key hash, and since when a timeline is live."""
+    """The format that is written: the secret of the key hash, since when a timeline is live, what a gate refused."""
     lines = (GOLDEN / "entries_format_4.jsonl").read_bytes().splitlines()
     assert lines == [encode_entry(entry) for entry in ENTRIES]
     assert [decode_entry(line) for line in lines] == ENTRIES
@@ -275,6 +280,16 @@ def buried(entry: LogEntry) -> Tombstone:
     found = decode_entry(encode_tombstone(tombstone_of(entry)))
     assert isinstance(found, Tombstone)
     return found
+
+
+def test_format_3_kept_nothing_of_what_a_gate_refused() -> None:
+    for event in ("CheckpointAborted", "JobCanceled", "ForkDisposed"):
+        value = document(next(one for one in ENTRIES if type(one.event).__name__ == event and aborted_by(one)))
+        del value["state"]["key_hash_secret"]
+        for timeline in value["state"]["timelines"]:
+            del timeline["live_from"]
+        with pytest.raises(StateCorrupt, match=r"\.event.*: format 3 has no keys \['veto'\]"):
+            decode_entry(dumped(value | {"format": 3}))
 
 
 def test_a_tombstone_keeps_what_is_asked_of_old_versions() -> None:

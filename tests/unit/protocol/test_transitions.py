@@ -72,7 +72,7 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
         "CheckpointTriggered": (6,),
         "CheckpointRebound": (2,),
         "CheckpointCompleted": (5,),
-        "CheckpointAborted": (3,),
+        "CheckpointAborted": (8,),
         "SinkConfirmed": (2,),
         "CheckpointsSubsumed": (1,),
         "GarbageDeleted": (),

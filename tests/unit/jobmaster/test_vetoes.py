@@ -1,0 +1,155 @@
+"""What the gate refused is seen: failing rows in an object of their own, and nowhere else; it is collected in time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.jobmaster import Session
+from pipeline.protocol.codec import encode_entry
+from pipeline.protocol.errors import QualityGateFailed
+from pipeline.protocol.layout import VETOES_PREFIX, veto_key
+from pipeline.protocol.log_entries import LogEntry
+from pipeline.quality.gate import evaluate_all
+from pipeline.quality.veto import MAX_BYTES, decode_veto, veto_of
+from tests.harness.faulty_store import Effect, Fault
+from tests.harness.job_stores import break_store
+from tests.harness.milepost_cli import milepost
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+from tests.unit.jobmaster.test_pruning import at_hour
+from tests.unit.orchestration.test_checkpoints_page import plugin
+from tests.unit.quality.test_gate import suite
+
+__all__ = ["plugin"]
+
+SECRET = "<b>4711\x1b[31m</b>"
+"""A value of the data that must be seen in `show`, as text, and nowhere else."""
+
+GATE = """quality:
+  - sink: table
+    expectations:
+      - {type: expect_column_values_to_not_match_regex, column: v, regex: "4711"}
+      - {type: expect_table_row_count_to_be_between, max_value: 100}
+checkpointing:"""
+DAY_MS = 24 * 3_600_000
+
+
+def vetoed(folder: Path, edit: dict[str, str] | None = None) -> SparklessJob:
+    """Checkpoint 1 is complete, checkpoint 2 is aborted: 30 of its 31 keys have a value that the gate refuses."""
+    key = "key: [k], aggregates: {rows: count(*)}"
+    rules = {"checkpointing:": GATE, key: "key: [k], aggregates: {v: max(v), extra: min(v)}"}
+    job = SparklessJob.create(folder, rules | (edit or {}))
+    job.land("1.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    job.land("2.csv", "k,v\n" + "".join(f"{number},{SECRET}\n" for number in range(100, 130)) + "99,fine\n")
+    with pytest.raises(QualityGateFailed):
+        job.master.run(Session.cli(), SparklessRunner())
+    return job
+
+
+def spec(job: SparklessJob) -> str:
+    return str(job.folder / "config" / "small.yaml")
+
+
+def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
+    tmp_path: Path, plugin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = vetoed(tmp_path)
+    (refusal,) = job.master.show(2)["veto"]["refusals"]
+    assert (refusal["sink"], refusal["column"], refusal["observed"]["unexpected_count"]) == ("table", "v", 30)
+    assert len(refusal["rows"]) == 20 and all(row.keys() == {"k", "v"} for row in refusal["rows"])
+    assert {row["v"] for row in refusal["rows"]} == {SECRET}
+    assert milepost("show", spec(job), "2", "--json").document()["veto"]["refusals"] == [refusal]
+    told = milepost("show", spec(job), "2").stdout
+    assert "sink table: expect_column_values_to_not_match_regex(v): " in told and "unexpected_count 30" in told
+    assert "<b>4711\\x1b[31m</b>" in told and "\x1b" not in told
+    monkeypatch.setenv("MILEPOST_CONFIG", str(tmp_path / "config"))
+    page = plugin.checkpoint("small__epoch", 2).body.decode()
+    assert page.count("&lt;b&gt;4711") == 20 and "<b>4711" not in page
+    assert job.master.show(1)["veto"] is None
+
+
+def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    job = vetoed(tmp_path)
+    entries = list(job.context.log.entries())
+    assert any("vetoes/" in repr(entry) for entry in entries), "the event names the object"
+    told = [encode_entry(entry).decode() for entry in entries if isinstance(entry, LogEntry)]
+    told += [caplog.text, json.dumps(job.master.history(None)), json.dumps(job.master.list_checkpoints())]
+    assert not [text for text in told if "4711" in text]
+    (listed,) = [one for one in job.master.list_checkpoints() if one["status"] == "aborted"]
+    assert listed["veto"]["key"] == veto_key(2)
+
+
+def test_without_rows_only_counts_and_observed_values_are_kept(tmp_path: Path) -> None:
+    """`rows: 0`, for data that nobody may see."""
+    table = {"  - sink: table\n": "  - sink: table\n    rows: 0\n", "max_value: 100": "max_value: 3"}
+    gate = GATE
+    for old, new in table.items():
+        gate = gate.replace(old, new)
+    job = vetoed(tmp_path, {"checkpointing:": gate})
+    values, count = job.master.show(2)["veto"]["refusals"]
+    assert (values["rows"], values["observed"]["unexpected_count"]) == ([], 30)
+    assert (count["rows"], count["observed_value"]) == ([], 31)
+
+
+def test_a_veto_that_the_store_refuses_stops_no_abort(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as outage:
+        faults = Fault(lambda operation, key: VETOES_PREFIX in key, Effect.UNAVAILABLE, times=10_000)
+        job = SparklessJob.create(tmp_path / "probe")
+        break_store(outage, job.context.store.config.url.replace("/probe/", "/job/"), faults)
+        job = vetoed(tmp_path / "job")
+    (aborted,) = [one for one in job.master.list_checkpoints() if one["status"] == "aborted"]
+    assert (aborted["failure_reason"], aborted["veto"]) == ("QUALITY_GATE_FAILED", None)
+
+
+def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Path) -> None:
+    """I8: needed while it is young, garbage afterwards; the event then names what is gone, and `show` says so."""
+    job = vetoed(tmp_path, {"retained: {last: 1}": "retained: {last: 1, daily: 3}"})
+    report = job.master.fsck()
+    assert (report["exit_code"], report["foreign"]) == (0, [])
+    file = job.folder / "store" / "small" / veto_key(2)
+    assert veto_key(2) not in {item["key"] for item in report["unreachable"]} and file.is_file()
+    now_ms = job.context.store.clock_ms()
+    for age_ms, stays in ((3 * DAY_MS - 60_000, True), (3 * DAY_MS + 60_000, False)):
+        os.utime(file, ((now_ms - age_ms) / 1000,) * 2)
+        assert (veto_key(2) in {item["key"] for item in job.master.fsck()["unreachable"]}) is not stays
+        assert (job.master.collect_garbage(dry_run=True)["vetoes"] == []) is stays
+        job.master.collect_garbage()
+        assert file.is_file() is stays
+    assert "kept for 3 days" in job.master.show(2)["veto"]["problem"]
+    assert job.master.fsck()["exit_code"] == 0
+
+
+def test_an_epoch_collects_what_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without anybody typing `gc`: once per grace period, with the tables."""
+    job = vetoed(tmp_path)
+    file = job.folder / "store" / "small" / veto_key(2)
+    for number, hour in enumerate((20, 25), start=3):
+        at_hour(monkeypatch, hour)
+        (job.folder / "landing" / "2.csv").unlink(missing_ok=True)
+        job.land(f"{number}.csv")
+        job.master.resume()
+        job.master.run(Session.cli(), SparklessRunner())
+        assert file.exists() is (hour < 24)
+
+
+def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
+    names = [f"column_{number}" for number in range(300)]
+    rows = pa.table({name: ["x" * 5_000 + str(number) for number in range(50)] for name in names})
+    expectations = [{"type": "expect_column_values_to_be_null", "column": name} for name in names]
+    specs = [suite(*expectations)]
+    verdict = evaluate_all(specs, {"carriers": rows})
+    body = veto_of(7, verdict, specs, {"carriers": rows}, {"carriers": names[:5]}).encode()
+    document = decode_veto(body, "veto")
+    assert len(body) <= MAX_BYTES == 64_000
+    assert document["shortened"] and document["checkpoint_id"] == 7
