@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config.types import ColumnType, to_arrow
 from pipeline.protocol.object_store import ObjectStore
+from pipeline.sources.allocation import TooLarge, at_most
 from pipeline.sources.contract import BadRecord, SourceObject
 from pipeline.sources.path_columns import PathColumns
-from pipeline.sources.streams import EXPANSION_FREE_BYTES, MAX_EXPANSION, decompressed, open_object
+from pipeline.sources.streams import EXPANSION_FREE_BYTES, MAX_EXPANSION, ObjectBody, decompressed, open_object
 
-_BATCH_ROWS = 65_536
+_FIRST_ROWS = 64
+"""Rows of the first batch, of which no more is known than the file says."""
+
+_BATCH_ROWS = 16_384
+_BATCH_BYTES = 4 << 20
+"""A batch has at most so many rows, and about so many bytes, by the widest rows seen so far."""
+
+_GROWTH = 4
+"""A batch has at most so many times the rows of the one before."""
+
+_DECODING_BYTES = 256 << 20
+"""What decoding one batch may take, beside the pages that it is decoded from."""
+
+_PAGES_BYTES = 1 << 30
+"""What the pages of one row group may take."""
 
 _COLUMN_BYTES = 4 << 20
 """Of each column of a large object so much is read at a time."""
+
+_Check = Callable[[pa.Array], object]
 
 
 class ParquetReader:
@@ -47,32 +65,68 @@ class ParquetReader:
         self._event_time = event_time if event_time in columns else None
 
     def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
-        """Yield the object's rows in order, in batches of up to 65,536 rows.
+        """Yield the object's rows in order, in batches of up to 16,384 rows.
 
         Raises:
-            BadRecord: not a Parquet file, a column that is missing or of another type, or a value that does not fit
-                (`line` is None, the reason names the row). CommitConflict: the object's version differs.
-            NotFound: the object is gone.
+            BadRecord: not a Parquet file, a column that is missing or of another type, or a value that does not fit or
+                is no text (`line` is None, the reason names the row), or rows beyond the bounds of memory.
+            CommitConflict: the object's version differs. NotFound: the object is gone.
         """
         values = self._path_columns.values(obj)
         body = decompressed(obj.key, open_object(store, obj))
         row = 0
         try:
-            at_once = 0 if body.held else _COLUMN_BYTES
-            file = pq.ParquetFile(body.file(), buffer_size=at_once, pre_buffer=body.held)
-            self._check(obj.key, file, body.size)
-            for raw in file.iter_batches(batch_size=_BATCH_ROWS, columns=self._columns.names):
-                batch = self._converted(obj.key, raw, row)
+            for batch in self._batches(obj.key, body):
                 row += batch.num_rows
                 if batch.num_rows:
                     yield self._path_columns.append(batch, values)
+        except TooLarge as error:
+            reason = f"its rows from {row + 1:,} on cannot be held: {error}"
+            raise BadRecord(obj.key, None, None, None, reason) from error
+        except UnicodeDecodeError as error:
+            raise BadRecord(obj.key, None, None, None, "the name of a column is not valid UTF-8") from error
+        except MemoryError:  # among pyarrow's errors too: it is about the worker
+            raise
         except (pa.ArrowException, OSError) as error:
             raise BadRecord(obj.key, None, None, None, f"it is not a readable Parquet file ({error})") from error
 
-    def _check(self, key: str, file: pq.ParquetFile, size: int) -> None:
-        groups = (file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
-        if sum(groups) > max(EXPANSION_FREE_BYTES, size * MAX_EXPANSION):
-            raise BadRecord(key, None, None, None, f"it expands to more than {MAX_EXPANSION} times its {size} bytes")
+    def _batches(self, key: str, body: ObjectBody) -> Iterator[pa.RecordBatch]:
+        """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read`, and TooLarge."""
+        bound = max(EXPANSION_FREE_BYTES, body.size * MAX_EXPANSION)
+        with at_most(_DECODING_BYTES):
+            at_once = 0 if body.held else _COLUMN_BYTES
+            file = pq.ParquetFile(body.file(), buffer_size=at_once, pre_buffer=body.held)
+            self._check(key, file)
+            pages_bytes, widest = self._sizes(file.metadata, at_once)
+            rows, row, seen_bytes = min(_FIRST_ROWS, _rows_of(widest)), 0, 0
+            raw_batches = file.iter_batches(batch_size=rows, columns=self._columns.names)
+        while True:
+            with at_most(_DECODING_BYTES + min(pages_bytes, _PAGES_BYTES)):
+                raw = next(raw_batches, None)
+                if raw is None:
+                    return
+                batch = self._converted(key, raw, row)
+            yield batch
+            row += batch.num_rows
+            seen_bytes += batch.nbytes
+            if seen_bytes > bound:
+                reason = f"it expands to more than {MAX_EXPANSION} times its {body.size} bytes"
+                raise BadRecord(key, None, None, None, reason)
+            widest = max(widest, batch.nbytes // max(batch.num_rows, 1))
+            rows = min(rows * _GROWTH, _rows_of(widest))
+            file.reader.set_batch_size(rows)
+
+    def _sizes(self, metadata: pq.FileMetaData, at_once: int) -> tuple[int, int]:
+        """Return what the file says of itself: bytes of the pages of its largest row group, and of its widest rows."""
+        largest = widest = 0
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            columns = map(group.column, range(group.num_columns))
+            sizes = [c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in self._types]
+            largest = max(largest, sum(max(size, at_once) for size in sizes))
+            widest = max(widest, sum(sizes) // max(group.num_rows, 1))
+        return largest, widest
+
+    def _check(self, key: str, file: pq.ParquetFile) -> None:
         found = file.schema_arrow
         for column in self._columns:
             at = found.get_all_field_indices(column.name)
@@ -88,18 +142,29 @@ class ParquetReader:
     def _converted(self, key: str, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         arrays = []
         for column in self._columns:
-            array = raw[column.name]
-            bad = _first_unfit(array, column.type)
-            if bad is not None:
-                reason = f"does not fit {self._types[column.name]} (row {first_row + bad + 1:,})"
-                raise BadRecord(key, None, column.name, str(array[bad].as_py()), reason)
+            found = raw[column.name]
+            at, complaint = _first_refused(found, partial(pa.Array.cast, target_type=column.type))
+            if complaint is not None:
+                reason = f"does not fit {self._types[column.name]} (row {first_row + at + 1:,})"
+                raise BadRecord(key, None, column.name, _shown(found[at]), reason)
+            array = found.cast(column.type)
+            at, complaint = _first_refused(array, partial(pa.Array.validate, full=True))
+            if complaint is not None:
+                what = "UTF-8" if "UTF8" in complaint else str(self._types[column.name])
+                reason = f"is not valid {what} (row {first_row + at + 1:,})"
+                raise BadRecord(key, None, column.name, _shown(array[at]), reason)
             if column.name == self._event_time and array.null_count:
                 at = array.is_null().index(True).as_py()
                 raise BadRecord(
                     key, None, column.name, None, f"is null, but it is the event time (row {first_row + at + 1:,})"
                 )
-            arrays.append(array.cast(column.type))
+            arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+
+
+def _rows_of(bytes_per_row: int) -> int:
+    """Return how many rows of a width a batch has."""
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(bytes_per_row, 1)))
 
 
 def _may_cast(found: pa.DataType, declared: pa.DataType) -> bool:
@@ -131,23 +196,33 @@ def _may_cast(found: pa.DataType, declared: pa.DataType) -> bool:
     return False
 
 
-def _first_unfit(array: pa.Array, type_: pa.DataType) -> int | None:
-    """Return the index of the first value that the cast refuses, or None."""
-    if _fits(array, type_):
-        return None
-    start, length = 0, len(array)
-    while length > 1:
+def _first_refused(array: pa.Array, check: _Check) -> tuple[int, str | None]:
+    """Return the index of the first value that a check refuses, and its complaint, or None when it takes all."""
+    start, length, complaint = 0, len(array), _complaint(array, check)
+    while complaint is not None and length > 1:
+        # Taken, not sliced: a slice of lists or structs is judged by the values beside it, too.
         half = length // 2
-        if _fits(array.slice(start, half), type_):
+        of_half = _complaint(array.take(pa.array(range(start, start + half))), check)
+        if of_half is None:
             start, length = start + half, length - half
         else:
-            length = half
-    return start
+            complaint, length = of_half, half
+    return start, complaint
 
 
-def _fits(array: pa.Array, type_: pa.DataType) -> bool:
+def _complaint(array: pa.Array, check: _Check) -> str | None:
     try:
-        array.cast(type_)
-    except pa.ArrowInvalid:
-        return False
-    return True
+        check(array)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return None
+
+
+def _shown(value: pa.Scalar) -> str | None:
+    """Return a value as text; None for one that has none."""
+    if isinstance(value, pa.StringScalar | pa.LargeStringScalar):
+        return value.as_buffer().to_pybytes().decode("utf-8", "replace")
+    try:
+        return str(value.as_py())
+    except (ValueError, OverflowError, LookupError):  # text inside that is none, a year or a zone that Python lacks
+        return str(value.value) if isinstance(value, pa.TimestampScalar) else None
