@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from pipeline.backfill_forks import unfinished_backfills
@@ -15,6 +16,7 @@ from pipeline.checkpoint_documents import (
 )
 from pipeline.job_context import JobContext
 from pipeline.job_result import ended_step, job_document
+from pipeline.log_search import confirmed_after, end_of, leads_to
 from pipeline.phases import AfterCommit
 from pipeline.protocol.codec import to_json
 from pipeline.protocol.errors import NotFound
@@ -29,7 +31,7 @@ from pipeline.protocol.events import (
 )
 from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
-from pipeline.protocol.lineage import lineage
+from pipeline.protocol.lineage import continues, lineage
 from pipeline.protocol.log_entries import LogEntry, Tombstone, aborted_by, completion_of
 from pipeline.protocol.preconditions import frozen_by
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -55,13 +57,18 @@ class History:
 
     def checkpoints(self, status: str | None, limit: int | None) -> list[dict[str, Any]]:
         """Checkpoint documents, newest first; [] for a job that has never run."""
-        found = []
-        for document in self._documents():
-            if status is None or document["status"] == status:
-                found.append(document)
-            if limit is not None and len(found) >= limit:
-                break
-        return found
+        wanted = (document for document in self._documents() if status in (None, document["status"]))
+        return list(islice(wanted, self._bound(status, limit)))
+
+    def _bound(self, status: str | None, limit: int | None) -> int | None:
+        """How many checkpoints to look for: no more than the head says that there are, so that the walk ends."""
+        head = self._context.log.head()
+        known = [limit] if limit is not None else []
+        if head is not None and status == CheckpointStatus.PENDING.value:
+            known.append(sum(timeline.pending is not None for timeline in head.state.timelines))
+        if head is not None and status == CheckpointStatus.COMPLETED.value:
+            known.append(len(head.state.checkpoints))
+        return min(known, default=None)
 
     def show(self, checkpoint_id: int, after: Sequence[AfterCommit] | None = None) -> dict[str, Any]:
         """One checkpoint with its sources, operators, sinks, acknowledgements, tasks, phases, spec and code.
@@ -70,19 +77,45 @@ class History:
             after: what was measured from its commit on, when the caller knows it.
         """
         state = self._context.head().state
+        document = self._one(state, CheckpointId(checkpoint_id))
+        if document is None:
+            raise NotFound(
+                f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
+                checkpoint_id=checkpoint_id,
+            )
+        document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
+        if document["veto"] is not None:
+            document["veto"] = read_veto(self._context, document["veto"])
         kept = state.checkpoint(CheckpointId(checkpoint_id))
-        # Of one that the live timeline continues the head tells all; of others the log, entry by entry.
-        on_live = kept is not None and kept in lineage(state, state.timeline())
-        for document in [_on_live(state, kept)] if kept is not None and on_live else self._documents():
-            if document["checkpoint_id"] == checkpoint_id:
-                document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
-                if document["veto"] is not None:
-                    document["veto"] = read_veto(self._context, document["veto"])
-                return document if kept is None else document | details_of(self._context, kept, after)
-        raise NotFound(
-            f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
-            checkpoint_id=checkpoint_id,
-        )
+        return document if kept is None else document | details_of(self._context, kept, after)
+
+    def _one(self, state: ManifestState, checkpoint_id: CheckpointId) -> dict[str, Any] | None:
+        """The document of a checkpoint: of what is pending or retained the head tells all, else the entry of its end.
+
+        `live` is None where that is not known any more: compacted, or long ago on a timeline that is not listed.
+        """
+        kept = state.checkpoint(checkpoint_id)
+        if kept is not None:
+            return _retained(state, kept)
+        pending = next((one for one in _pending(state) if one["checkpoint_id"] == checkpoint_id), None)
+        if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
+            return pending
+        log = self._context.log
+        entry = end_of(log, state.version, checkpoint_id)
+        if entry is None:
+            return None
+        if checkpoint_id in aborted_by(entry):
+            return _aborted(entry, checkpoint_id)
+        if isinstance(entry, Tombstone):
+            return compacted_document(entry, checkpoint_id) | {"live": None}
+        assert isinstance(entry.event, CheckpointCompleted)
+        done = entry.event.checkpoint
+        live = continues(state, done.timeline, done.checkpoint_id)
+        if live is None:
+            oldest = min(one.checkpoint_id for one in lineage(state, state.timeline()))
+            live = leads_to(log, state.version, oldest, checkpoint_id)
+        shown = done.sinks if live else confirmed_after(log, entry, state.version)
+        return completed_document(done, CheckpointStatus.SUBSUMED, shown) | {"live": live}
 
     def log(self, limit: int | None) -> list[dict[str, Any]]:
         """Manifest entries, newest first: version, time, event and its fields."""
@@ -143,53 +176,56 @@ class History:
         seen: set[int] = set()
         continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
         confirmed: set[tuple[int, str]] = set()
-        saved = _saved(state)
-        for timeline in reversed(state.timelines):
-            if timeline.pending is not None and timeline.leader is not None:
-                seen.add(timeline.pending.checkpoint_id)
-                leader = leader_document(timeline.leader.session_id, timeline.pending.token, timeline.leader.holder)
-                on_live = timeline.timeline_id == state.live
-                yield pending_document(timeline.pending, timeline.timeline_id, leader) | {"live": on_live}
+        for pending in _pending(state):
+            seen.add(pending["checkpoint_id"])
+            yield pending
         for entry in self._context.log.entries():
-            if isinstance(entry, Tombstone):
-                yield from self._compacted(entry, state, seen)
-                continue
-            event = entry.event
-            if isinstance(event, CheckpointCompleted) and event.checkpoint.checkpoint_id not in seen:
-                done = event.checkpoint
+            done = completion_of(entry)
+            if done is not None and done.checkpoint_id not in seen:
                 seen.add(done.checkpoint_id)
-                current = state.checkpoint(done.checkpoint_id)
-                status = CheckpointStatus.COMPLETED if current is not None else CheckpointStatus.SUBSUMED
+                kept = state.checkpoint(done.checkpoint_id)
                 on_live = done.checkpoint_id == continued
                 continued = done.parent if on_live else continued
-                shown = {sink for sink in done.sinks if on_live or (done.checkpoint_id, sink) in confirmed}
-                more = {"live": on_live, **saved.get(done.checkpoint_id, {})}
-                yield completed_document(current or done, status, shown) | more
-            if isinstance(event, SinkConfirmed):
-                confirmed.add((event.checkpoint_id, event.sink))
-            for aborted in aborts_of(event):
-                if aborted.pending.checkpoint_id not in seen:
-                    seen.add(aborted.pending.checkpoint_id)
-                    yield aborted_document(aborted)
-
-    @staticmethod
-    def _compacted(entry: Tombstone, state: ManifestState, seen: set[int]) -> Iterator[dict[str, Any]]:
-        """What the log still says of checkpoints whose end is compacted."""
-        ended = completion_of(entry) is not None or aborted_by(entry)
-        for checkpoint_id in entry.checkpoint_ids if ended else ():
-            if checkpoint_id not in seen:
-                seen.add(checkpoint_id)
-                kept = state.checkpoint(checkpoint_id)
-                if kept is None:
-                    yield compacted_document(entry, checkpoint_id)
-                else:
-                    yield completed_document(kept, CheckpointStatus.COMPLETED, kept.sinks)
+                if kept is not None:
+                    yield _retained(state, kept)
+                elif isinstance(entry, LogEntry) and isinstance(entry.event, CheckpointCompleted):
+                    sinks = entry.event.checkpoint.sinks
+                    shown = {sink for sink in sinks if on_live or (done.checkpoint_id, sink) in confirmed}
+                    document = completed_document(entry.event.checkpoint, CheckpointStatus.SUBSUMED, shown)
+                    yield document | {"live": on_live}
+                elif isinstance(entry, Tombstone):
+                    yield compacted_document(entry, done.checkpoint_id) | {"live": on_live}
+            if isinstance(entry, LogEntry) and isinstance(entry.event, SinkConfirmed):
+                confirmed.add((entry.event.checkpoint_id, entry.event.sink))
+            for checkpoint_id in aborted_by(entry):
+                if checkpoint_id not in seen:
+                    seen.add(checkpoint_id)
+                    yield _aborted(entry, checkpoint_id)
 
 
-def _on_live(state: ManifestState, checkpoint: CompletedCheckpoint) -> dict[str, Any]:
-    """The document of a retained checkpoint of the live lineage, whose tables are what its sinks show."""
-    document = completed_document(checkpoint, CheckpointStatus.COMPLETED, checkpoint.sinks)
-    return document | {"live": True, **_saved(state).get(checkpoint.checkpoint_id, {})}
+def _aborted(entry: LogEntry | Tombstone, checkpoint_id: CheckpointId) -> dict[str, Any]:
+    """The document of a checkpoint that an entry gave up."""
+    if isinstance(entry, Tombstone):
+        return compacted_document(entry, checkpoint_id)
+    aborts = aborts_of(entry.event)
+    return next(aborted_document(one) for one in aborts if one.pending.checkpoint_id == checkpoint_id)
+
+
+def _retained(state: ManifestState, checkpoint: CompletedCheckpoint) -> dict[str, Any]:
+    """The document of a retained checkpoint; of the live lineage its tables are what its sinks show."""
+    live = checkpoint in lineage(state, state.timeline())
+    shown = [sink for sink in checkpoint.sinks if live or sink not in checkpoint.unpublished]
+    document = completed_document(checkpoint, CheckpointStatus.COMPLETED, shown)
+    return document | {"live": live, **_saved(state).get(checkpoint.checkpoint_id, {})}
+
+
+def _pending(state: ManifestState) -> Iterator[dict[str, Any]]:
+    """The documents of what is pending, newest timeline first."""
+    for timeline in reversed(state.timelines):
+        if timeline.pending is not None and timeline.leader is not None:
+            leader = leader_document(timeline.leader.session_id, timeline.pending.token, timeline.leader.holder)
+            document = pending_document(timeline.pending, timeline.timeline_id, leader)
+            yield document | {"live": timeline.timeline_id == state.live}
 
 
 def _saved(state: ManifestState) -> dict[CheckpointId, dict[str, str]]:

@@ -41,7 +41,10 @@ class Format(StrEnum):
 _HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
 _EVENT_COLUMNS = ("version", "time", "event", "checkpoint_id", "epoch", "session_id", "reason", "detail")
 
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most N, the newest.")]
+_NEWEST = 50
+
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most N, the newest.")]
+Every = Annotated[bool, typer.Option("--all", help="All there ever were: reads the whole log.")]
 TableFormat = Annotated[
     Format | None, typer.Option("--format", help="Default: table; for a file, by its suffix, else parquet.")
 ]
@@ -66,15 +69,18 @@ def list_(
     ctx: typer.Context,
     job: Job,
     status: Annotated[Status | None, typer.Option("--status", help="Only these.")] = None,
-    limit: Limit = None,
+    limit: Limit = _NEWEST,
+    every: Every = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """List the job's checkpoints, newest first."""
     output: Output = ctx.obj
-    checkpoints = _master(job).list_checkpoints(status.value if status else None, limit)
+    found = _master(job).list_checkpoints(status.value if status else None, _asked(limit, every))
+    checkpoints = found if every else found[:limit]
+    truncated = _say_more(output, len(checkpoints), len(found))
     if output.json:
-        return output.document({"checkpoints": checkpoints})
+        return output.document({"checkpoints": checkpoints, "truncated": truncated})
     columns = [
         "id",
         "epoch",
@@ -107,10 +113,22 @@ def list_(
     return output.table(columns, rows)
 
 
+def _asked(limit: int, every: bool) -> int | None:
+    """How many to read: one more than is shown, to know whether there are more."""
+    return None if every else limit + 1
+
+
+def _say_more(output: Output, shown: int, found: int) -> bool:
+    """Say, when it is so, that there are more than are shown. Returns whether there are."""
+    if found > shown:
+        output.note(f"the newest {shown}: there are more (--limit N, --all)")
+    return found > shown
+
+
 def _status(checkpoint: dict[str, Any]) -> str:
     """The status, and why it failed, or that the live timeline does not continue it."""
-    left = "not live" if checkpoint["status"] != Status.aborted and not checkpoint["live"] else None
-    note = checkpoint.get("failure_reason") or left
+    left = "not live" if checkpoint["status"] != Status.aborted and checkpoint["live"] is False else None
+    note = checkpoint.get("failure_reason") or left or ("compacted" if checkpoint.get("compacted") else None)
     return f"{checkpoint['status']} ({note})" if note else str(checkpoint["status"])
 
 
@@ -143,12 +161,21 @@ def show(
     return None
 
 
-def history(ctx: typer.Context, job: Job, limit: Limit = None, as_json: Json = False, verbose: Verbose = False) -> None:
+def history(
+    ctx: typer.Context,
+    job: Job,
+    limit: Limit = _NEWEST,
+    every: Every = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
     """Show the manifest log: every transition of the job, newest first."""
     output: Output = ctx.obj
-    events = _master(job).history(limit)
+    found = _master(job).history(_asked(limit, every))
+    events = found if every else found[:limit]
+    truncated = _say_more(output, len(events), len(found))
     if output.json:
-        return output.document({"events": events})
+        return output.document({"events": events, "truncated": truncated})
     return output.table(_EVENT_COLUMNS, [[event.get(column) for column in _EVENT_COLUMNS] for event in events])
 
 

@@ -24,13 +24,16 @@ def ancestry(state: ManifestState, checkpoint_id: CheckpointId) -> tuple[Complet
     return () if checkpoint is None else _before(state, checkpoint.timeline, checkpoint_id)
 
 
+def continues(state: ManifestState, timeline_id: TimelineId, checkpoint_id: CheckpointId) -> bool | None:
+    """Say whether the live head continues a checkpoint of a timeline, retained or not; None: the list tells no more."""
+    live = state.timeline()
+    if all(timeline.timeline_id != timeline_id for timeline in state.timelines):
+        return None
+    return checkpoint_id <= _limits(state, live.timeline_id, live.head).get(timeline_id, NO_CHECKPOINT)
+
+
 def _before(state: ManifestState, timeline_id: TimelineId, newest: CheckpointId) -> tuple[CompletedCheckpoint, ...]:
-    listed = {timeline.timeline_id: timeline for timeline in state.timelines}
-    limits: dict[TimelineId, CheckpointId] = {}
-    where: tuple[TimelineId, CheckpointId] | None = (timeline_id, newest)
-    while where is not None and where[0] in listed and where[1] != NO_CHECKPOINT:
-        limits[where[0]] = where[1]
-        where = listed[where[0]].parent
+    limits = _limits(state, timeline_id, newest)
     return tuple(
         checkpoint
         for checkpoint in state.checkpoints
@@ -51,6 +54,17 @@ def left_lines(state: ManifestState) -> tuple[tuple[CompletedCheckpoint, ...], .
         for timeline in state.timelines
         if timeline.role is TimelineRole.ABANDONED and timeline.live_from is not None
     )
+
+
+def _limits(state: ManifestState, timeline_id: TimelineId, newest: CheckpointId) -> dict[TimelineId, CheckpointId]:
+    """Of each timeline that a checkpoint's lineage passes, the newest checkpoint that is on it."""
+    listed = {timeline.timeline_id: timeline for timeline in state.timelines}
+    limits: dict[TimelineId, CheckpointId] = {}
+    where: tuple[TimelineId, CheckpointId] | None = (timeline_id, newest)
+    while where is not None and where[0] in listed and where[1] != NO_CHECKPOINT:
+        limits[where[0]] = where[1]
+        where = listed[where[0]].parent
+    return limits
 
 
 def owner_of(state: ManifestState, checkpoint_id: CheckpointId) -> TimelineId:

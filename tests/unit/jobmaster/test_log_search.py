@@ -1,0 +1,149 @@
+"""What people ask of an old job is answered without walking its log (I6): by search, and by as much as is shown."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.job_context import JobContext
+from pipeline.log_search import end_of, version_of_trigger
+from pipeline.protocol.codec import encode_entry, encode_tombstone
+from pipeline.protocol.errors import NotFound
+from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.layout import manifest_key
+from pipeline.protocol.log_entries import LogEntry, tombstone_of
+from pipeline.storage.manifest_log import ManifestLog
+from tests.harness.job_log import A, JobLog
+from tests.harness.milepost_cli import milepost
+from tests.harness.sparkless_job import SparklessJob
+
+EPOCHS = 60
+
+
+class StoredLog(JobLog):
+    """A log that remembers the state of each of its versions."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.states = [self.state]
+
+    def ask(self, decide: Any, request: object) -> Any:
+        answer = super().ask(decide, request)
+        self.states += [self.state] if self.state is not self.states[-1] else []
+        return answer
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> SparklessJob:
+    """Sixty epochs, of which the newest two are retained: the log of real transitions, and nothing else."""
+    job = SparklessJob.create(tmp_path_factory.mktemp("old") / "job")
+    log, store = StoredLog(), job.context.store
+    for number in range(1, EPOCHS + 1):
+        log.epoch(A)
+        if number > 2:
+            log.subsume(A, (number - 2,), last=2)
+    for state, event in zip(log.states, log.events, strict=True):
+        entry = LogEntry(state.version, f"write-{state.version}", event, state)
+        store.create(manifest_key(state.version), encode_entry(entry))
+    return job
+
+
+def copied(job: SparklessJob, folder: Path) -> SparklessJob:
+    return SparklessJob(Path(shutil.copytree(job.folder, folder, copy_function=shutil.copy2)))
+
+
+@contextmanager
+def counting() -> Iterator[list[int]]:
+    """The versions whose entries are read meanwhile."""
+    read: list[int] = []
+    entry = ManifestLog.entry
+
+    def counted(log: ManifestLog, version: int) -> object:
+        read.append(version)
+        return entry(log, version)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ManifestLog, "entry", counted)
+        yield read
+
+
+def compact(context: JobContext, up_to: int) -> None:
+    """Put tombstones in the place of the oldest entries, as the leader does."""
+    for version in range(1, up_to + 1):
+        entry = context.log.entry(version)
+        assert isinstance(entry, LogEntry)
+        context.store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
+
+
+def test_every_checkpoint_is_found_by_a_few_reads_and_told_as_the_walk_tells_it(old: SparklessJob) -> None:
+    master, versions = old.master, old.context.head().version
+    walked = {one["checkpoint_id"]: one for one in master.list_checkpoints()}
+    assert sorted(walked) == list(range(1, EPOCHS + 1)) and versions > 4 * EPOCHS
+    for checkpoint_id in (1, 2, 17, EPOCHS - 10):
+        with counting() as read:
+            shown = master.show(checkpoint_id)
+        assert shown.pop("savepoints") == [] and shown == walked[checkpoint_id]
+        assert len(read) <= 12 + 10
+    for unknown in (EPOCHS + 1, 10**6):
+        with pytest.raises(NotFound):
+            master.show(unknown)
+
+
+def test_of_a_compacted_checkpoint_the_kept_facts_are_shown_and_that_the_rest_is_gone(
+    old: SparklessJob, tmp_path: Path
+) -> None:
+    job = copied(old, tmp_path / "job")
+    before = {number: job.master.show(number) for number in (1, 5)}
+    context = job.context
+    ends = [end_of(context.log, context.head().version, CheckpointId(number)) for number in (5, 20)]
+    assert ends[0] is not None and ends[1] is not None
+    compact(context, ends[1].version - 1)
+    for number, full in before.items():
+        shown = job.master.show(number)
+        assert shown["compacted"] is True and "compacted" not in full
+        for name in ("checkpoint_id", "epoch", "status", "watermark"):
+            assert shown[name] == full[name]
+        assert (full["rows_in"], shown["rows_in"], shown["live"]) == (10, None, None), "not known, and not made up"
+    assert job.master.show(20)["rows_in"] is not None
+    spec = str(job.folder / "config" / "small.yaml")
+    assert "compacted" in milepost("list", spec, "--all").stdout
+    assert milepost("show", spec, "5").exit_code == 0
+    walked = {one["checkpoint_id"]: one["live"] for one in job.master.list_checkpoints()}
+    assert walked == dict.fromkeys(range(1, EPOCHS + 1), True), "the walk from parent to parent goes on through them"
+
+
+def test_a_trigger_is_found_among_entries_and_tombstones_alike(old: SparklessJob, tmp_path: Path) -> None:
+    job = copied(old, tmp_path / "job")
+    log, newest = job.context.log, job.context.head().version
+    triggers = {number: version_of_trigger(log, newest, CheckpointId(number)) for number in range(1, EPOCHS + 1)}
+    assert sorted(set(triggers.values())) == sorted(triggers.values())
+    compact(job.context, triggers[40] + 1)
+    log = job.context.log
+    assert {number: version_of_trigger(log, newest, CheckpointId(number)) for number in triggers} == triggers
+
+
+def test_list_and_history_read_as_much_as_they_show_and_say_that_there_is_more(old: SparklessJob) -> None:
+    spec = str(old.folder / "config" / "small.yaml")
+    versions = old.context.head().version
+    for command, name, every in (("list", "checkpoints", EPOCHS), ("history", "events", versions)):
+        newest = milepost(command, spec, "--json").document()
+        assert (len(newest[name]), newest["truncated"]) == (50, True)
+        told = milepost(command, spec)
+        assert "the newest 50: there are more (--limit N, --all)" in told.stderr
+        few = milepost(command, spec, "--limit", "3", "--json").document()
+        assert (few[name], few["truncated"]) == (newest[name][:3], True)
+        whole = milepost(command, spec, "--all", "--json").document()
+        assert (len(whole[name]), whole["truncated"], whole[name][:50]) == (every, False, newest[name])
+        assert "there are more" not in milepost(command, spec, "--all").stderr
+        with counting() as read:
+            milepost(command, spec, "--limit", "3", "--json")
+        assert len(read) < 80, "whatever the length of the log"
+    with counting() as read:
+        assert len(milepost("list", spec, "--status", "completed", "--json").document()["checkpoints"]) == 2
+        assert milepost("list", spec, "--status", "pending", "--json").document()["checkpoints"] == []
+    assert len(read) < 80
