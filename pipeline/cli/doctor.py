@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pipeline.protocol.errors import CheckpointError
+from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 
 if TYPE_CHECKING:
     from pipeline.config.load import LoadedJob
@@ -43,13 +43,18 @@ def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
     from pipeline.suites import suite_faults
 
     faults = suite_faults(job)
-    return [
-        *_server(job),
-        *(_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores_of(job)),
-        *(
+    try:
+        stores = [_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores_of(job)]
+        sources = [
             _check(f"source {source.name}", source.ok, source.detail, warning=source.suspicious)
             for source in source_checks(job)
-        ),
+        ]
+    except (StoreUnavailable, EnvironmentUnusable) as error:
+        stores, sources = [_check("store", False, f"{error.message} {error.hint}".strip())], []
+    return [
+        *_server(job),
+        *stores,
+        *sources,
         *(
             _check(f"quality: {sink}", fault is None, fault or "every expectation can be built")
             for sink, fault in faults.items()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.config.checks import structure_problems
 from pipeline.config.document import Document, Unreadable, read_document
-from pipeline.config.environment import resolve_spec, resolve_text
+from pipeline.config.environment import referenced_variables, resolve_spec, resolve_text
 from pipeline.config.names import nearest
 from pipeline.config.problems import Problem, invalid_spec
 from pipeline.config.spec import JobSpec
@@ -88,7 +88,8 @@ class LoadedJob:
         if problem:
             raise InvalidRequest(f"store.endpoint_url of job {self.spec.name}: {problem}. Nothing was run or changed.")
         region = resolve_text(self.spec.store.region, os.environ, "store.region")
-        return StoreConfig(url=url, endpoint_url=endpoint or None, region=region)
+        named = referenced_variables(self.spec.store.endpoint_url)
+        return StoreConfig(url=url, endpoint_url=endpoint or None, region=region, endpoint_variables=tuple(named))
 
     @property
     def job_store(self) -> StoreConfig:

@@ -9,7 +9,7 @@ validated: no empty part, no `.` or `..`, no control character, no leading `/`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 Names = MutableSequence[str]
@@ -41,11 +41,19 @@ class StoreConfig:
         url: ``file:///abs/dir`` or ``s3://bucket/prefix``: the store's root.
         endpoint_url: an S3 endpoint other than AWS, or None.
         region: S3 region.
+        endpoint_variables: environment variables that `endpoint_url` was made from, for messages.
     """
 
     url: str
     endpoint_url: str | None = None
     region: str = "us-east-1"
+    endpoint_variables: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint in words, and where it was taken from; empty for AWS and for a directory."""
+        origin = f" (from {', '.join(self.endpoint_variables)})" if self.endpoint_variables else ""
+        return f"{self.endpoint_url}{origin}" if self.endpoint_url else ""
 
     @property
     def is_local(self) -> bool:

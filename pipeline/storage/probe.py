@@ -6,17 +6,23 @@ only safe to read where `If-Match` is honoured.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NoAnswer
 from dataclasses import dataclass
 from uuid import uuid4
 
-from pipeline.protocol.errors import CommitConflict, EnvironmentUnusable, NotFound
+from pipeline.protocol.errors import CheckpointError, CommitConflict, EnvironmentUnusable, NotFound, StoreUnavailable
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.storage.keys import key_fault
 from pipeline.storage.layout import PROBE_PREFIX
 
 _RACERS = 8
 _LISTED = 100
+_ANSWER_S = 20.0
+"""How long a store may take for its first answer. Later requests wait, and try again, for minutes."""
+
 _WRONG_ETAG = "00000000000000000000000000000000"
 
 
@@ -44,17 +50,45 @@ def probe_store(store: ObjectStore) -> list[ProbeCheck]:
         EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
     """
     prefix = f"{PROBE_PREFIX}{uuid4().hex}/"
-    created, put, raced = (f"{prefix}{name}" for name in ("created", "put", "raced"))
+    _require_answer(store, prefix)
+    keys = created, put, raced = [f"{prefix}{name}" for name in ("created", "put", "raced")]
     try:
-        return [
+        checks = [
             _create_over_created(store, created),
             _create_over_put(store, put),
             _create_race(store, raced),
             _read_other_version(store, created),
-            _listing(store, prefix, [created, put, raced]),
+            _listing(store, prefix, keys),
         ]
-    finally:
-        store.delete([created, put, raced])
+    except BaseException:
+        with contextlib.suppress(CheckpointError):  # it is the first error that says what is wrong
+            store.delete(keys)
+        raise
+    store.delete(keys)
+    return checks
+
+
+def _require_answer(store: ObjectStore, prefix: str) -> None:
+    """Ask a store for anything. Raises StoreUnavailable: it has not answered in `_ANSWER_S`; or what it answered."""
+    answer: Future[None] = Future()
+
+    def ask() -> None:
+        try:
+            list(store.list(prefix, limit=1))
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+            answer.set_exception(error)
+        else:
+            answer.set_result(None)
+
+    threading.Thread(target=ask, name="store-probe", daemon=True).start()
+    try:
+        answer.result(_ANSWER_S)
+    except NoAnswer:
+        at = f" at {store.config.endpoint}" if store.config.endpoint else ""
+        raise StoreUnavailable(
+            f"store {store.config.url}{at} has not answered in {_ANSWER_S:g} s. Nothing was changed.",
+            hint="check that it is a store, that it is up, and that no proxy swallows what it answers",
+        ) from None
 
 
 def require_preconditions(store: ObjectStore) -> None:
@@ -66,7 +100,7 @@ def require_preconditions(store: ObjectStore) -> None:
     """
     failed = [check for check in probe_store(store) if not check.ok]
     if failed:
-        where = store.config.endpoint_url or store.config.url
+        where = store.config.endpoint or store.config.url
         raise EnvironmentUnusable(
             f"endpoint {where} (store {store.config.url}) {'; '.join(check.detail for check in failed)}. "
             "Two runs could both commit there. Only probe objects were written, and removed.",
@@ -108,7 +142,7 @@ def require_versioned_reads(store: ObjectStore, prefix: str, reader: str) -> boo
     """
     check = probe_versioned_reads(store, prefix)
     if check is not None and not check.ok:
-        where = store.config.endpoint_url or store.config.url
+        where = store.config.endpoint or store.config.url
         raise EnvironmentUnusable(
             f"endpoint {where} ({reader} at {store.config.url}) {check.detail}. An object that changes after it was "
             "planned would be read unnoticed. Nothing was written there.",

@@ -75,7 +75,7 @@ class S3Errors:
     def __init__(self, config: StoreConfig, bucket: str) -> None:
         self._config = config
         self._bucket = bucket
-        self.where = f"bucket {bucket!r} at {config.endpoint_url or f'AWS S3 in region {config.region}'}"
+        self.where = f"bucket {bucket!r} at {config.endpoint or f'AWS S3 in region {config.region}'}"
 
     def absent(self, key: str) -> NotFound:
         return NotFound(f"object {key!r} does not exist in {self._config.url}.", key=key)

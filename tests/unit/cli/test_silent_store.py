@@ -1,0 +1,54 @@
+"""A store that does not answer: that is what `run` and `doctor` say, in bounded time, and where its address is from."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipeline.storage import probe
+from tests.harness.milepost_cli import milepost
+from tests.harness.processes import free_ports
+from tests.harness.sparkless_job import SparklessJob
+
+
+@contextmanager
+def silent() -> Iterator[int]:
+    """A server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@contextmanager
+def closed() -> Iterator[int]:
+    yield free_ports(1)[0]
+
+
+@pytest.mark.parametrize(
+    ("server", "why"), [(closed, "did not answer (EndpointConnection)"), (silent, "has not answered in 1 s")]
+)
+def test_a_store_that_does_not_answer_is_the_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: type, why: str
+) -> None:
+    monkeypatch.setattr(probe, "_ANSWER_S", 1.0)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "unused")
+    store = "storage: s3://milepost\nstore: {endpoint_url: '${env:LAKE_ENDPOINT}'}\n"
+    job = SparklessJob.create(tmp_path, {"storage: ../store\n": store})
+    spec = job.folder / "config" / "small.yaml"
+    with server() as port:
+        monkeypatch.setenv("LAKE_ENDPOINT", f"http://127.0.0.1:{port}")
+        run = milepost("run", spec)
+        doctor = milepost("doctor", spec, "--json")
+    address = f"http://127.0.0.1:{port} (from LAKE_ENDPOINT)"
+    first = run.error[0]
+    assert first.startswith("Error: ") and address in first and why in first, run.stderr
+    assert "deleted" not in run.stderr
+    checks = json.loads(doctor.stdout)["data"]["checks"]
+    (store_check,) = [check for check in checks if check["check"] == "store"]
+    assert not store_check["ok"] and address in store_check["detail"] and why in store_check["detail"]
+    assert doctor.exit_code == 8
