@@ -36,7 +36,8 @@ from pipeline.quality.verdict import GateVerdict
 from pipeline.restore import Restore
 from pipeline.state.exact_keys import key_numbers
 from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group_range, key_groups_of
+from pipeline.state.key_groups import key_group_range
+from pipeline.state.key_hash import KeyHash
 from pipeline.state.keyed_state import restore_state
 from pipeline.storage.checked import write_content_addressed
 from pipeline.storage.layout import INPUTS_PREFIX, state_prefix
@@ -71,7 +72,8 @@ class Bootstrap(Restore):
         plan = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
-            operators = {uid: _snapshot(context, pending, *table) for uid, table in tables.items()}
+            hasher = KeyHash(context.head().state.key_hash_secret)
+            operators = {uid: _snapshot(context, pending, hasher, *table) for uid, table in tables.items()}
             signatures = state_signatures(context.job.spec, loaded.graph)
             digest = hashlib.sha256(repr(sorted(operators.items())).encode()).hexdigest()
             return CheckpointMetadata(
@@ -90,6 +92,7 @@ class Bootstrap(Restore):
                     "job": signatures["job"],
                 },
                 max_parallelism=context.spec.checkpointing.max_parallelism,
+                hasher=hasher,
                 plan=pending.plan,
                 sources={},
                 operators=operators,
@@ -191,17 +194,17 @@ def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidReques
 
 
 def _snapshot(
-    context: JobContext, pending: PendingCheckpoint, operator: StatefulOperator, rows: pa.Table
+    context: JobContext, pending: PendingCheckpoint, hasher: KeyHash, operator: StatefulOperator, rows: pa.Table
 ) -> OperatorSnapshot:
     """Write the rows as the state of each subtask, below the pending checkpoint's token."""
     spec = context.spec
     groups, parallelism = spec.checkpointing.max_parallelism, spec.spark.parallelism
-    placed = key_groups_of(rows, operator.routing_key, groups)
+    placed = hasher.key_groups(rows, operator.routing_key, groups)
     handles = []
     for subtask in range(parallelism):
         own = key_group_range(groups, parallelism, subtask)
         inside = np.asarray((placed >= own.start) & (placed < own.stop), dtype=np.bool_)
-        handles.append(_write(context, pending, operator, rows.filter(pa.array(inside)), own))
+        handles.append(_write(context, pending, hasher, operator, rows.filter(pa.array(inside)), own))
     return OperatorSnapshot(
         key=tuple(operator.key),
         routing_key=tuple(operator.routing_key),
@@ -217,13 +220,19 @@ def _snapshot(
 
 
 def _write(
-    context: JobContext, pending: PendingCheckpoint, operator: StatefulOperator, rows: pa.Table, own: range
+    context: JobContext,
+    pending: PendingCheckpoint,
+    hasher: KeyHash,
+    operator: StatefulOperator,
+    rows: pa.Table,
+    own: range,
 ) -> StateHandle:
     state = restore_state(
         operator.uid,
         operator.key,
         operator.state_schema,
         routing_key=operator.routing_key,
+        hasher=hasher,
         handles=(),
         key_groups=own,
         max_parallelism=context.spec.checkpointing.max_parallelism,

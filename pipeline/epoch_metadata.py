@@ -73,6 +73,7 @@ def build_metadata(
         spec_text=context.job.text,
         signatures=state_signatures(context.job.spec, plan.graph),
         max_parallelism=context.spec.checkpointing.max_parallelism,
+        hasher=plan.hasher,
         plan=pending.plan,
         sources=_sources(context, plan, pending, base, verified),
         operators=snapshots,

@@ -33,6 +33,7 @@ from pipeline.quality.gate import begin_loading, evaluate_all
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, SinkMark, StagedFile
 from pipeline.sinks.parquet import ParquetSink
+from pipeline.state.key_hash import KeyHash
 from pipeline.storage.checked import read_handle
 from pipeline.storage.layout import metadata_key
 from pipeline.vetoes import stage_veto
@@ -190,6 +191,7 @@ def _plan(
         timeline=timeline.timeline_id,
         epoch=pending.epoch,
         base=pending.base,
+        hasher=base.hasher if base is not None else KeyHash(state.key_hash_secret),
         inputs=record.sources,
         held_back=record.held_back,
         watermarks_us={name: item.watermark_us for name, item in base.sources.items()} if base is not None else {},

@@ -17,12 +17,14 @@ from pipeline.metadata_formats import from_format_1, from_format_2, from_format_
 from pipeline.pace import Pace
 from pipeline.protocol.codec import from_json, to_json
 from pipeline.protocol.errors import StateCorrupt
+from pipeline.protocol.ids import KEY_HASH_SECRET_PATTERN
 from pipeline.protocol.records import ObjectHandle
 from pipeline.protocol.watermarks import operator_watermark
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, decode_schema, encode_schema
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
+from pipeline.state.key_hash import KeyHash
 from pipeline.storage.layout import require_own_key
 from pipeline.task_times import TaskTimes
 
@@ -125,6 +127,7 @@ class CheckpointMetadata:
     Attributes:
         code: what ran, by name: ``milepost`` and ``<uid>: <module>`` -> SHA-256; `code_hash` is of all of it. Empty in
             checkpoints from before it was recorded.
+        hasher: the key hash of its state and of its rows in flight.
         marks: position of every sink of this lineage, also of those that the spec has dropped: what a sink that comes
             back must follow.
         unaligned: a subtask stopped before the end of its input.
@@ -146,6 +149,7 @@ class CheckpointMetadata:
     spec_text: str
     signatures: Mapping[str, Any]
     max_parallelism: int
+    hasher: KeyHash
     plan: ObjectHandle
     sources: Mapping[str, SourceSnapshot]
     operators: Mapping[str, OperatorSnapshot]
@@ -175,6 +179,7 @@ class CheckpointMetadata:
             "spec_text": self.spec_text,
             "signatures": self.signatures,
             "max_parallelism": self.max_parallelism,
+            "key_hash_secret": self.hasher.secret,
             "plan": to_json(self.plan),
             "sources": {name: to_json(item) for name, item in self.sources.items()},
             "operators": {uid: _operator_json(item) for uid, item in self.operators.items()},
@@ -260,6 +265,7 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         spec_text=document["spec_text"],
         signatures=document["signatures"],
         max_parallelism=document["max_parallelism"],
+        hasher=_hasher(document["key_hash_secret"]),
         plan=from_json(ObjectHandle, document["plan"], "plan"),
         sources={name: from_json(SourceSnapshot, item, f"source {name}") for name, item in document["sources"].items()},
         operators={uid: _operator(item) for uid, item in document["operators"].items()},
@@ -277,6 +283,12 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         timings={name: _ms(value, name) for name, value in document["timings"].items()},
         tasks=tuple(TaskTimes.from_json(task, "task") for task in document["tasks"]),
     )
+
+
+def _hasher(secret: object) -> KeyHash:
+    if secret is not None and not (isinstance(secret, str) and KEY_HASH_SECRET_PATTERN.fullmatch(secret)):
+        raise StateCorrupt("checkpoint metadata: the key hash secret is not 32 hexadecimal digits")  # it is not shown
+    return KeyHash(secret)
 
 
 def _ms(value: object, name: str) -> int:

@@ -10,6 +10,7 @@ Format 3: `plan_ms` was the time between the rebind and Spark, which is `begin_m
 A task's time for handing rows on was part of its reading or processing, and its uploads' part of what they waited for.
 
 Format 4: of a source's objects only those that were read or missing were told, and of its event times the watermark.
+Keys were hashed without a secret.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def from_format_3(document: Mapping[str, Any]) -> dict[str, Any]:
 def from_format_4(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document as format 5. Raises KeyError, TypeError: it is not one of format 4."""
     untold: dict[str, Any] = {"newest_event_us": None, "skipped": {}, "bad_names": []}
-    return {**document, "format": 5, "sources": {name: {**one, **untold} for name, one in document["sources"].items()}}
+    sources = {name: {**one, **untold} for name, one in document["sources"].items()}
+    return {**document, "format": 5, "sources": sources, "key_hash_secret": None}
 
 
 _TIMING_OF_3 = {"plan_ms": "begin_ms"}

@@ -27,6 +27,7 @@ from pipeline.sources.plan import SourcePlan, assign_splits
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.evolution import evolved
 from pipeline.state.handles import StateHandle
+from pipeline.state.key_hash import KeyHash
 
 INPUT_RECORD_FORMAT = 3
 
@@ -202,7 +203,7 @@ class EpochPlan:
     Attributes:
         spec: with `${env:…}` resolved. graph: of the spec and what its process functions declare.
         functions: per process operator. code_hash: of this package and those functions.
-        base: checkpoint it continues; 0 is the empty state.
+        base: checkpoint it continues; 0 is the empty state. hasher: the key hash of its state.
         inputs: per source, in name order. held_back: as in `InputRecord`.
         watermarks_us: per source, at the start of the epoch.
         states, firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever
@@ -224,6 +225,7 @@ class EpochPlan:
     timeline: TimelineId
     epoch: Epoch
     base: CheckpointId
+    hasher: KeyHash
     inputs: tuple[SourceInput, ...]
     held_back: str | None
     watermarks_us: Mapping[str, int | None]

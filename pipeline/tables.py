@@ -43,6 +43,7 @@ def operator_rows(
             snapshot.key,
             snapshot.state_schema,
             routing_key=snapshot.routing_key,
+            hasher=metadata.hasher,
             handles=[handle],
             key_groups=handle.key_groups,
             watermark_us=firing_us,

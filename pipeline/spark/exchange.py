@@ -19,7 +19,8 @@ from pipeline.protocol.acknowledgements import Decline, encode_answer
 from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
 from pipeline.spark.combining import PART_BYTES, Combining
 from pipeline.state.buffers import Buffer, as_partials, encode_rows, oldest
-from pipeline.state.key_groups import key_groups_of, subtask_of_key_group
+from pipeline.state.key_groups import subtask_of_key_group
+from pipeline.state.key_hash import KeyHash
 
 EXCHANGE_SCHEMA: Final = pa.schema(
     [
@@ -119,13 +120,14 @@ class ExchangeWriter:
         channel: int,
         receivers: int,
         max_parallelism: int,
+        hasher: KeyHash,
         edges: tuple[Edge, ...],
         limits: BufferLimits,
         held_bytes: int = PART_BYTES,
     ) -> None:
         self._channel, self._held_bytes = channel, held_bytes
         self._receivers = receivers
-        self._max_parallelism = max_parallelism
+        self._max_parallelism, self._hasher = max_parallelism, hasher
         self._limits = limits
         self._edges: dict[str, list[Edge]] = {}
         for edge in edges:
@@ -185,7 +187,7 @@ class ExchangeWriter:
     def _split(
         self, edge: Edge, rows: pa.Table, lateness_us: int | None, *, partial: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        groups = key_groups_of(rows, edge.key, self._max_parallelism)
+        groups = self._hasher.key_groups(rows, edge.key, self._max_parallelism)
         targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers).astype(np.uint16)
         times = rows.column(edge.event_time) if edge.event_time is not None and not partial else None
         rows = as_partials(rows) if partial else rows.select(list(edge.columns))

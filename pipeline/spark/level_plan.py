@@ -16,6 +16,7 @@ from pipeline.spark.epoch_clock import LevelShare
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.state.key_groups import key_group_range
+from pipeline.state.key_hash import KeyHash
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class LevelPlan:
     senders: int
     parallelism: int
     max_parallelism: int
+    hasher: KeyHash
     operators: tuple[OperatorPlan, ...]
     channel_directory: str
     cache_directory: str

@@ -19,10 +19,9 @@ from pipeline.protocol.errors import ProtocolViolation
 from pipeline.protocol.watermarks import latest, operator_watermark
 from pipeline.spark.input_gate import Chunk
 from pipeline.spark.items import Item, Rows
-from pipeline.spark.level_plan import OperatorPlan
+from pipeline.spark.level_plan import LevelPlan, OperatorPlan
 from pipeline.spark.task_memory import Memory
 from pipeline.state.buffers import Buffer, are_partials
-from pipeline.state.key_groups import key_groups_of
 from pipeline.state.keyed_state import FrozenState, SubtaskState
 from pipeline.state.slices import (
     EncodedSlices,
@@ -49,7 +48,7 @@ class Processing:
         fired_us: the firing watermark reached so far.
 
     Args:
-        key_groups: what the subtask owns, of `max_parallelism`.
+        key_groups: what the subtask owns. plan: of its level.
         open_slice: restores some of them, of all that there are or of several.
         previous_us: the firing watermark to begin with. watermark_us: of the inputs, at the end of the epoch.
         may_be_cut: the epoch may leave rows in flight.
@@ -59,7 +58,7 @@ class Processing:
         self,
         item: OperatorPlan,
         key_groups: range,
-        max_parallelism: int,
+        plan: LevelPlan,
         open_slice: Callable[[range], Opened],
         memory: Memory,
         *,
@@ -69,7 +68,7 @@ class Processing:
     ) -> None:
         self.fired_us = previous_us
         self.rows_in = self.rows_out = self.late_rows = 0
-        self._item, self._own, self._max_parallelism = item, key_groups, max_parallelism
+        self._item, self._own, self._plan = item, key_groups, plan
         self._open, self._memory = open_slice, memory
         self._previous_us, self._watermark_us = previous_us, watermark_us
         self._at_once: Opened | None = open_slice(key_groups) if may_be_cut else None
@@ -146,20 +145,21 @@ class Processing:
         size, count = sum(extent.bytes for extent in extents), sum(extent.rows for extent in extents)
         if int(cost.sum()) + input_cost(count, size, schema) <= budget_bytes:
             return [self._own]
-        rows = np.zeros(self._max_parallelism, dtype=np.int64)
+        plan, routing_key = self._plan, self._item.operator.routing_key
+        rows = np.zeros(plan.max_parallelism, dtype=np.int64)
         for buffer in buffers:
-            groups = key_groups_of(buffer.rows(), self._item.operator.routing_key, self._max_parallelism)
-            rows += np.bincount(groups, minlength=self._max_parallelism)
+            groups = plan.hasher.key_groups(buffer.rows(), routing_key, plan.max_parallelism)
+            rows += np.bincount(groups, minlength=plan.max_parallelism)
         per_row = input_cost(count, size, schema) // max(1, count)
         return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)
 
     def _divide(self, slices: list[range]) -> list[list[list[Buffer]]]:
         """The waiting buffers, chunk by chunk and slice by slice."""
-        routing_key, found = self._item.operator.routing_key, []
+        plan, routing_key, found = self._plan, self._item.operator.routing_key, []
         for chunk in self._waiting:
             by_slice: list[list[Buffer]] = [[] for _ in slices]
             for buffer in chunk.buffers:
-                parts = divided(buffer, slices, routing_key, self._max_parallelism, self._memory.spool)
+                parts = divided(buffer, slices, routing_key, plan.hasher, plan.max_parallelism, self._memory.spool)
                 for mine, part in zip(by_slice, parts, strict=True):
                     if part is not None:
                         mine.append(part)

@@ -21,6 +21,7 @@ from pipeline.spark.exchange import BufferLimits, Edge, ExchangeWriter, exchange
 from pipeline.spark.items import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
 from pipeline.spark.staging import Staging
 from pipeline.spark.task_memory import Memory
+from pipeline.state.key_hash import KeyHash
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class TailPlan:
     level: int
     receivers: int
     max_parallelism: int
+    hasher: KeyHash
     limits: BufferLimits
     edges: tuple[Edge, ...]
     sinks: Mapping[str, tuple[str, ...]]
@@ -60,6 +62,7 @@ def run_tail(
         channel=subtask,
         receivers=plan.receivers,
         max_parallelism=plan.max_parallelism,
+        hasher=plan.hasher,
         edges=plan.edges,
         limits=plan.limits,
         held_bytes=memory.budget.held_bytes,

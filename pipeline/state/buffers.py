@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.state.key_groups import key_groups_of
+from pipeline.state.key_hash import KeyHash
 from pipeline.state.narrowing import narrowed, widened
 from pipeline.state.spool import Spool, Spooled
 
@@ -138,13 +138,15 @@ def oldest(times: pa.ChunkedArray) -> int | None:
     return least
 
 
-def owned_part(buffer: Buffer, routing_key: Sequence[str], key_groups: range, max_parallelism: int) -> Buffer | None:
+def owned_part(
+    buffer: Buffer, routing_key: Sequence[str], hasher: KeyHash, key_groups: range, max_parallelism: int
+) -> Buffer | None:
     """The rows of a buffer that belong to `key_groups`; None when there are none.
 
     The oldest event time stays that of the whole buffer: it can only hold a watermark back.
     """
     rows = buffer.rows()
-    groups = key_groups_of(rows, routing_key, max_parallelism)
+    groups = hasher.key_groups(rows, routing_key, max_parallelism)
     owned = (groups >= key_groups.start) & (groups < key_groups.stop)
     if not owned.any():
         return None

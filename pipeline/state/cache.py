@@ -31,7 +31,6 @@ from pipeline.state.buckets import drifts_of
 from pipeline.state.census import EXPIRES_COLUMN, TIMER_COLUMN
 from pipeline.state.evolution import stored_name
 from pipeline.state.handles import RunHandle
-from pipeline.state.key_groups import KEY_HASH_VERSION
 from pipeline.state.layer import KeySpec, Layer, empty_layer
 from pipeline.state.narrowing import narrowed, widened
 from pipeline.state.runs import DELETED_COLUMN
@@ -177,8 +176,7 @@ def _operator_digest(uid: str) -> str:
 def _digest(run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int) -> str:
     identity = {
         "format": CACHE_FORMAT_VERSION,
-        "hash": KEY_HASH_VERSION,
-        "hasher": getattr(keys.hasher, "__qualname__", ""),
+        "hash": keys.hasher.digest,
         "run": run.sha256,
         "wanted": [wanted.start, wanted.stop],
         "max_parallelism": max_parallelism,

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pipeline.protocol.errors import NotFound, StateCorrupt
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.state.buffers import Buffer, owned_part
+from pipeline.state.key_hash import KeyHash
 from pipeline.state.stored import corrupt, count, is_int, own_key, record, sha256_hex, span, text
 
 _SCHEMA = pa.schema(
@@ -166,6 +167,7 @@ def restore_channel_state(
     *,
     uid: str,
     routing_key: Sequence[str],
+    hasher: KeyHash,
     key_groups: range,
     max_parallelism: int,
     store: ObjectStore,
@@ -180,7 +182,8 @@ def restore_channel_state(
     Args:
         handles: of one operator, of all its former subtasks, in their order; None for one without channel state.
         uid: of the operator now, which may have had another one when they were stored.
-        routing_key: columns by which the operator's input is exchanged. key_groups: what this subtask owns.
+        routing_key: columns by which the operator's input is exchanged. hasher: which placed it.
+        key_groups: what this subtask owns.
         store: a file lies at `handle.key`. checkpoint_id, job: for messages.
     Raises:
         StateCorrupt: a file is missing, altered or not what its handle says.
@@ -194,7 +197,7 @@ def restore_channel_state(
         if key_groups.start <= handle.key_groups.start and handle.key_groups.stop <= key_groups.stop:
             restored += buffers
         else:
-            parts = (owned_part(buffer, routing_key, key_groups, max_parallelism) for buffer in buffers)
+            parts = (owned_part(buffer, routing_key, hasher, key_groups, max_parallelism) for buffer in buffers)
             restored += (part for part in parts if part is not None)
     return tuple(restored)
 

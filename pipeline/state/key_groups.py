@@ -1,8 +1,8 @@
-"""Keys hash the same for ever; key groups and their owners follow from the hash alone.
+"""Keys hash the same for ever; key groups and their owners follow from the hash alone. And version 1 of the hash.
 
 The key hash decides where a row goes, and a run's handle says how many rows it put into each key group: it is a format.
-`KEY_HASH_VERSION` is recorded with the state, golden vectors pin it, and a change needs a new version beside the old
-one.
+Its version is recorded with the state, golden vectors pin it, and a change needs a new version beside the old one.
+Version 1 has no secret, so that keys can be made to collide: new state has version 2 (`key_hash.py`).
 
 Per column a value becomes one 64-bit word, independent of how Arrow stores it (chunks, slices, dictionaries, offset
 width, null bitmaps): integers by value, floats as doubles with one zero and one NaN, timestamps by instant, text and
@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from pipeline.protocol.errors import InvalidRequest
 
-KEY_HASH_VERSION = 1
 MAX_KEY_GROUPS = 32_768
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -41,13 +40,15 @@ _TAG_TIMESTAMP = np.uint64(0xD6E8FEB86659FD93)
 _TAG_DECIMAL = np.uint64(0xA0761D6478BD642F)
 _TAG_BYTES = np.uint64(0xE7037ED1A0B428DB)
 _WORDS_PER_BLOCK = 1 << 20
-_ROWS_AT_ONCE = 1 << 15
+ROWS_AT_ONCE = 1 << 15
 """So many rows' words stay in the processor's cache from one step to the next: half the time of all rows at once."""
+KEPT_BYTES = np.array([2 ** (8 * used) - 1 for used in range(9)], dtype=np.uint64)
+"""By number of bytes: the mask that keeps so many of a word, the first ones of a text."""
 _FEW_WORDS = 6
-_PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
+PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
-def _mix(words: Hashes) -> Hashes:
+def mix(words: Hashes) -> Hashes:
     """Spread every input bit over all output bits; a bijection on 64-bit words."""
     words = words + _STEP
     words ^= words >> np.uint64(30)
@@ -73,7 +74,7 @@ def check_key_type(name: str, data_type: pa.DataType) -> None:
         or (pa.types.is_decimal(data_type) and data_type.bit_width <= 128)
         or pa.types.is_date(data_type)
         or pa.types.is_timestamp(data_type)
-        or _is_bytes(data_type)
+        or is_bytes(data_type)
         or pa.types.is_null(data_type)
     )
     if not known:
@@ -85,7 +86,7 @@ def check_key_type(name: str, data_type: pa.DataType) -> None:
         )
 
 
-def _is_bytes(data_type: pa.DataType) -> bool:
+def is_bytes(data_type: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_large_string(data_type)
@@ -98,7 +99,7 @@ def _is_bytes(data_type: pa.DataType) -> bool:
 
 
 def key_hash(table: pa.Table, key: Sequence[str]) -> Hashes:
-    """Return one stable 64-bit hash per row over the key columns, in their order.
+    """Return one 64-bit hash of version 1 per row over the key columns, in their order.
 
     Nulls hash to a fixed word; -0.0 equals 0.0; all NaNs are equal; integers (floats) of different widths with the same
     value are equal, so widening a column moves no key.
@@ -109,20 +110,20 @@ def key_hash(table: pa.Table, key: Sequence[str]) -> Hashes:
     Raises:
         InvalidRequest: a key column's type cannot be a key.
     """
-    columns = [_key_column(table, name) for name in key]
+    columns = [key_column(table, name) for name in key]
     hashes = np.full(table.num_rows, _SEED ^ np.uint64(len(key)), dtype=np.uint64)
-    for start in range(0, table.num_rows, _ROWS_AT_ONCE):
-        block = hashes[start : start + _ROWS_AT_ONCE]
+    for start in range(0, table.num_rows, ROWS_AT_ONCE):
+        block = hashes[start : start + ROWS_AT_ONCE]
         for column in columns:
-            block[:] = _mix(block * _COMBINE ^ _column_words(column.slice(start, _ROWS_AT_ONCE)))
+            block[:] = mix(block * _COMBINE ^ _column_words(column.slice(start, ROWS_AT_ONCE)))
     return hashes
 
 
-def _key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+def key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     """A column that can be a key; text and bytes with wide offsets, which are dear to make of a slice far inside."""
     column = table.column(name)
     check_key_type(name, column.type)
-    return column.cast(pa.large_binary()) if _is_bytes(column.type) else column
+    return column.cast(pa.large_binary()) if is_bytes(column.type) else column
 
 
 def _column_words(column: pa.ChunkedArray) -> Hashes:
@@ -138,13 +139,13 @@ def _array_words(array: pa.Array) -> Hashes:
     if pa.types.is_null(data_type):
         return np.full(len(array), _NULL, dtype=np.uint64)
     if pa.types.is_boolean(data_type) or pa.types.is_integer(data_type):
-        words = _mix(_integer_bits(array) ^ _TAG_INT)
+        words = mix(integer_bits(array) ^ _TAG_INT)
     elif pa.types.is_floating(data_type):
-        words = _mix(_float_bits(array) ^ _TAG_FLOAT)
+        words = mix(float_bits(array) ^ _TAG_FLOAT)
     elif pa.types.is_date(data_type):
-        words = _mix(_fixed_width(pc.cast(array, pa.date32()), pa.int32()).astype(np.uint64) ^ _TAG_DATE)
+        words = mix(fixed_width(pc.cast(array, pa.date32()), pa.int32()).astype(np.uint64) ^ _TAG_DATE)
     elif pa.types.is_timestamp(data_type):
-        words = _instant_words(_fixed_width(array, pa.int64()), data_type.unit)
+        words = _instant_words(fixed_width(array, pa.int64()), data_type.unit)
     elif pa.types.is_decimal(data_type):
         words = _decimal_words(array)
     else:
@@ -152,20 +153,20 @@ def _array_words(array: pa.Array) -> Hashes:
     return np.where(np.asarray(array.is_null()), _NULL, words) if array.null_count else words
 
 
-def _fixed_width(array: pa.Array, storage: pa.DataType) -> npt.NDArray[Any]:
+def fixed_width(array: pa.Array, storage: pa.DataType) -> npt.NDArray[Any]:
     """Numpy values of a fixed-width array; slots of nulls read as 0."""
     values = array.view(storage)
     return values.fill_null(0).to_numpy(zero_copy_only=False) if values.null_count else values.to_numpy()
 
 
-def _integer_bits(array: pa.Array) -> Hashes:
+def integer_bits(array: pa.Array) -> Hashes:
     if array.type == pa.uint64():
-        return _fixed_width(array, pa.uint64()).astype(np.uint64)
-    return _fixed_width(pc.cast(array, pa.int64()), pa.int64()).view(np.uint64)
+        return fixed_width(array, pa.uint64()).astype(np.uint64)
+    return fixed_width(pc.cast(array, pa.int64()), pa.int64()).view(np.uint64)
 
 
-def _float_bits(array: pa.Array) -> Hashes:
-    values = _fixed_width(pc.cast(array, pa.float64()), pa.float64()).astype(np.float64, copy=True)
+def float_bits(array: pa.Array) -> Hashes:
+    values = fixed_width(pc.cast(array, pa.float64()), pa.float64()).astype(np.float64, copy=True)
     values[values == 0.0] = 0.0
     values[np.isnan(values)] = np.nan
     return values.view(np.uint64)
@@ -175,19 +176,23 @@ def _instant_words(values: Ints, unit: str) -> Hashes:
     """The same instant in any unit gives the same word (beyond int64 microseconds it wraps, which stays stable)."""
     if unit == "ns":
         micros, rest = np.divmod(values, 1_000)
-        words = _mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
-        return np.where(rest == 0, words, _mix(words ^ rest.view(np.uint64)))
+        words = mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
+        return np.where(rest == 0, words, mix(words ^ rest.view(np.uint64)))
     with np.errstate(over="ignore"):
-        micros = values * np.int64(_PER_MICROSECOND[unit])
-    return _mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
+        micros = values * np.int64(PER_MICROSECOND[unit])
+    return mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
 
 
 def _decimal_words(array: pa.Array) -> Hashes:
-    data_type = array.type
-    wide = pc.cast(array, pa.decimal128(38, data_type.scale))
+    low, high = decimal_halves(array)
+    return mix(mix(low ^ _TAG_DECIMAL) ^ high)
+
+
+def decimal_halves(array: pa.Array) -> tuple[Hashes, Hashes]:
+    """Lower and upper 64 bits of the unscaled values; of nulls anything."""
+    wide = pc.cast(array, pa.decimal128(38, array.type.scale))
     halves = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
-    low, high = halves[0::2], halves[1::2]
-    return _mix(_mix(low ^ _TAG_DECIMAL) ^ high)
+    return halves[0::2], halves[1::2]
 
 
 def _byte_words(array: pa.Array) -> Hashes:
@@ -195,8 +200,31 @@ def _byte_words(array: pa.Array) -> Hashes:
     count = len(array)
     if count == 0:
         return np.empty(0, dtype=np.uint64)
-    offsets = np.frombuffer(array.buffers()[1], dtype="<i8")[array.offset : array.offset + count + 1]
-    starts, lengths = offsets[:-1], np.diff(offsets)
+    every_word, starts, lengths = words_of_bytes(array)
+    word_counts = np.maximum(1, (lengths + 7) // 8)
+    if int(word_counts.max()) <= _FEW_WORDS:
+        result = _sum_of_few_words(every_word, starts, lengths)
+        return mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
+    ends = np.cumsum(word_counts)
+    result = np.empty(count, dtype=np.uint64)
+    low = 0
+    while low < count:
+        done = int(ends[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, done + _WORDS_PER_BLOCK, side="right")))
+        block = slice(low, high)
+        result[block] = _sum_words(every_word, starts[block], lengths[block], word_counts[block])
+        low = high
+    return mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
+
+
+def words_of_bytes(array: pa.Array) -> tuple[Hashes, Ints, Ints]:
+    """Values as words of 8 bytes: the word at every byte, of each row its first byte, and its length; nulls are empty.
+
+    Args:
+        array: large_binary, at least one value.
+    """
+    offsets = np.frombuffer(array.buffers()[1], dtype="<i8")[array.offset : array.offset + len(array) + 1]
+    lengths = np.diff(offsets)
     if array.null_count:
         lengths = np.where(np.asarray(array.is_null()), 0, lengths)
     body = array.buffers()[2]
@@ -205,33 +233,19 @@ def _byte_words(array: pa.Array) -> Hashes:
     if last > first and body is not None:
         padded[: last - first] = np.frombuffer(body, dtype=np.uint8, count=last - first, offset=first)
     every_word = np.ndarray(shape=(last - first + 1,), dtype="<u8", buffer=padded, strides=(1,))
-    word_counts = np.maximum(1, (lengths + 7) // 8)
-    if int(word_counts.max()) <= _FEW_WORDS:
-        result = _sum_of_few_words(every_word, starts - first, lengths)
-        return _mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
-    ends = np.cumsum(word_counts)
-    result = np.empty(count, dtype=np.uint64)
-    low = 0
-    while low < count:
-        done = int(ends[low - 1]) if low else 0
-        high = max(low + 1, int(np.searchsorted(ends, done + _WORDS_PER_BLOCK, side="right")))
-        block = slice(low, high)
-        result[block] = _sum_words(every_word, starts[block] - first, lengths[block], word_counts[block])
-        low = high
-    return _mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
+    return every_word, offsets[:-1] - first, lengths
 
 
 def _sum_of_few_words(every_word: Hashes, starts: Ints, lengths: Ints) -> Hashes:
     """The same sum for short values: word by word over all rows, and fewer rows each time."""
-    keep = np.array([2 ** (8 * used) - 1 for used in range(9)], dtype=np.uint64)
-    result = _mix((every_word[starts] & keep[np.minimum(lengths, 8)]) ^ _COMBINE)
+    result = mix((every_word[starts] & KEPT_BYTES[np.minimum(lengths, 8)]) ^ _COMBINE)
     for position in range(1, _FEW_WORDS):
         begin = 8 * position
         rows = np.flatnonzero(lengths > begin)
         if not rows.size:
             break
-        words = every_word[starts[rows] + begin] & keep[np.minimum(lengths[rows] - begin, 8)]
-        result[rows] += _mix(words ^ np.uint64((position + 1) * int(_COMBINE) % 2**64))
+        words = every_word[starts[rows] + begin] & KEPT_BYTES[np.minimum(lengths[rows] - begin, 8)]
+        result[rows] += mix(words ^ np.uint64((position + 1) * int(_COMBINE) % 2**64))
     return result
 
 
@@ -241,7 +255,7 @@ def _sum_words(every_word: Hashes, starts: Ints, lengths: Ints, word_counts: Int
     words = every_word[np.repeat(starts, word_counts) + 8 * position]
     beyond = np.clip(8 * (position + 1) - np.repeat(lengths, word_counts), 0, 8)
     keep = np.array([2 ** (8 * used) - 1 for used in range(8, -1, -1)], dtype=np.uint64)
-    mixed = _mix((words & keep[beyond]) ^ ((position.astype(np.uint64) + np.uint64(1)) * _COMBINE))
+    mixed = mix((words & keep[beyond]) ^ ((position.astype(np.uint64) + np.uint64(1)) * _COMBINE))
     return np.add.reduceat(mixed, row_begins)
 
 
@@ -297,11 +311,6 @@ def key_group_range(max_parallelism: int, parallelism: int, subtask: int) -> ran
     start = (subtask * max_parallelism + parallelism - 1) // parallelism
     stop = ((subtask + 1) * max_parallelism + parallelism - 1) // parallelism
     return range(start, stop)
-
-
-def key_groups_of(rows: pa.Table, key: Sequence[str], max_parallelism: int) -> Ints:
-    """Return the key group of each row, by the key columns that route it. Raises what `key_hash` raises."""
-    return key_group(key_hash(rows, key), max_parallelism)
 
 
 def subtask_of_key_group(groups: Ints, max_parallelism: int, parallelism: int) -> Ints:

@@ -29,10 +29,9 @@ from pipeline.state.key_groups import (
     Ints,
     check_key_type,
     check_max_parallelism,
-    key_group,
-    key_hash,
 )
-from pipeline.state.layer import Bools, Hasher, KeySpec, Layer, match, not_hidden, others, sort_rows, stack
+from pipeline.state.key_hash import KeyHash
+from pipeline.state.layer import Bools, KeySpec, Layer, match, not_hidden, others, sort_rows, stack
 from pipeline.state.run_reader import RunReader, references
 from pipeline.state.snapshot import FrozenState, StateIdentity
 
@@ -143,9 +142,8 @@ class SubtaskState:
         rows = self.due(time_us).filter(pc.field(EXPIRES_COLUMN) <= time_us)
         if not rows.num_rows:
             return rows
-        groups = key_group(
-            self._identity.keys.hasher(rows, self._identity.keys.routing_key), self._identity.max_parallelism
-        )
+        keys = self._identity.keys
+        groups = keys.hasher.key_groups(rows, keys.routing_key, self._identity.max_parallelism)
         return rows.filter(pa.array((groups >= key_groups.start) & (groups < key_groups.stop)))
 
     def upsert(self, rows: pa.Table) -> None:
@@ -229,6 +227,7 @@ def restore_state(
     schema: pa.Schema,
     *,
     routing_key: Sequence[str],
+    hasher: KeyHash,
     handles: Sequence[StateHandle],
     key_groups: range,
     max_parallelism: int,
@@ -239,7 +238,6 @@ def restore_state(
     job: str,
     prefix: str = "",
     cache: StateCache | None = None,
-    hasher: Hasher = key_hash,
     bodies: MutableMapping[str, bytes] | None = None,
 ) -> SubtaskState:
     """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
@@ -248,6 +246,7 @@ def restore_state(
         uid, key, schema: of the operator; the schema's key columns identify a row. Runs of an older schema are
             converted by the stored names in it (see `evolution`).
         routing_key: the columns by which rows are exchanged; part of `key`.
+        hasher: the key hash that placed the rows of `handles`.
         handles: every subtask's state handle of this operator in the checkpoint; empty for the empty state.
         key_groups: what this subtask owns.
         watermark_us: this subtask's firing watermark from here on: rows expired by then are dead.
@@ -256,7 +255,6 @@ def restore_state(
         store, prefix: a run lies at `prefix + handle.key`.
         checkpoint_id, job: for messages.
         cache: used if it holds a run, filled if not; the result is the same without it.
-        hasher: the key hash.
         bodies: of runs that were read and checked before, by key; those read now are added.
     Raises:
         StateCorrupt: a run is missing, altered or not what its handle says.
@@ -303,6 +301,7 @@ def read_state(
     schema: pa.Schema,
     *,
     routing_key: Sequence[str],
+    hasher: KeyHash,
     handles: Sequence[StateHandle],
     watermark_us: int | None,
     store: ObjectStore,
@@ -324,6 +323,7 @@ def read_state(
         key,
         schema,
         routing_key=routing_key,
+        hasher=hasher,
         handles=handles,
         key_groups=range(max_parallelism) if key_groups is None else key_groups,
         max_parallelism=max_parallelism,

@@ -8,19 +8,17 @@ Two keys may share a hash: every match is confirmed by comparing the key columns
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.state.buckets import Drifts, first_equal
 from pipeline.state.exact_keys import Bools, common_keys, key_numbers, same_keys
-from pipeline.state.key_groups import Hashes, Ints, key_hash
+from pipeline.state.key_groups import Hashes, Ints
+from pipeline.state.key_hash import KeyHash
 from pipeline.state.narrowing import widened
-
-Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], Hashes]
 
 _UPPER = np.uint64(0xFFFFFFFF00000000)
 _LOWER = np.uint64(0x00000000FFFFFFFF)
@@ -43,7 +41,7 @@ class KeySpec:
 
     key: tuple[str, ...]
     routing_key: tuple[str, ...]
-    hasher: Hasher = key_hash
+    hasher: KeyHash
 
     def hashes(self, table: pa.Table) -> Hashes:
         """State hash per row."""

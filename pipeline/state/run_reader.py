@@ -11,7 +11,6 @@ from pipeline.protocol.errors import InvalidRequest, NotFound, StateCorrupt
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.state.cache import StateCache
 from pipeline.state.handles import RunHandle, StateHandle
-from pipeline.state.key_groups import KEY_HASH_VERSION
 from pipeline.state.layer import Layer
 from pipeline.state.runs import check_body, decode_run
 from pipeline.state.snapshot import StateIdentity
@@ -30,10 +29,11 @@ def references(
                 f"spec asks for {identity.max_parallelism}. Nothing was changed.",
                 hint="`checkpointing.max_parallelism` is fixed for the job's life: set it back.",
             )
-        if handle.hash_version != KEY_HASH_VERSION or handle.uid != identity.uid:
+        version = identity.keys.hasher.version
+        if handle.hash_version != version or handle.uid != identity.uid:
             raise StateCorrupt(
                 f"checkpoint {checkpoint_id}: got state of {handle.uid!r} with key hash version {handle.hash_version}, "
-                f"expected {identity.uid!r} with version {KEY_HASH_VERSION}. Nothing was changed.",
+                f"expected {identity.uid!r} with version {version}. Nothing was changed.",
                 hint=f"Run `milepost verify {job}`.",
             )
         common = _intersection(handle.key_groups, own)

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from pipeline.state.buffers import Buffer, encode_rows
 from pipeline.state.handles import RunHandle, StateHandle
-from pipeline.state.key_groups import Ints, key_groups_of
+from pipeline.state.key_groups import Ints
+from pipeline.state.key_hash import KeyHash
 from pipeline.state.snapshot import StateSnapshot
 from pipeline.state.spool import Spool, Spooled
 
@@ -80,12 +81,17 @@ def slices_within(own: range, cost: Ints, budget_bytes: int) -> list[range]:
 
 
 def divided(
-    buffer: Buffer, slices: Sequence[range], routing_key: Sequence[str], max_parallelism: int, spool: Spool
+    buffer: Buffer,
+    slices: Sequence[range],
+    routing_key: Sequence[str],
+    hasher: KeyHash,
+    max_parallelism: int,
+    spool: Spool,
 ) -> list[Buffer | None]:
     """The rows of a buffer slice by slice, in their order, on the disk; None where a slice has none of them."""
     rows = buffer.rows()
     starts = np.asarray([part.start for part in slices], dtype=np.int64)
-    owner = np.searchsorted(starts, key_groups_of(rows, routing_key, max_parallelism), side="right") - 1
+    owner = np.searchsorted(starts, hasher.key_groups(rows, routing_key, max_parallelism), side="right") - 1
     order = np.argsort(owner, kind="stable")
     borders = np.searchsorted(owner[order], np.arange(len(slices) + 1))
     found: list[Buffer | None] = []

@@ -16,7 +16,6 @@ from pipeline.state.cache import StateCache
 from pipeline.state.census import Census, Change, Times, counted
 from pipeline.state.compaction import SnapshotWrite, choose_write
 from pipeline.state.handles import RunHandle, RunKind, StateHandle
-from pipeline.state.key_groups import KEY_HASH_VERSION
 from pipeline.state.layer import KeySpec, Layer, match, others, stack
 from pipeline.state.runs import encode_run
 
@@ -130,7 +129,7 @@ class FrozenState:
             uid=self._identity.uid,
             key_groups=self._identity.key_groups,
             max_parallelism=self._identity.max_parallelism,
-            hash_version=KEY_HASH_VERSION,
+            hash_version=self._identity.keys.hasher.version,
             runs=runs,
             timers=census.timers,
             live_rows=census.live_rows,

@@ -46,6 +46,7 @@ from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.state.keyed_state import read_state
 from pipeline.state.spool import Spool
+from tests.harness.key_hashes import KEYED
 from tests.harness.sparkless_runner import rows_for
 
 MAX_PARALLELISM = 16
@@ -190,7 +191,7 @@ class DataPlane:
         operator, state = operators()[uid], self.states[uid]
         tables = [
             read_state(
-                uid, operator.key, operator.state_schema, routing_key=operator.routing_key,
+                uid, operator.key, operator.state_schema, routing_key=operator.routing_key, hasher=KEYED,
                 handles=[handle], key_groups=handle.key_groups, watermark_us=fired_us,
                 store=self.store, checkpoint_id=self.epochs, job="test",
             )
@@ -227,6 +228,7 @@ class DataPlane:
             level=level,
             receivers=0 if level == LEVELS else parallelism,
             max_parallelism=MAX_PARALLELISM,
+            hasher=KEYED,
             limits=limits,
             edges=edges,
             sinks={name: (name,) for name in names},
@@ -266,6 +268,7 @@ class DataPlane:
             senders=senders,
             parallelism=parallelism,
             max_parallelism=MAX_PARALLELISM,
+            hasher=KEYED,
             operators=tuple(hosted),
             channel_directory=f"chk-{self.epochs + 1}/t1/channel/",
             cache_directory=self._cache,

@@ -72,6 +72,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from pipeline.spark.tail import TailPlan, run_tail
     from pipeline.spark.task_metrics import TaskMetrics
     from pipeline.state.handles import StateHandle
+    from tests.harness.key_hashes import KEYED
 
     calls = {name: parse_aggregate(text) for name, text in {"n": "count(*)", "s": "sum(v)", "m": "max(v)"}.items()}
     rows = rows_of(epoch)
@@ -88,7 +89,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
 
     def tail(level: int, edges: tuple[Edge, ...], sinks: dict[str, tuple[str, ...]]) -> TailPlan:
         limits = BufferLimits(1_000_000)
-        return TailPlan(checkpoint, token, level, len(edges), MAX_PARALLELISM, limits, edges, sinks)
+        return TailPlan(checkpoint, token, level, len(edges), MAX_PARALLELISM, KEYED, limits, edges, sinks)
 
     item = OperatorPlan(
         operator=operator,
@@ -111,6 +112,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
         senders=1,
         parallelism=1,
         max_parallelism=MAX_PARALLELISM,
+        hasher=KEYED,
         operators=(item,),
         channel_directory=f"chk-{epoch + 1}/t1/channel/",
         cache_directory=cache,

@@ -29,6 +29,7 @@ from pipeline.quality.verdict import GateVerdict
 from pipeline.sources.consumed import append
 from pipeline.storage.checked import read_handle
 from pipeline.storage.layout import consumed_prefix, metadata_key
+from tests.harness.key_hashes import KEYED
 
 SPEC = """\
 name: small
@@ -148,6 +149,7 @@ class SparklessJob:
             spec_text="",
             signatures=base.signatures if base else {},
             max_parallelism=128,
+            hasher=KEYED,
             plan=pending.plan,
             sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
             operators={},

@@ -16,6 +16,7 @@ from pipeline.state.key_groups import key_group_range
 from pipeline.state.keyed_state import SubtaskState, restore_state
 from pipeline.storage.layout import state_prefix
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 GROUPS = 8
@@ -48,6 +49,7 @@ class StateLineage:
             ("k",),
             SCHEMA,
             routing_key=("k",),
+            hasher=KEYED,
             handles=self.handles,
             key_groups=key_group_range(max_parallelism, parallelism, subtask),
             max_parallelism=max_parallelism,

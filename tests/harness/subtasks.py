@@ -16,16 +16,17 @@ from pipeline.protocol.watermarks import operator_watermark
 from pipeline.state.buffers import are_partials, as_partials
 from pipeline.state.cache import StateCache
 from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
+from pipeline.state.key_groups import key_group, key_group_range, subtask_of_key_group
+from pipeline.state.key_hash import KeyHash
 from pipeline.state.keyed_state import SubtaskState, read_state, restore_state
-from pipeline.state.layer import Hasher
+from tests.harness.key_hashes import KEYED
 
 
 class OperatorRun:
     """One operator's checkpoints on a store. State handles pass through JSON between epochs, as in `_metadata`."""
 
     def __init__(
-        self, operator: StatefulOperator, store: ObjectStore, max_parallelism: int = 16, hasher: Hasher = key_hash
+        self, operator: StatefulOperator, store: ObjectStore, max_parallelism: int = 16, hasher: KeyHash = KEYED
     ) -> None:
         self.operator = operator
         self.store = store
@@ -110,6 +111,7 @@ class OperatorRun:
             self.operator.key,
             self.operator.state_schema,
             routing_key=self.operator.routing_key,
+            hasher=self.hasher,
             handles=self.handles,
             watermark_us=self.firing_us,
             store=self.store,

@@ -29,9 +29,9 @@ from pipeline.state.buffers import Buffer, encode_rows
 from pipeline.state.channel_state import ChannelFile, encode_channel_state
 from pipeline.state.compaction import ALMOST_ALL, MAX_DELTAS
 from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import KEY_HASH_VERSION
 from pipeline.storage.layout import channel_prefix
 from tests.harness.job_log import A, JobLog
+from tests.harness.key_hashes import KEYED
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.state_lineage import GROUPS, SCHEMA, StateLineage, table
 
@@ -189,7 +189,7 @@ def test_rows_in_flight_belong_to_one_checkpoint_and_go_with_it(tmp_path: Path) 
 
 def _with_channel(metadata: CheckpointMetadata, file: ChannelFile) -> CheckpointMetadata:
     """The same checkpoint, one of whose subtasks left rows in flight."""
-    state = StateHandle("latest", range(128), 128, KEY_HASH_VERSION)
+    state = StateHandle("latest", range(128), 128, KEYED.version)
     operator = OperatorSnapshot(("k",), ("k",), SCHEMA, (state,), (None,), (file.handles["latest"],), (0,), 0, 0, 0)
     return replace(metadata, operators={"latest": operator})
 

@@ -20,8 +20,9 @@ from pipeline.sources.plan import assign_splits
 from pipeline.state.buffers import Buffer, decode_rows, encode_rows
 from pipeline.state.channel_state import ChannelStateHandle, encode_channel_state, restore_channel_state
 from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, key_hash
+from pipeline.state.key_groups import key_group, key_group_range
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.state_lineage import GROUPS, SCHEMA, StateLineage, table
@@ -30,7 +31,7 @@ Handles = list[ChannelStateHandle | None]
 
 
 def groups_of(rows: pa.Table, groups: int = GROUPS) -> set[int]:
-    return {int(group) for group in key_group(key_hash(rows, ("k",)), groups)}
+    return {int(group) for group in key_group(KEYED(rows, ("k",)), groups)}
 
 
 # -- keyed state ----------------------------------------------------------------------------------------------------
@@ -289,6 +290,7 @@ def _channels(store: LocalStore, handles: Handles, subtask: int, parallelism: in
         handles,
         uid="latest",
         routing_key=("k",),
+        hasher=KEYED,
         key_groups=key_group_range(GROUPS, parallelism, subtask),
         max_parallelism=GROUPS,
         store=store,
@@ -299,7 +301,7 @@ def _channels(store: LocalStore, handles: Handles, subtask: int, parallelism: in
 
 def _owned(rows: pa.Table, parallelism: int, subtask: int) -> pa.Table:
     own = key_group_range(GROUPS, parallelism, subtask)
-    groups = key_group(key_hash(rows, ("k",)), GROUPS)
+    groups = key_group(KEYED(rows, ("k",)), GROUPS)
     return rows.filter(pa.array((groups >= own.start) & (groups < own.stop)))
 
 

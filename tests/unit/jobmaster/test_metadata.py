@@ -15,6 +15,8 @@ from pipeline.pace import Pace
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.task_times import TaskTimes
+from tests.harness.job_log import KEY_HASH_SECRET
+from tests.harness.key_hashes import KEYED, UNKEYED
 from tests.harness.sparkless_job import SparklessJob
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -84,6 +86,12 @@ def passed_over(metadata: CheckpointMetadata) -> CheckpointMetadata:
     return replace(metadata, sources={name: replace(one, **told) for name, one in metadata.sources.items()})
 
 
+def keyed(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    operator = metadata.operators["hourly"]
+    handles = tuple(replace(handle, hash_version=2) for handle in operator.handles)
+    return replace(metadata, hasher=KEYED, operators={"hourly": replace(operator, handles=handles)})
+
+
 def test_format_1_reads_as_an_aligned_epoch_without_rows_in_flight() -> None:
     """Retained checkpoints outlive the code that wrote them."""
     metadata = read(1)
@@ -127,13 +135,15 @@ def test_format_4_reads_without_what_a_plan_passed_over() -> None:
     assert replace(metadata, started_ms=None, timings=read(3).timings, tasks=read(3).tasks) == read(3)
     told = [(source.newest_event_us, source.skipped, source.bad_names) for source in metadata.sources.values()]
     assert told == [(None, {}, ())]
+    assert metadata.hasher == UNKEYED
 
 
 def test_format_5_is_what_is_written_now() -> None:
     """A change of the format fails here: it adds a file and keeps the old decoder."""
     body = (GOLDEN / "metadata_format_5.json").read_bytes()
     metadata = read(5)
-    assert metadata == passed_over(read(4))
+    assert metadata == keyed(passed_over(read(4)))
+    assert KEY_HASH_SECRET.encode() in body and KEY_HASH_SECRET not in repr(metadata)
     assert metadata.encode() == body.rstrip(b"\n")
 
 
@@ -154,6 +164,7 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
         (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
         (("operators", "hourly", "channels", 1, "key"), "../other/file", "key"),
         (("unaligned",), None, "unaligned"),
+        (("key_hash_secret",), "ab" * 15, "the key hash secret is not 32 hexadecimal digits"),
         (("pace", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
         (("started_ms",), -1, "started_ms is -1, expected milliseconds"),
         (("timings", "plan_ms"), "12", "plan_ms is '12', expected milliseconds"),

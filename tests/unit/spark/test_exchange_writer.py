@@ -38,8 +38,9 @@ from pipeline.spark.tail import TailPlan, run_tail
 from pipeline.spark.task_memory import Memory
 from pipeline.spark.worker_memory import UNLIMITED
 from pipeline.state.buffers import Buffer, are_partials, decode_rows
-from pipeline.state.key_groups import key_group, key_hash, subtask_of_key_group
+from pipeline.state.key_groups import key_group, subtask_of_key_group
 from pipeline.state.spool import Spool
+from tests.harness.key_hashes import KEYED
 
 EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))
 MAX_PARALLELISM = 16
@@ -49,7 +50,15 @@ MEMORY = Memory(UNLIMITED, Spool("never-made"))
 def _plan(receivers: int = 2, buffer_bytes: int = 64, sinks: dict[str, tuple[str, ...]] | None = None) -> TailPlan:
     edges = (EDGE,) if receivers else ()
     return TailPlan(
-        CheckpointId(1), FencingToken(3), 0, receivers, MAX_PARALLELISM, BufferLimits(buffer_bytes), edges, sinks or {}
+        checkpoint_id=CheckpointId(1),
+        token=FencingToken(3),
+        level=0,
+        receivers=receivers,
+        max_parallelism=MAX_PARALLELISM,
+        hasher=KEYED,
+        limits=BufferLimits(buffer_bytes),
+        edges=edges,
+        sinks=sinks or {},
     )
 
 
@@ -117,7 +126,7 @@ def test_every_row_reaches_the_owner_of_its_key_group_once_and_in_order(
     for target, pairs in received.items():
         assert [v for _, v in pairs] == sorted(v for _, v in pairs)
         for key, _ in pairs:
-            groups = key_group(key_hash(pa.table({"k": [key]}), ("k",)), MAX_PARALLELISM)
+            groups = key_group(KEYED(pa.table({"k": [key]}), ("k",)), MAX_PARALLELISM)
             assert subtask_of_key_group(groups, MAX_PARALLELISM, receivers)[0] == target
 
 
@@ -236,7 +245,7 @@ def test_what_no_longer_pays_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_forwarded_buffer_counts_in_the_channel_like_any_other() -> None:
     writer = ExchangeWriter(
-        channel=0, receivers=2, max_parallelism=MAX_PARALLELISM, edges=(), limits=BufferLimits(bytes=1)
+        channel=0, receivers=2, max_parallelism=MAX_PARALLELISM, hasher=KEYED, edges=(), limits=BufferLimits(bytes=1)
     )
     row = writer.forward(1, Buffer("later", "flights", 3, 4, b"payload")).to_pylist()[0]
     assert (row["lateness_us"], row["oldest_us"], row["payload"]) == (3, 4, b"payload")
@@ -254,7 +263,9 @@ def test_a_decline_after_the_barrier_sends_the_cancel_marker_instead_of_the_ackn
 def test_a_buffer_never_mixes_stamps_and_names_its_oldest_row(parts: list[tuple[int, int | None]]) -> None:
     """DESIGN 4.3: the lateness watermark of a row is fixed when it is read, so a buffer has one."""
     edge = Edge("up", "down", ("k",), ("k",), "at", None)
-    writer = ExchangeWriter(channel=0, receivers=1, max_parallelism=16, edges=(edge,), limits=BufferLimits(10**6))
+    writer = ExchangeWriter(
+        channel=0, receivers=1, max_parallelism=16, hasher=KEYED, edges=(edge,), limits=BufferLimits(10**6)
+    )
     start, batches, expected = 0, [], []
     for count, stamp in parts:
         times = list(range(start, start + count))
@@ -272,7 +283,7 @@ def test_a_buffer_never_mixes_stamps_and_names_its_oldest_row(parts: list[tuple[
 def test_a_buffer_has_at_most_the_rows_it_may_have() -> None:
     """A buffer is processed whole, so it bounds how long a subtask may be late for its deadline."""
     limits = BufferLimits(bytes=10**6, rows=4)
-    writer = ExchangeWriter(channel=0, receivers=1, max_parallelism=16, edges=(EDGE,), limits=limits)
+    writer = ExchangeWriter(channel=0, receivers=1, max_parallelism=16, hasher=KEYED, edges=(EDGE,), limits=limits)
     rows = _rows([*writer.rows("clean", _table(list(range(10))), None), *writer.flush()])
     assert [decode_rows(row["payload"]).num_rows for row in rows] == [4, 4, 2]  # type: ignore[arg-type]
 

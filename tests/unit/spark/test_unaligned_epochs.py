@@ -117,7 +117,7 @@ def test_every_epoch_makes_progress_even_when_its_time_is_over_at_once(plane: Da
 
 
 def test_an_acknowledgement_says_what_it_left_in_flight(plane: DataPlane) -> None:
-    plane.epoch(events(2, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
+    plane.epoch(events(5, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
     acks = [ack for item in plane.acks.values() for ack in item]
     assert any(ack["unaligned"] for ack in acks)
     for ack in acks:

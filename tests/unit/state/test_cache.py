@@ -14,11 +14,12 @@ from pipeline.protocol.object_store import StoreConfig
 from pipeline.state.cache import StateCache
 from pipeline.state.evolution import STORED_AS
 from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import key_group_range, key_groups_of
+from pipeline.state.key_groups import key_group_range
 from pipeline.state.keyed_state import SubtaskState, restore_state
 from pipeline.state.layer import KeySpec, Layer, match, sort_rows
 from pipeline.state.runs import encode_run
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
@@ -34,7 +35,7 @@ class Node:
 
     def restore(self, subtask: int = 0, parallelism: int = 1) -> SubtaskState:
         return restore_state(
-            "agg", ["k"], SCHEMA, routing_key=["k"], handles=self.handles,
+            "agg", ["k"], SCHEMA, routing_key=["k"], hasher=KEYED, handles=self.handles,
             key_groups=key_group_range(8, parallelism, subtask), max_parallelism=8, watermark_us=None,
             store=self.store, checkpoint_id=1, job="j", cache=StateCache(self.directory),
         )  # fmt: skip
@@ -103,7 +104,7 @@ def test_what_a_cold_restore_decoded_comes_out_of_the_cache(node: Node) -> None:
 
 def test_an_entry_says_where_its_hashes_lie_unless_they_crowd(tmp_path: Path) -> None:
     """Windows of one key share the upper half of their hash."""
-    keys = KeySpec(("k", "v"), ("k",))
+    keys = KeySpec(("k", "v"), ("k",), KEYED)
     cache = StateCache(tmp_path / "cache")
     found = []
     for per_key in (1, 50):
@@ -196,7 +197,7 @@ def test_several_bases_are_read_without_being_merged(node: Node, monkeypatch: py
         state = node.restore(subtask, 3)
         rows = pa.table([[f"k{i}" for i in range(300)], list(range(300))], schema=SCHEMA)
         groups = key_group_range(8, 3, subtask)
-        placed = key_groups_of(rows, ["k"], 8)
+        placed = KEYED.key_groups(rows, ["k"], 8)
         state.upsert(rows.filter(pa.array((placed >= groups.start) & (placed < groups.stop))))
         snapshot = state.freeze(None).encode(f"chk-9/t1/{subtask}/")
         for upload in snapshot.uploads:
@@ -221,7 +222,7 @@ def test_several_bases_are_read_without_being_merged(node: Node, monkeypatch: py
 def test_an_entry_is_of_the_stored_column_and_not_of_its_name(node: Node) -> None:
     """A column that was dropped and added again has another stored name: its old values are not its own."""
     run = node.handles[0].runs[0]
-    cache, keys = StateCache(node.directory), KeySpec(("k",), ("k",))
+    cache, keys = StateCache(node.directory), KeySpec(("k",), ("k",), KEYED)
     anew = pa.schema([SCHEMA.field("k"), SCHEMA.field("v").with_metadata({STORED_AS: "v#7"})])
     assert cache.load("agg", run, run.key_groups, SCHEMA, keys, 8) is not None
     assert cache.load("agg", run, run.key_groups, anew, keys, 8) is None

@@ -16,9 +16,10 @@ from pipeline.protocol.object_store import StoreConfig
 from pipeline.state import census
 from pipeline.state.census import Census
 from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, key_hash
+from pipeline.state.key_groups import key_group, key_group_range
 from pipeline.state.keyed_state import SubtaskState, restore_state
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED
 
 GROUPS = 8
 TIMER, EXPIRES = "__timer", "__expires"
@@ -37,7 +38,7 @@ class Lineage:
 
     def restore(self, key_groups: range = range(GROUPS)) -> SubtaskState:
         return restore_state(
-            "op", ("k",), self.schema, routing_key=("k",), handles=self.handles, key_groups=key_groups,
+            "op", ("k",), self.schema, routing_key=("k",), hasher=KEYED, handles=self.handles, key_groups=key_groups,
             max_parallelism=GROUPS, watermark_us=self.watermark, store=self.store, checkpoint_id=1, job="flights",
         )  # fmt: skip
 
@@ -74,7 +75,7 @@ class Lineage:
         for k, row in self.model.items():
             timer = row.get(TIMER)
             if timer is not None and (self.watermark is None or timer > self.watermark):
-                group = int(key_group(key_hash(pa.table({"k": [k]}), ["k"]), GROUPS)[0])
+                group = int(key_group(KEYED(pa.table({"k": [k]}), ["k"]), GROUPS)[0])
                 timers[group] = min(timer, timers.get(group, timer))
         return Census(len(self.model), tuple(sorted(timers.items())))
 
@@ -126,7 +127,7 @@ def test_a_census_by_what_changed_is_that_of_all_rows(
         states = [lineage.restore(own) for own in ranges]
         for _ in range(int(random.integers(1, 3))):
             touched = range(keys) if epoch == 0 else random.choice(keys, 8, replace=False).tolist()
-            groups = key_group(key_hash(pa.table({"k": pa.array(touched, pa.int64())}), ["k"]), GROUPS)
+            groups = key_group(KEYED(pa.table({"k": pa.array(touched, pa.int64())}), ["k"]), GROUPS)
             for state, own in zip(states, ranges, strict=True):
                 mine = [k for k, group in zip(touched, groups.tolist(), strict=True) if group in own]
                 rows = [{"k": k, **way.times(k, now, random)} for k in mine]

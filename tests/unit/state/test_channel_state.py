@@ -22,8 +22,9 @@ from pipeline.state.channel_state import (
     oldest_in_flight,
     restore_channel_state,
 )
-from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
+from pipeline.state.key_groups import key_group, key_group_range, subtask_of_key_group
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED
 
 GROUPS = 16
 SIGNATURES = {"a": "of a", "b": "of b"}
@@ -52,7 +53,7 @@ def owned(one: Buffer, groups: range) -> Buffer | None:
 
 
 def group_of(key: int) -> int:
-    return int(key_group(key_hash(pa.table({"k": [key]}), ("k",)), GROUPS)[0])
+    return int(key_group(KEYED(pa.table({"k": [key]}), ("k",)), GROUPS)[0])
 
 
 def restore(store: LocalStore, handles: list[ChannelStateHandle | None], groups: range) -> tuple[Buffer, ...]:
@@ -60,6 +61,7 @@ def restore(store: LocalStore, handles: list[ChannelStateHandle | None], groups:
         handles,
         uid=next((handle.uid for handle in handles if handle is not None), "op"),
         routing_key=("k",),
+        hasher=KEYED,
         key_groups=groups,
         max_parallelism=GROUPS,
         store=store,
@@ -125,6 +127,7 @@ def test_a_renamed_operator_gets_its_rows_in_flight_under_its_new_uid(store: Loc
         handles,
         uid="b",
         routing_key=("k",),
+        hasher=KEYED,
         key_groups=range(GROUPS),
         max_parallelism=GROUPS,
         store=store,

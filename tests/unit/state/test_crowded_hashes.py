@@ -16,6 +16,7 @@ from pipeline.state.exact_keys import key_numbers, same_keys
 from pipeline.state.grouping import number_keys
 from pipeline.state.layer import KeySpec, match, not_hidden, sort_rows, stack
 from tests.harness.collisions import colliding_pairs
+from tests.harness.key_hashes import UNKEYED
 
 COUNT = 8_000
 
@@ -43,7 +44,7 @@ def crowd(start: int = 0, count: int = COUNT) -> pa.Table:
     return keys.append_column("v", pa.array(range(count), pa.int64())).combine_chunks()
 
 
-KEYS = KeySpec(("a", "b"), ("a", "b"))
+KEYS = KeySpec(("a", "b"), ("a", "b"), UNKEYED)
 
 
 def test_the_keys_share_one_hash() -> None:

@@ -27,9 +27,10 @@ from pipeline.state.evolution import (
     widens,
 )
 from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
+from pipeline.state.key_groups import key_group, key_group_range, subtask_of_key_group
 from pipeline.state.keyed_state import restore_state
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED
 
 GROUPS = 4
 CHAINS: dict[str, tuple[pa.DataType, ...]] = {
@@ -100,7 +101,7 @@ class Lineage:
         for subtask in range(parallelism):
             groups = key_group_range(GROUPS, parallelism, subtask)
             state = restore_state(
-                "op", ("k",), schema, routing_key=("k",), handles=self.handles, key_groups=groups,
+                "op", ("k",), schema, routing_key=("k",), hasher=KEYED, handles=self.handles, key_groups=groups,
                 max_parallelism=GROUPS, watermark_us=None, store=self.store, checkpoint_id=self.checkpoint_id, job="j",
                 cache=self.cache,
             )  # fmt: skip
@@ -130,8 +131,9 @@ class Lineage:
     def check(self) -> None:
         assert self.recorded is not None
         rows = restore_state(
-            "op", ("k",), self.recorded, routing_key=("k",), handles=self.handles, key_groups=range(GROUPS),
-            max_parallelism=GROUPS, watermark_us=None, store=self.store, checkpoint_id=1, job="j", cache=self.cache,
+            "op", ("k",), self.recorded, routing_key=("k",), hasher=KEYED, handles=self.handles,
+            key_groups=range(GROUPS), max_parallelism=GROUPS, watermark_us=None, store=self.store,
+            checkpoint_id=1, job="j", cache=self.cache,
         ).rows()  # fmt: skip
         assert rows.schema.equals(self.declare())
         held = {row["k"]: {name: row[name] for name in self.columns} for row in rows.to_pylist()}
@@ -143,7 +145,7 @@ class Lineage:
         assert dict(found) == dict(expected)
 
     def owner(self, key: int, parallelism: int) -> int:
-        hashes = key_hash(pa.table({"k": pa.array([key], KEY_TYPES[self.key_type])}), ["k"])
+        hashes = KEYED(pa.table({"k": pa.array([key], KEY_TYPES[self.key_type])}), ["k"])
         return int(subtask_of_key_group(key_group(hashes, GROUPS), GROUPS, parallelism)[0])
 
 

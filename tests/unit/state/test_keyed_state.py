@@ -20,21 +20,18 @@ from pipeline.state.cache import StateCache
 from pipeline.state.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
 from pipeline.state.grouping import number_keys
 from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, key_hash, subtask_of_key_group
+from pipeline.state.key_groups import key_group, key_group_range, subtask_of_key_group
+from pipeline.state.key_hash import KeyHash
 from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.state.layer import Hasher, KeySpec, sort_rows, stack
+from pipeline.state.layer import KeySpec, sort_rows, stack
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED, UNKEYED, WEAK
 
 SCHEMA = pa.schema(
     [("k", pa.string()), ("n", pa.int64()), ("v", pa.int64()), ("__timer", pa.int64()), ("__expires", pa.int64())]
 )
 KEY = ("k", "n")
 GROUPS = 8
-
-
-def weak_hash(table: pa.Table, key: Sequence[str]) -> np.ndarray:
-    """Only four different values: nearly every key collides with others."""
-    return key_hash(table, key) & np.uint64(0xC000000000000000)
 
 
 def local_store(folder: Path) -> LocalStore:
@@ -52,7 +49,7 @@ def row(k: str | None, n: int | None, v: int, timer: int | None = None, expires:
 class Checkpoints:
     """One operator's state over epochs and parallelisms on a real store."""
 
-    def __init__(self, folder: Path, hasher: Hasher = key_hash, cached: bool = False) -> None:
+    def __init__(self, folder: Path, hasher: KeyHash = KEYED, cached: bool = False) -> None:
         self.store = local_store(folder / "store")
         self.cache = StateCache(folder / "cache") if cached else None
         self.hasher = hasher
@@ -114,7 +111,7 @@ def test_state_equals_a_dictionary_through_rescale_compaction_and_collisions(
     tmp_path_factory: pytest.TempPathFactory, plan: Any, weak: bool, cached: bool
 ) -> None:
     """DESIGN 5: merged on read, last wins per exact key (nulls equal nulls), tombstones, expiry, any parallelism."""
-    checkpoints = Checkpoints(tmp_path_factory.mktemp("state"), weak_hash if weak else key_hash, cached)
+    checkpoints = Checkpoints(tmp_path_factory.mktemp("state"), WEAK if weak else KEYED, cached)
     model: dict[tuple[Any, Any], tuple[Any, ...]] = {}
     watermark: int | None = None
     for changes, parallelism, advance in plan:
@@ -152,7 +149,7 @@ def _dead(value: tuple[Any, ...], watermark: int | None) -> bool:
     return watermark is not None and value[2] is not None and value[2] <= watermark
 
 
-def _owner(hasher: Hasher, parallelism: int) -> Any:
+def _owner(hasher: KeyHash, parallelism: int) -> Any:
     def owner(key: tuple[Any, Any]) -> int:
         groups = key_group(hasher(table([row(*key, 0)]), ["k"]), GROUPS)
         return int(subtask_of_key_group(groups, GROUPS, parallelism)[0])
@@ -279,7 +276,7 @@ def test_rows_are_numbered_by_key_in_the_order_of_their_hash_also_where_keys_sha
     keys = pa.Table.from_pylist(rows)
 
     def hasher(table: pa.Table) -> np.ndarray:
-        return key_hash(table, table.column_names) >> np.uint64(64 - bits)
+        return UNKEYED(table, table.column_names) >> np.uint64(64 - bits)
 
     numbered = number_keys(keys, hasher)
     assert len(numbered.first) == 2 * names
@@ -291,9 +288,9 @@ def test_rows_are_numbered_by_key_in_the_order_of_their_hash_also_where_keys_sha
     assert (numbered.first[1:] > numbered.first[:-1])[shared].all() and shared.any() == (bits == 3)
 
 
-@pytest.mark.parametrize("hasher", [key_hash, weak_hash])
+@pytest.mark.parametrize("hasher", [KEYED, WEAK])
 def test_layers_that_are_merged_part_by_part_are_the_same_layer(
-    monkeypatch: pytest.MonkeyPatch, hasher: Hasher
+    monkeypatch: pytest.MonkeyPatch, hasher: KeyHash
 ) -> None:
     """A part holds all rows of its hashes, so the newest of each key is found in it."""
     keys = KeySpec(KEY, ("k",), hasher)
@@ -365,7 +362,7 @@ def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
 
     def restore(schema: pa.Schema, groups: int) -> None:
         restore_state(
-            "agg", KEY, schema, routing_key=("k",), handles=checkpoints.handles, key_groups=range(groups),
+            "agg", KEY, schema, routing_key=("k",), hasher=KEYED, handles=checkpoints.handles, key_groups=range(groups),
             max_parallelism=groups, watermark_us=None, store=checkpoints.store, checkpoint_id=1, job="j",
         )  # fmt: skip
 
@@ -385,7 +382,7 @@ def test_what_one_subtask_had_forgotten_stays_forgotten_when_it_joins_one_that_i
     """DESIGN 4.3: firing watermarks differ while rows are in flight; a joined subtask goes on from the least."""
     checkpoints = Checkpoints(tmp_path)
     names = [chr(ord("a") + index) for index in range(26)]
-    owner = _owner(key_hash, 2)
+    owner = _owner(KEYED, 2)
     states = [checkpoints.restore(subtask, 2) for subtask in range(2)]
     for subtask, state in enumerate(states):
         state.upsert(table([row(name, 1, 0, expires=50) for name in names if owner((name, 1)) == subtask]))
@@ -400,8 +397,9 @@ def test_what_one_subtask_had_forgotten_stays_forgotten_when_it_joins_one_that_i
 
     def joined(handles: Sequence[StateHandle], firing: Sequence[int | None], watermark_us: int) -> SubtaskState:
         return restore_state(
-            "agg", KEY, SCHEMA, routing_key=("k",), handles=handles, key_groups=range(GROUPS), max_parallelism=GROUPS,
-            watermark_us=watermark_us, firing=firing, store=checkpoints.store, checkpoint_id=9, job="flights",
+            "agg", KEY, SCHEMA, routing_key=("k",), hasher=KEYED, handles=handles, key_groups=range(GROUPS),
+            max_parallelism=GROUPS, watermark_us=watermark_us, firing=firing, store=checkpoints.store,
+            checkpoint_id=9, job="flights",
         )  # fmt: skip
 
     kept = sorted(name for name in names if owner((name, 1)) == 1)

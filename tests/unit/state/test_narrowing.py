@@ -18,6 +18,7 @@ from pipeline.state.key_groups import key_group_range
 from pipeline.state.keyed_state import SubtaskState, restore_state
 from pipeline.state.narrowing import narrowed, numbers_at, widened
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED
 
 ROWS = 1500
 NUMBERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
@@ -121,7 +122,7 @@ def test_state_from_the_cache_answers_as_state_from_the_store_does(tmp_path: Pat
 
     def restore(cache: StateCache | None) -> SubtaskState:
         return restore_state(
-            "agg", ["k"], schema, routing_key=["k"], handles=handles, key_groups=key_group_range(8, 1, 0),
+            "agg", ["k"], schema, routing_key=["k"], hasher=KEYED, handles=handles, key_groups=key_group_range(8, 1, 0),
             max_parallelism=8, watermark_us=10, store=store, checkpoint_id=1, job="j", cache=cache,
         )  # fmt: skip
 

@@ -18,15 +18,17 @@ from hypothesis import strategies as st
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.object_store import StoreConfig
 from pipeline.state.handles import RunHandle, RunKind, StateHandle
-from pipeline.state.key_groups import KEY_HASH_VERSION, key_group
+from pipeline.state.key_groups import key_group
 from pipeline.state.keyed_state import SubtaskState, restore_state
 from pipeline.state.layer import KeySpec, Layer, sort_rows
 from pipeline.state.run_columns import order_by_key
 from pipeline.state.runs import RUN_FORMAT_VERSION, check_body, decode_run, encode_run
 from pipeline.storage.local import LocalStore
+from tests.harness.key_hashes import KEYED, UNKEYED
 from tests.harness.timers import next_timer
 
-KEYS = KeySpec(("k",), ("k",))
+KEYS = KeySpec(("k",), ("k",), UNKEYED)
+"""As the stored runs of older formats."""
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("total", pa.int64()), ("worst", pa.int64())])
 
 
@@ -81,7 +83,7 @@ def test_text_and_composite_keys_are_small_differences_too(key: tuple[str, ...],
             "window_start": pa.array(number % 4 * 10_000_000, pa.timestamp("us", "UTC")),
         }
     ).select(list(key))
-    keys = KeySpec(key, key)
+    keys = KeySpec(key, key, KEYED)
     layer = sort_rows(rows, keys, deleted=False)
     handle, body = encode_run(layer, RunKind.DELTA, range(8), 8, "x/", keys)
     assert (len(body) - 2_000) / layer.num_rows <= at_most
@@ -124,7 +126,7 @@ CAN_BE_KEY = [name for name in TYPES if name not in ("tags", "place", "time")]
 @given(ROWS, st.lists(st.sampled_from(CAN_BE_KEY), min_size=1, max_size=4, unique=True), st.data())
 def test_a_run_reads_back_as_the_layer_it_was_made_of(rows: list[dict[str, Any]], key: list[str], data: Any) -> None:
     """Whatever the types, the keys and the tombstones; and the same rows give the same bytes."""
-    keys = KeySpec(tuple(key), tuple(key[:1]))
+    keys = KeySpec(tuple(key), tuple(key[:1]), KEYED)
     layer = sort_rows(pa.Table.from_pylist(rows, schema=FIELDS), keys, deleted=False)
     deleted = data.draw(st.lists(st.booleans(), min_size=layer.num_rows, max_size=layer.num_rows))
     layer = Layer(layer.hashes, layer.rows, np.array(deleted, dtype=np.bool_))
@@ -188,7 +190,7 @@ def test_a_base_of_format_1_goes_on_with_deltas_of_format_2(tmp_path: Path) -> N
     store = LocalStore(StoreConfig(f"file://{tmp_path}"))
     base, body = golden(1)
     store.put(base.key, body)
-    handles = [StateHandle("agg", range(8), 8, KEY_HASH_VERSION, (base,), (), 36)]
+    handles = [StateHandle("agg", range(8), 8, UNKEYED.version, (base,), (), 36)]
 
     def restored() -> SubtaskState:
         return restore_state(
@@ -196,6 +198,7 @@ def test_a_base_of_format_1_goes_on_with_deltas_of_format_2(tmp_path: Path) -> N
             ("k",),
             GOLDEN_SCHEMA,
             routing_key=("k",),
+            hasher=UNKEYED,
             handles=handles,
             key_groups=range(8),
             max_parallelism=8,
@@ -252,7 +255,7 @@ def test_decoding_a_range_gives_exactly_its_key_groups(wanted: range) -> None:
 
 def test_a_run_in_the_order_of_another_hash_is_refused() -> None:
     """The order is part of the format: a run written under another hash would be searched wrongly."""
-    other = KeySpec(("k",), ("k",), lambda table, key: KEYS.hasher(table, key) * np.uint64(3))
+    other = KeySpec(("k",), ("k",), KEYED)
     handle, body = encode_run(
         sort_rows(aggregates(100), other, deleted=False), RunKind.BASE, range(4), 4, "chk-1/t1/", other
     )
@@ -261,7 +264,7 @@ def test_a_run_in_the_order_of_another_hash_is_refused() -> None:
 
 
 RUN = RunHandle("chk-1/t1/x.parquet", 10, "0" * 64, 3, RunKind.DELTA, range(2), range(2), (0, 1, 3))
-HANDLE = StateHandle("agg", range(2), 4, KEY_HASH_VERSION, (RUN,), ((0, 5),), 3)
+HANDLE = StateHandle("agg", range(2), 4, UNKEYED.version, (RUN,), ((0, 5),), 3)
 
 
 def test_handles_read_back_equal() -> None:

@@ -1,0 +1,162 @@
+"""The secret of the key hash: with the state wherever that goes, and told to nobody (DESIGN 5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import installation, leadership
+from pipeline.job_context import JobContext
+from pipeline.metadata import CheckpointMetadata
+from pipeline.protocol.codec import LogEntry
+from pipeline.protocol.errors import StateCorrupt
+from pipeline.state.key_hash import KeyHash
+from pipeline.tables import operator_rows
+from tests.harness.counted_job import CountedJob
+from tests.harness.milepost_cli import milepost
+from tests.harness.saved_job import OtherJob, moved
+
+
+def secret_of(context: JobContext) -> str | None:
+    return context.head().state.key_hash_secret
+
+
+def head_metadata(context: JobContext) -> CheckpointMetadata:
+    state = context.head().state
+    metadata = context.base_metadata(state, state.timeline().head)
+    assert metadata is not None
+    return metadata
+
+
+def versions(metadata: CheckpointMetadata) -> set[int]:
+    return {handle.hash_version for item in metadata.operators.values() for handle in item.handles}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("keyed"), 2)
+    job.land([3, 4])
+    return job
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Iterator[CountedJob]:
+    """A job whose manifest and state are from before there were secrets."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (leadership, installation):
+            patched.setattr(module, "new_secret", lambda: None)
+        job = CountedJob.with_epochs(tmp_path / "older", 2)
+        job.land([3, 4])
+    yield job
+
+
+def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_it(job: CountedJob) -> None:
+    context = job.small.context
+    *_, first = context.log.entries()
+    assert isinstance(first, LogEntry) and first.version == 1
+    assert first.state.key_hash_secret == secret_of(context)
+    assert secret_of(context) is not None
+    job.run(2)
+    metadata = head_metadata(context)
+    assert metadata.hasher == KeyHash(secret_of(context)) and versions(metadata) == {2}
+    job.assert_tables_equal_the_oracle()
+
+
+def test_state_of_version_1_keeps_it_until_it_is_rebuilt(older: CountedJob) -> None:
+    context = older.small.context
+    older.run(1)
+    assert secret_of(context) is None and versions(head_metadata(context)) == {1}
+    older.assert_tables_equal_the_oracle()
+
+    older.rollback(0)
+    older.run(4)
+    metadata = head_metadata(context)
+    assert metadata.hasher == KeyHash(secret_of(context)) and versions(metadata) == {2}
+    older.assert_tables_equal_the_oracle()
+
+    older.rollback(3)
+    older.run(1)
+    assert versions(head_metadata(context)) == {1}, "what is gone back to keeps its own"
+    older.assert_tables_equal_the_oracle()
+
+
+def test_a_job_that_starts_from_a_savepoint_goes_on_with_its_secret(job: CountedJob, tmp_path: Path) -> None:
+    """And another one that starts from nothing has another."""
+    location = moved(job.master.create_savepoint("two"), tmp_path / "away")
+    other = OtherJob.beside(job)
+    other.master.start(location)
+    other.run(2)
+    job.run(2)
+    other.assert_equals(job)
+    assert head_metadata(other.context).hasher == KeyHash(secret_of(job.small.context))
+    assert secret_of(other.context) != secret_of(job.small.context)
+
+
+def test_a_job_that_starts_from_a_savepoint_of_version_1_goes_on_with_that(older: CountedJob, tmp_path: Path) -> None:
+    location = moved(older.master.create_savepoint("two"), tmp_path / "away")
+    other = OtherJob.beside(older)
+    other.master.start(location)
+    other.run(2)
+    older.run(2)
+    other.assert_equals(older)
+    assert secret_of(other.context) is not None and versions(head_metadata(other.context)) == {1}
+
+
+def test_state_that_was_not_hashed_as_its_checkpoint_says_is_refused(job: CountedJob) -> None:
+    """Another version is named; another secret shows as rows that are not where their hash says."""
+    context = job.small.context
+    metadata = head_metadata(context)
+    item = metadata.operators["latest"]
+    for hasher, problem in (
+        (KeyHash(), "with key hash version 2, expected 'latest' with version 1"),
+        (KeyHash("0" * 32), "another version of the key hash"),
+    ):
+        with pytest.raises(StateCorrupt, match=problem) as refused:
+            operator_rows(context.store, replace(metadata, hasher=hasher), "latest", item)
+        assert str(secret_of(context)) not in str(refused.value)
+
+
+def test_nobody_is_told_the_secret(job: CountedJob, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is in the manifest, in `_metadata` and in copies of that, and in nothing that is shown or logged."""
+    caplog.set_level(logging.DEBUG)
+    spec, context = job.spec_path, job.small.context
+    secret = secret_of(context)
+    assert secret is not None
+    job.master.create_savepoint("two")
+    state = tmp_path / "state.csv"
+    told = [
+        milepost(*command, spec, *words, *flags)
+        for command, *words in (
+            (("status",),),
+            (("list",),),
+            (("show",), "2"),
+            (("history",),),
+            (("verify",), "--deep"),
+            (("fsck",),),
+            (("gc",), "--dry-run"),
+            (("diff",), "1", "2"),
+            (("state",), "latest"),
+            (("read",), "table"),
+            (("savepoint", "list"),),
+            (("rollback",), "--to", "1", "--dry-run"),
+        )
+        for flags in ((), ("--json",), ("-v",))
+    ]
+    assert [one.exit_code for one in told] == [0] * len(told)
+    milepost("state", spec, "latest", "--format", "csv", "--output", state)
+    job.run(2)
+    shown = "".join(one.stdout + one.stderr for one in told) + caplog.text + state.read_text()
+    shown += repr(context.head()) + repr(head_metadata(context)) + repr(list(context.log.entries()))
+    assert secret not in shown and "small" in shown
+    folders = {path.relative_to(job.small.folder) for path in job.small.folder.rglob("*") if path.is_file()}
+    holds = [str(path) for path in folders if secret.encode() in (job.small.folder / path).read_bytes()]
+    assert holds and all("/manifest/" in path or path.endswith("_metadata") for path in holds)
