@@ -15,6 +15,8 @@ from typing import Any
 
 from bench.equality import WrongResult
 from bench.machine import ROOT, commit, describe
+from bench.old_job import grow_old
+from bench.old_job_report import render_old_job
 from bench.parts import Part, parts_of, present
 from bench.processes import WorkerFailed
 from bench.report import memory, render
@@ -38,7 +40,7 @@ def main(arguments: list[str]) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    do = {"measure": _measure, "run": _run, "report": _report}[options.command]
+    do = {"measure": _measure, "run": _run, "report": _report, "old-job": _old_job}[options.command]
     return int(do(options, say))
 
 
@@ -116,6 +118,20 @@ def _report(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _old_job(options: argparse.Namespace, say: Say) -> int:
+    """Let one job grow old in this process; write its figures, OLD_JOB.md and its plot."""
+    if _lacks_plotter(say):
+        return 2
+    record = grow_old(options.epochs, options.folder.resolve() / "old-job", say)
+    document = {"machine": describe(), "commit": commit(), "old_job": record}
+    file = options.results / "results-old-job.json"
+    file.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    (options.results / "OLD_JOB.md").write_text(render_old_job(document), encoding="utf-8")
+    _draw(file, options.results)
+    say(f"wrote {options.results / 'OLD_JOB.md'}")
+    return 0
+
+
 def _lacks_plotter(say: Say) -> bool:
     """Whether the environment that draws the plots is missing: better known before the hour than after it."""
     if not PLOTTER.exists():
@@ -125,6 +141,10 @@ def _lacks_plotter(say: Say) -> bool:
 
 def _write_report(document: dict[str, Any], file: Path, folder: Path) -> None:
     (folder / "RESULTS.md").write_text(render(document), encoding="utf-8")
+    _draw(file, folder)
+
+
+def _draw(file: Path, folder: Path) -> None:
     subprocess.run(
         [str(PLOTTER), "-m", "bench.plots", str(file.resolve()), str((folder / "plots").resolve())],
         cwd=ROOT,
@@ -188,11 +208,14 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--rows", type=_positive, help="rows per epoch, instead of the workload's")
     measure.add_argument("--keys", type=_positive, help="number of keys, instead of the workload's")
     measure.add_argument("--output", type=Path, help="file for the raw results, as JSON")
-    for one in (measure, run):
+    old_job = commands.add_parser("old-job", help="thousands of small epochs of one job in one process")
+    old_job.add_argument("--epochs", type=_positive, default=5_000)
+    for one in (measure, run, old_job):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
     for one in (run, report):
         one.add_argument("--mode", choices=["quick", "full"], default="quick")
-        one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of RESULTS.md")
+    for one in (run, report, old_job):
+        one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
     run.add_argument(
         "--only", nargs="+", metavar="PART", help="measure the parts whose names begin so; keep the others"
     )

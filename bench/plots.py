@@ -169,6 +169,32 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
     return files
 
 
+def draw_old_job(record: dict[str, Any], folder: Path) -> Path:
+    """Draw what each epoch of an old job took, and what its log then weighed. Returns the file."""
+    matplotlib = importlib.import_module("matplotlib")
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "milepost", "svg.fonttype": "none", "axes.grid": True})
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    folder.mkdir(parents=True, exist_ok=True)
+    epochs = record["epochs"]
+    figure, axes = pyplot.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+    figure.suptitle("One job, epoch after epoch (500 rows each)", fontsize=11)
+    across = range(1, len(epochs) + 1)
+    axes[0].plot(across, [one["wall_s"] for one in epochs], ".", markersize=1.5, alpha=0.5)
+    axes[0].set_ylabel("wall s per epoch")
+    axes[1].plot(across, [one["log_bytes"] / 1e3 for one in epochs], ".", markersize=1.5, label="log")
+    axes[1].plot(across, [one["metadata_bytes"] / 1e3 for one in epochs], ".", markersize=1.5, label="metadata")
+    axes[1].set_ylabel("kB written per epoch")
+    axes[1].legend(frameon=False, fontsize=8)
+    for axis in axes:
+        axis.set_xlabel("epoch")
+        axis.set_ylim(bottom=0)
+    file = folder / "old-job.svg"
+    figure.savefig(file, metadata={"Date": None})
+    pyplot.close(figure)
+    return file
+
+
 def _plain(value: float, _: object) -> str:
     """A tick's number as people write it: 0.5, 20, 10 k, 5 M."""
     for unit, letter in ((1e6, " M"), (1e3, " k")):
@@ -182,4 +208,8 @@ def _state_bytes(epoch: dict[str, Any]) -> float:
 
 
 if __name__ == "__main__":
-    draw(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["parts"], Path(sys.argv[2]))
+    results, target = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
+    if "old_job" in results:
+        draw_old_job(results["old_job"], target)
+    else:
+        draw(results["parts"], target)
