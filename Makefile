@@ -19,6 +19,8 @@ WORKERS ?= 2
 MILEPOST_DAYS ?= 28
 # Of the benchmark: quick or full; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
+# How many places `make mutants` changes at random; none: it runs the named mutants.
+SAMPLE ?=
 BENCH_ARGS ?=
 
 .PHONY: help env lint format types check test mutants bench demo down status clean
@@ -42,8 +44,8 @@ test: lint ## build what is needed, check, and run every test
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
-mutants: env ## break each invariant on purpose in a copy of the tree: the named tests must fail (a few minutes)
-	@$(PY) -m scripts.mutants --jobs $(WORKERS)
+mutants: env ## break rules on purpose in a copy of the tree: tests must fail (minutes; SAMPLE=300 SEED=1: at random)
+	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(WORKERS)
 
 bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80)
 	@$(PY) -m bench.environments

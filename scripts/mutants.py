@@ -64,7 +64,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Run:
     """One run of pytest: its exit code (None: it took too long), which tests it ran, which of them failed."""
 
     code: int | None
@@ -88,7 +88,7 @@ def try_mutant(mutant: Mutant, root: Path, files: Iterable[str]) -> Outcome:
         copy = Path(name)
         _copy(root, copy, files)
         (copy / mutant.file).write_text(mutated, encoding="utf-8")
-        run = _pytest(copy, mutant.tests)
+        run = run_tests(copy, mutant.tests)
     failed = tuple(test for test in mutant.tests if test in run.failed)
     if run.code not in _RAN or not run.ran.issuperset(mutant.tests):
         verdict = Verdict.BROKEN
@@ -103,7 +103,7 @@ def unchanged_failures(mutants: Iterable[Mutant], root: Path, files: Iterable[st
     with tempfile.TemporaryDirectory(prefix="milepost-mutant-") as name:
         copy = Path(name)
         _copy(root, copy, files)
-        run = _pytest(copy, tests)
+        run = run_tests(copy, tests)
     missing = [test for test in tests if test not in run.ran]
     return "" if run.code == 0 and not missing else "\n".join([run.output, *(f"did not run: {one}" for one in missing)])
 
@@ -128,9 +128,11 @@ def _copy(root: Path, copy: Path, files: Iterable[str]) -> None:
         shutil.copy2(root / name, target, follow_symlinks=False)
 
 
-def _pytest(folder: Path, tests: Sequence[str]) -> _Run:
+def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, *options: str) -> Run:
+    """Run these tests of a copy of the tree."""
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "--durations=0"]
+    command += options
     command += [f"--junitxml={report}", *tests]
     environment = {**os.environ, "MILEPOST_SEED": "1", "PYTHONHASHSEED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
@@ -143,7 +145,7 @@ def _pytest(folder: Path, tests: Sequence[str]) -> _Run:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=TIMEOUT_S)
+        output, _ = process.communicate(timeout=timeout_s)
         code: int | None = process.returncode
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
@@ -154,7 +156,7 @@ def _pytest(folder: Path, tests: Sequence[str]) -> _Run:
         code = None
     end = "\n".join(output.decode(errors="replace").splitlines()[-_LAST_LINES:])
     ran, failed = _results(report, tests) if code in _RAN else (frozenset(), frozenset())
-    return _Run(code, ran, failed, end if code is not None else f"{end}\nnot over after {TIMEOUT_S:.0f} s: killed")
+    return Run(code, ran, failed, end if code is not None else f"{end}\nnot over after {timeout_s:.0f} s: killed")
 
 
 def _results(report: Path, tests: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:

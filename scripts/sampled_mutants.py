@@ -1,0 +1,203 @@
+"""Sampled mutants: places of the product are changed at random, one at a time; the tests that reach each must fail.
+
+    python -m scripts.sampled_mutants --sample 300 --seed 7            run them; exit 1 if fewer than 95 % are caught
+    python -m scripts.sampled_mutants --sample 20 state/ sinks/        only in files whose path has one of these texts
+
+Which tests reach a line is measured once for a state of sources and tests (`test_reach.py`). A mutant meets the
+quickest of its tests first, until one fails; one that survives all of them within `BUDGET_S` is a survivor. A run that
+takes far longer than the tests do is a loop without an end: caught. All is kept in `.milepost/mutants`, a verdict under
+the hash of the mutated source: a run that was interrupted goes on, and the same seed asks only for what has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import queue
+import random
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scripts.mutants import ROOT, run_tests, tracked_files
+from scripts.mutations import MutableModule, Mutation
+from scripts.test_reach import Reach, digest_of, measure
+
+KEPT = ROOT / ".milepost" / "mutants"
+FOLDERS = ("state", "operators", "spark", "sinks", "sources", "")
+"""Below `pipeline/`; the last one is the job master: the modules of the root."""
+
+ONLY_ON_SPARK = frozenset(
+    f"pipeline/spark/{name}.py"
+    for name in (
+        "class_archive", "connect", "deadline", "engine", "epoch_graph", "java", "refusals", "runner", "session",
+        "sql_expression", "sql_projection", "worker_daemon", "worker_memory",
+    )
+)  # fmt: skip
+"""Not sampled: nothing of them runs without a JVM or a limited process, and such tests take minutes per mutant."""
+
+WANTED = 0.95
+FIRST_S, BUDGET_S = 5.0, 120.0
+"""By the unmutated tests' own times: what is run first, and at most."""
+TIMEOUT_S = 240.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one mutant.
+
+    Attributes:
+        verdict: caught, endless (caught too), survived; unreached: none of the measured tests runs its line.
+        by: the test that failed first. tests: how many were run.
+    """
+
+    file: str
+    line: int
+    before: str
+    after: str
+    verdict: str
+    by: str = ""
+    tests: int = 0
+
+    def told(self) -> str:
+        change = f"{_cut(self.before)}  ->  {_cut(self.after)}"
+        return f"{self.verdict:<9} {self.file.removeprefix('pipeline/')}:{self.line}  {change}  {self.by}"
+
+
+def _cut(text: str, most: int = 100) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def sampled(root: Path, sample: int, seed: int, words: Sequence[str]) -> Iterator[tuple[str, Mutation]]:
+    """Yield so many mutants of these files, each place with the same chance."""
+    modules = {name: MutableModule((root / name).read_text(encoding="utf-8")) for name in mutable_files(root, words)}
+    places = [(name, index) for name, module in modules.items() for index in range(len(module))]
+    chance = random.Random(seed)
+    chance.shuffle(places)
+    for name, index in places:
+        mutation = modules[name].mutation(index) if sample else None
+        if mutation is not None:
+            sample -= 1
+            yield name, mutation
+
+
+def mutable_files(root: Path, words: Sequence[str]) -> list[str]:
+    found = [path for folder in FOLDERS for path in sorted((root / "pipeline" / folder).glob("*.py"))]
+    names = [path.relative_to(root).as_posix() for path in found]
+    return [
+        name
+        for name in names
+        if name not in ONLY_ON_SPARK and not name.endswith("__.py") and (not words or any(one in name for one in words))
+    ]
+
+
+class Judge:
+    """Runs mutants in copies of a tree, several side by side."""
+
+    def __init__(self, root: Path, kept: Path, reach: Reach, jobs: int) -> None:
+        self._root, self._reach = root, reach
+        self._verdicts = kept / "verdicts"
+        self._verdicts.mkdir(parents=True, exist_ok=True)
+        self._tests = digest_of(root, ("tests",))
+        self._copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        files = tracked_files(root)
+        for number in range(jobs):
+            copy = kept / f"copy-{os.getpid()}-{number}"
+            for name in files:
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, copy / name, follow_symlinks=False)
+            self._copies.put(copy)
+
+    def close(self) -> None:
+        while not self._copies.empty():
+            shutil.rmtree(self._copies.get())
+
+    def judge(self, file: str, mutation: Mutation) -> Verdict:
+        """What becomes of a mutant; a survivor is asked again when a test has changed, any other one never."""
+        digest = hashlib.sha256(f"{file}\0{mutation.source}".encode()).hexdigest()
+        kept = self._verdicts / f"{digest}.json"
+        if kept.exists():
+            document = json.loads(kept.read_text(encoding="utf-8"))
+            if document.pop("asked_of") in (None, self._tests):
+                return Verdict(**document)
+        verdict = self._judge(file, mutation)
+        asked_of = None if verdict.verdict in ("caught", "endless") else self._tests
+        kept.write_text(json.dumps(asdict(verdict) | {"asked_of": asked_of}), encoding="utf-8")
+        return verdict
+
+    def _judge(self, file: str, mutation: Mutation) -> Verdict:
+        place = (file, mutation.line, mutation.before, mutation.after)
+        tests = self._reach.tests_of(self._root / file, mutation.first, mutation.last)
+        if not tests:
+            return Verdict(*place, "unreached")
+        copy = self._copies.get()
+        target = copy / file
+        whole = target.read_bytes()
+        try:
+            target.write_text(mutation.source, encoding="utf-8")
+            asked = 0
+            for chosen in self._portions(tests):
+                asked += len(chosen)
+                run = run_tests(copy, chosen, TIMEOUT_S, "-x")
+                if run.code is None:
+                    return Verdict(*place, "endless", "", asked)
+                if run.code != 0:
+                    return Verdict(*place, "caught", next(iter(sorted(run.failed)), "no test can be loaded"), asked)
+            return Verdict(*place, "survived", "", asked)
+        finally:
+            target.write_bytes(whole)
+            self._copies.put(copy)
+
+    def _portions(self, tests: Sequence[str]) -> Iterator[list[str]]:
+        """The quickest tests first, then all others that fit the budget."""
+        first: list[str] = []
+        rest: list[str] = []
+        spent = 0.0
+        for test in tests:
+            spent += self._reach.seconds[test]
+            if spent <= FIRST_S or not first:
+                first.append(test)
+            elif spent <= BUDGET_S:
+                rest.append(test)
+        yield first
+        if rest:
+            yield rest
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a sample; 1 when too few of the mutants that tests reach are caught."""
+    parser = argparse.ArgumentParser(prog="sampled_mutants", description=__doc__.split("\n")[0])
+    parser.add_argument("words", nargs="*", help="only files whose path has one of these texts in it")
+    parser.add_argument("--sample", type=int, required=True, help="how many mutants")
+    parser.add_argument("--seed", type=int, required=True, help="which ones")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="how many run side by side")
+    options = parser.parse_args(arguments)
+    print(f"sample {options.sample}, seed {options.seed}; measuring which tests reach which line", flush=True)
+    reach = measure(ROOT, KEPT, options.jobs)
+    judge = Judge(ROOT, KEPT, reach, options.jobs)
+    verdicts: list[Verdict] = []
+    try:
+        mutants = list(sampled(ROOT, options.sample, options.seed, options.words))
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for verdict in pool.map(lambda mutant: judge.judge(*mutant), mutants):
+                verdicts.append(verdict)
+                print(f"{len(verdicts):>4}  {verdict.told()}", flush=True)
+    finally:
+        judge.close()
+    reached = [one for one in verdicts if one.verdict != "unreached"]
+    survivors = [one for one in reached if one.verdict == "survived"]
+    caught = 1 - len(survivors) / len(reached) if reached else 0.0
+    print(f"\n{len(reached)} of {len(verdicts)} mutants are reached; {caught:.1%} of these are caught. Survivors:")
+    print("\n".join(one.told() for one in survivors) or "none")
+    print("\n".join(one.told() for one in verdicts if one.verdict == "unreached"))
+    return 0 if caught >= WANTED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
