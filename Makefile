@@ -16,6 +16,8 @@ endif
 ARGS ?= tests
 # How many processes share the tests; each may run a Spark of its own.
 WORKERS ?= 2
+# How many source objects `make fuzz` breaks.
+OBJECTS ?= 20000
 MILEPOST_DAYS ?= 28
 # Of the benchmark: quick or full; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
@@ -23,7 +25,7 @@ MODE ?= quick
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format types check test mutants bench demo down status clean
+.PHONY: help env lint format types check test mutants fuzz bench demo down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +48,9 @@ test: lint ## build what is needed, check, and run every test
 
 mutants: env ## break rules on purpose in a copy of the tree: tests must fail (minutes; SAMPLE=300 SEED=1: at random)
 	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(WORKERS)
+
+fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
+	@$(PY) -m tests.harness.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
 
 bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80)
 	@$(PY) -m bench.environments

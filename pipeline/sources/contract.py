@@ -5,6 +5,7 @@ A source remembers which object versions it consumed; an epoch's plan names obje
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,14 @@ from pipeline.protocol.object_store import ObjectStore
 
 MAX_VALUE = 80
 """Characters of a bad value that are kept: enough to find it, not a copy of somebody's data."""
+
+
+_NO_TEXT = re.compile("[\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return the text with a mark in place of what is no text: a byte that could not be decoded, half a surrogate."""
+    return _NO_TEXT.sub("\ufffd", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,7 @@ class BadRecord(Exception):
 
     def __init__(self, key: str, line: int | None, column: str | None, value: str | None, reason: str) -> None:
         cut = value if value is None or len(value) <= MAX_VALUE else value[: MAX_VALUE - 1] + "…"
+        cut = cut if cut is None else printable(cut)
         place = key + (f", line {line}" if line is not None else "") + (f", column {column}" if column else "")
         super().__init__(f"{place}: " + (f"{cut!r} " if cut is not None else "") + reason)
         self.key, self.line, self.column, self.value, self.reason = key, line, column, cut, reason

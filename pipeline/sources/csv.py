@@ -18,7 +18,7 @@ import pyarrow.csv as pacsv
 from pipeline.config.types import ColumnType, to_arrow
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.object_store import ObjectStore
-from pipeline.sources.contract import BadRecord, SourceObject
+from pipeline.sources.contract import BadRecord, SourceObject, printable
 from pipeline.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
 from pipeline.sources.path_columns import PathColumns
 from pipeline.sources.streams import ObjectBody, ObjectStream, open_object
@@ -175,7 +175,7 @@ class CsvReader:
     def _header(self, key: str, body: ObjectBody) -> list[str] | None:
         """Return the object's column names, or None when it has no content. Raises BadRecord."""
         for record, fields in self._records(key, body, header=True):
-            names = self._column_names or fields
+            names = self._column_names or [printable(field) for field in fields]
             # With given names there is no header line to point at.
             line = None if self._column_names else record.line
             for name in self._columns.names:
@@ -217,22 +217,19 @@ class CsvReader:
 
     def _explain(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
         fields = next(csv.reader(io.StringIO(record.text, newline=""), **self._dialect()))
-        printable = record.text.rstrip("\r\n").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        text = record.text.rstrip("\r\n")
         if len(fields) != len(names):
-            return BadRecord(
-                key, record.line, None, printable, f"has {len(fields)} fields, the header has {len(names)}"
-            )
+            return BadRecord(key, record.line, None, text, f"has {len(fields)} fields, the header has {len(names)}")
         for name in self._columns.names:
             if self._accepts(names, [name], [record]):
                 continue
             value = fields[names.index(name)]
             if not _is_utf8(value):
-                shown = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-                return BadRecord(key, record.line, name, shown, "is not valid UTF-8")
+                return BadRecord(key, record.line, name, value, "is not valid UTF-8")
             if self._accepts(names, [name], [record], nulls=True):
                 return BadRecord(key, record.line, name, value, "is null, but it is the event time")
             return BadRecord(key, record.line, name, value, f"is not {_article(self._types[name])}")
-        return BadRecord(key, record.line, None, printable, "cannot be read")
+        return BadRecord(key, record.line, None, text, "cannot be read")
 
     def _records(self, key: str, body: ObjectBody, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:
         """Yield the records after (or with `header`, from) the header line, with their fields; blank ones left out."""

@@ -127,14 +127,15 @@ class JsonLinesReader:
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
-    def _accepts(self, columns: pa.Schema, records: list[RawRecord], *, nulls: bool = False) -> bool:
+    def _complaint(self, columns: pa.Schema, records: list[RawRecord], *, nulls: bool = False) -> str | None:
+        """Return what the engine says against the records, or None when it reads them."""
         body = b"".join(record.encoded() for record in records)
         try:
             for _ in self._batches(io.BytesIO(body), columns, block_size=len(body) + 1, nulls=nulls):
                 pass
-        except (pa.ArrowException, UnicodeDecodeError):
-            return False
-        return True
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            return str(error)
+        return None
 
     def _diagnose(self, key: str, body: ObjectBody) -> BadRecord | int:
         """Return the first bad record, or how many records there are when each is fine."""
@@ -150,7 +151,7 @@ class JsonLinesReader:
                 yield record
 
         try:
-            refused = first_refused(records(), lambda chunk: self._accepts(self._columns, chunk))
+            refused = first_refused(records(), lambda chunk: self._complaint(self._columns, chunk) is None)
         except BadRecord as bad:
             return bad
         if refused is not None:
@@ -168,17 +169,25 @@ class JsonLinesReader:
             return BadRecord(key, record.line, None, text, _TOO_DEEP)
         if not isinstance(fields, dict):
             return BadRecord(key, record.line, None, text, "is not a JSON object")
+        of_record = self._complaint(pa.schema([]), [record])
+        if of_record is not None:  # it would be said against each column, too
+            return BadRecord(key, record.line, None, text, f"cannot be read ({of_record})")
         for column in self._columns:
             alone = pa.schema([column])
-            if self._accepts(alone, [record]):
+            complaint = self._complaint(alone, [record])
+            if complaint is None:
                 continue
             value = fields.get(column.name)
             shown = value if isinstance(value, str) else _shown(value)
-            if self._accepts(alone, [record], nulls=True):
-                return BadRecord(key, record.line, column.name, shown, "is null, but it is the event time")
-            if "\ufffd" in shown:
-                return BadRecord(key, record.line, column.name, shown, "is not valid UTF-8")
-            return BadRecord(key, record.line, column.name, shown, f"is not of type {self._types[column.name]}")
+            if self._complaint(alone, [record], nulls=True) is None:
+                reason = "is null, but it is the event time"
+            elif "UTF8" in complaint:
+                reason = "is not valid UTF-8"
+            elif "specified twice" in complaint:
+                reason = "is in the record twice"
+            else:
+                reason = f"is not of type {self._types[column.name]}"
+            return BadRecord(key, record.line, column.name, shown, reason)
         return BadRecord(key, record.line, None, text, "cannot be read")
 
     def _refuse_missing(self, key: str, body: ObjectBody, unseen: set[str]) -> None:

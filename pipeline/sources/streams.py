@@ -163,8 +163,9 @@ class ObjectStream(io.RawIOBase):
         assert self._decoder is not None
         try:
             text = self._decoder.decode(chunk, final=not chunk)
-        except UnicodeDecodeError as error:
-            line = self._lines + error.object[: error.start].count(b"\n") + 1
+        except UnicodeError as error:  # a UTF-16 text without its mark is not even a UnicodeDecodeError
+            good = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
+            line = self._lines + good.count(b"\n") + 1
             raise BadRecord(self._key, line, None, None, f"the text is not {self._encoding}") from error
         self._lines += text.count("\n")
         return text.encode()

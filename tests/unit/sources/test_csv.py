@@ -279,6 +279,21 @@ def test_text_in_another_encoding_is_read(landing: Landing, encoding: str) -> No
     assert (bad.line, bad.column) == (4, "n")
 
 
+def test_a_utf_16_text_without_its_mark_is_a_bad_record(landing: Landing) -> None:
+    bad = refused(landing, (HEADER.decode() + f"1,Ann,{T}\n").encode("utf-16-le"), options={"encoding": "utf-16"})
+    assert (bad.line, bad.reason) == (1, "the text is not utf-16")
+
+
+def test_a_bad_value_beside_a_column_whose_name_is_not_utf8_is_named(landing: Landing) -> None:
+    bad = refused(landing, b"n,name,na\xffme,at\n" + f"x,Ann,?,{T}\n".encode())
+    assert (bad.line, bad.column, bad.value) == (2, "n", "x")
+
+
+def test_what_is_said_of_a_bad_record_is_text_whatever_the_record_holds(landing: Landing) -> None:
+    bad = refused(landing, HEADER + b'1,"Ann\xff')
+    assert (bad.line, bad.value, bad.reason) == (2, '1,"Ann\ufffd', "opens a quote that is never closed")
+
+
 def test_text_that_is_not_in_its_encoding_is_named_by_line(landing: Landing) -> None:
     bad = refused(landing, f"n,name,at\n1,Zoë,{T}\n".encode(), options={"encoding": "ascii"})
     assert (bad.line, bad.reason) == (2, "the text is not ascii")

@@ -134,6 +134,23 @@ def test_an_object_ends_with_its_line_whatever_ends_it(landing: Landing, newline
     assert landing.read(source("json", {"n": "int32"}), key, body)["n"].to_pylist() == list(range(200_000))
 
 
+@pytest.mark.parametrize("field", ["name", "q"])
+def test_text_that_the_parser_refuses_is_not_blamed_on_a_neighbour(landing: Landing, field: str) -> None:
+    """Half a surrogate makes the whole record unreadable, also in a field that nobody declared."""
+    bad = refused(landing, GOOD.encode() + GOOD.replace('"n": 1', rf'"n": 1, "{field}": "\ud800"').encode())
+    assert (bad.line, bad.column) == (2, None)
+    assert bad.reason == "cannot be read (JSON parse error: The surrogate pair in string is invalid. in row 0)"
+
+
+@pytest.mark.parametrize(
+    ("fields", "value", "reason"),
+    [('"n": 1, "n": 2', "2", "is in the record twice"), ('"n": "\ufffd"', "\ufffd", "is not of type int32")],
+)
+def test_the_reason_is_the_one_for_which_it_was_refused(landing: Landing, fields: str, value: str, reason: str) -> None:
+    bad = refused(landing, GOOD.replace('"n": 1', fields).encode())
+    assert (bad.line, bad.column, bad.value, bad.reason) == (1, "n", value, reason)
+
+
 def test_a_number_of_many_digits_is_named(landing: Landing) -> None:
     digits = "9" * 5_000
     bad = refused(landing, GOOD.replace("1,", f"{digits},").encode())

@@ -1,0 +1,16 @@
+"""Whatever lies in the landing store, a reader answers with rows or with a bad record: it never dies of it."""
+
+from __future__ import annotations
+
+from tests.harness.reader_fuzz import fuzz
+
+OBJECTS = 900
+
+
+def test_an_object_broken_at_random_is_read_or_refused_and_never_ends_its_reader(seed: int) -> None:
+    """CSV, JSON and Parquet, compressed or not; `make fuzz` reads 20,000."""
+    report = fuzz(seed, OBJECTS)
+    assert not report.faults, "\n".join(report.faults)
+    assert report.rows + report.refused == OBJECTS
+    assert report.rows > OBJECTS / 20 and report.refused > OBJECTS / 3, "what was broken is not worth reading"
+    assert report.most_mib < 512
