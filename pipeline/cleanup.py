@@ -137,7 +137,9 @@ def discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToke
     complete = True
     for spec in context.spec.sinks:
         try:
-            context.sink(spec.name).abort(checkpoint_id=checkpoint_id, token=token)
+            sink = context.sink(spec.name)
+            if not sink.is_anothers(context.identity):
+                sink.abort(checkpoint_id=checkpoint_id, token=token)
         except CheckpointError as error:
             complete = False
             _LOG.warning(

@@ -116,6 +116,9 @@ def run_planned_epoch(
     code = read_recorded_code(context, pending)
     timeline = pending_timeline(state, pending)
     plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), clock.started_ms)
+    with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+        for sink in context.spec.sinks:
+            context.sink(sink.name).reserve(context.identity)
     clock("session")
     runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())

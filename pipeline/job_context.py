@@ -80,6 +80,11 @@ class JobContext:
     def log(self) -> ManifestLog:
         return ManifestLog(self.store, lambda: uuid.uuid4().hex)
 
+    @functools.cached_property
+    def identity(self) -> str:
+        """Which life of the job this is: the write id of its first manifest version."""
+        return self.log.entry(1).write_id
+
     def other_store(self, location: str) -> ObjectStore:
         """A store elsewhere, reached with this job's connection: a URL, or a path relative to the spec.
 

@@ -117,6 +117,7 @@ class SavepointCopier:
 
     def _sink(self, pending: PendingCheckpoint, name: str, table: SavedTable) -> SinkSnapshot:
         sink = self._context.sink(name)
+        sink.reserve(self._context.identity)
         files = []
         for number, file in enumerate(table.files):
             key = sink.import_key(file, number, checkpoint_id=pending.checkpoint_id, token=pending.token)

@@ -26,7 +26,6 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_renames(spec),
         *_inputs(spec),
         *_cycles(spec),
-        *_sinks(spec),
         *_quality(spec),
         *_sources(spec),
         *_locations(spec),
@@ -126,16 +125,6 @@ def _cycles(spec: JobSpec) -> Iterator[Problem]:
             index = next(i for i, operator in enumerate(spec.operators) if operator.uid == name)
             yield Problem(("operators", index, "inputs"), f"a cycle: {' <- '.join([*cycle, name])}")
         done.update(trail)
-
-
-def _sinks(spec: JobSpec) -> Iterator[Problem]:
-    paths: dict[str, str] = {}
-    for index, sink in enumerate(spec.sinks):
-        other = paths.setdefault(sink.path.rstrip("/"), sink.name)
-        if other != sink.name:
-            yield Problem(
-                ("sinks", index, "path"), f"{other} already publishes there; give each sink a path of its own"
-            )
 
 
 def _quality(spec: JobSpec) -> Iterator[Problem]:

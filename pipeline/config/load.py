@@ -14,6 +14,7 @@ from pipeline.config.checks import structure_problems
 from pipeline.config.document import Document, Unreadable, read_document
 from pipeline.config.environment import referenced_variables, resolve_spec, resolve_text
 from pipeline.config.names import nearest
+from pipeline.config.placement import placement_problems
 from pipeline.config.problems import Problem, invalid_spec
 from pipeline.config.spec import JobSpec
 from pipeline.config.validation import validate_spec
@@ -114,7 +115,11 @@ def load_job(path_or_name: str | Path, root: Path | None = None) -> LoadedJob:
         raise InvalidRequest(f"{_shown(path)} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
     except OSError as problem:
         raise InvalidRequest(f"{_shown(path)} cannot be read: {problem.strerror}. Nothing was run.") from None
-    return from_text(text, path)
+    job = from_text(text, path)
+    problems = placement_problems(job.spec, job.module_dir, os.environ)
+    if problems:
+        raise _invalid(problems, job.path, read_document(text))
+    return job
 
 
 def from_text(text: str, path: Path) -> LoadedJob:

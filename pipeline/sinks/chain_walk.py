@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pipeline.protocol.errors import NotFound, StateCorrupt
 from pipeline.protocol.object_store import ObjectStat, ObjectStore
 from pipeline.sinks.contract import TableObject, TableReference, TableWalk
+from pipeline.sinks.reservation import RESERVATION
 from pipeline.sinks.sink_head import HEADS, SinkHead, data_key_owner, head_key, head_version, snapshot_version
 from pipeline.sinks.table_garbage import TableGarbage, is_list_key
 from pipeline.sinks.table_history import TableHistory
@@ -55,7 +56,7 @@ def _placed(stat: ObjectStat) -> TableObject:
     return TableObject(
         stat,
         data_key_owner(stat.key),
-        permanent=stat.key.startswith(HEADS),
+        permanent=stat.key.startswith(HEADS) or stat.key == RESERVATION,
         snapshot_of=snapshot_version(stat.key),
         list_of_garbage=is_list_key(stat.key),
     )

@@ -261,6 +261,17 @@ class Sink(Protocol):
         With the mark that the commit will carry it also refuses a head that is already at or past it.
         """
 
+    def reserve(self, identity: str) -> None:
+        """Make a new table this job's, before anything is staged for it.
+
+        Args:
+            identity: of the job, not its name: a job made anew is another.
+        Raises: InvalidRequest: it is reserved for another job or sink, or belongs to one.
+        """
+
+    def is_anothers(self, identity: str) -> bool:
+        """Whether the table is reserved for another job or sink: then nothing below its path is this one's."""
+
     def compact(
         self, committable: Committable, *, predecessor: int | None, checkpoint_id: int, token: int
     ) -> Committable:

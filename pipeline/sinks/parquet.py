@@ -1,10 +1,9 @@
 """The Parquet sink: immutable files that become a table when a head of the sink chain names them (I14).
 
-Layout below the sink's root: `data/chk-<20 digits>/t<token>/<subtask>-<sha256>.parquet`, and the chain
-(`sink_chain.py`). A reader follows the newest head, so it sees an epoch whole or not at all.
+Layout below the sink's root: `data/chk-<20 digits>/t<token>/<subtask>-<sha256>.parquet`, the chain (`sink_chain.py`),
+and whose the table is (`reservation.py`). A reader follows the newest head, so it sees an epoch whole or not at all.
 
-Order of writes: staged files -> [commit point in the manifest] -> head. What no retained checkpoint needs any more is
-listed (`table_garbage.py`), and deleted later; whose turn that is, and when, is the job master's.
+Order of writes: staged files -> [commit point in the manifest] -> head. What nothing needs goes by `table_garbage.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from enum import Enum
+from functools import partial
 
 import pyarrow as pa
 
@@ -35,6 +35,7 @@ from pipeline.sinks.contract import (
     encode_schema,
 )
 from pipeline.sinks.parquet_files import ParquetFiles, token_prefix
+from pipeline.sinks.reservation import TableOwner, reserve, reserved_for
 from pipeline.sinks.sink_chain import Addition, SinkChain
 from pipeline.sinks.sink_head import ChainOwner, SinkHead, check_data_key, committable_digest, data_key_owner
 from pipeline.sinks.table_garbage import TableGarbage
@@ -67,6 +68,7 @@ class ParquetSink:
         self._store = store
         self._files = ParquetFiles(name, store)
         self._owner = ChainOwner(job, name, mode.value, key)
+        self._reserved = partial(TableOwner, job, sink=name)
         self._chain = SinkChain(store, self._owner)
 
     def stage(
@@ -116,6 +118,14 @@ class ParquetSink:
                 checkpoint_id=mark.checkpoint_id,
                 head=head.mark.checkpoint_id,
             )
+
+    def reserve(self, identity: str) -> None:
+        """Make a new table this job's, before anything is staged for it; refuse another's."""
+        reserve(self._store, self._reserved(identity), is_new=lambda: self._chain.newest() is None)
+
+    def is_anothers(self, identity: str) -> bool:
+        """Whether the table is reserved for another job or sink."""
+        return reserved_for(self._store) not in (None, self._reserved(identity))
 
     def compact(
         self, committable: Committable, *, predecessor: int | None, checkpoint_id: int, token: int

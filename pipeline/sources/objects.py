@@ -1,9 +1,4 @@
-"""Which objects a source's path names, by listing the landing store.
-
-In a path, `*` stands for any characters within one part, `**` for any characters across parts (a whole part `**/` also
-for no part at all); every other character is literal. What lies before the first `*` is the static prefix: only that
-is listed.
-"""
+"""Which objects a source's path names (`config/patterns.py`), by listing its static prefix in the landing store."""
 
 from __future__ import annotations
 
@@ -11,15 +6,13 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from pipeline.config.patterns import compiled, hidden_by, static_prefix
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.sources.contract import SourceObject
 
 _UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|/$|(?:^|/)\.{1,2}(?:/|$)")
 """Names that no store of ours can hold: whoever may land objects may choose them."""
-
-_TOKEN = re.compile(r"(?<![^/])\*\*/|\*\*|\*|[^*]+")
-_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +75,8 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
     Raises:
         StoreUnavailable, EnvironmentUnusable: as the store says. A missing prefix is an empty listing.
     """
-    static = pattern.split("*", 1)[0]
-    matches = _compile(pattern).fullmatch
-    # A part whose first character the pattern itself spells out is wanted, whatever it begins with.
-    below = len(static)
-    hidden = re.compile(r"/[_.]" if static and not static.endswith("/") else r"(?:^|/)[_.]").search
+    static, hidden = static_prefix(pattern), hidden_by(pattern)
+    matches = compiled(pattern).fullmatch
     objects: list[SourceObject] = []
     unnamable: list[str] = []
     bad_names: list[BadName] = []
@@ -95,7 +85,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         key = stat.key
         if matches(key) is None:
             continue
-        if hidden(key[below:]) is not None:
+        if hidden(key):
             skipped_hidden += 1
         elif stat.size == 0:
             skipped_empty += 1
@@ -103,10 +93,10 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
             bad_names.append(BadName(escaped(key), "it has an empty part, a part . or .., or a control character"))
         else:
             objects.append(SourceObject(key, stat.etag, stat.size, stat.last_modified_ms))
-    deep = "/" in pattern[below:] or "**" in pattern
+    deep = "/" in pattern[len(static) :] or "**" in pattern
     for name in unnamable:  # of a directory nobody knows what lies in it
         wanted = deep if name.endswith("/") else matches(name) is not None
-        if wanted and hidden(name[below:]) is None:
+        if wanted and not hidden(name):
             bad_names.append(BadName(escaped(name), "it is not UTF-8, or has a control character, or is too long"))
     return Listing(tuple(objects), skipped_hidden, skipped_empty, tuple(bad_names))
 
@@ -119,8 +109,4 @@ def escaped(name: str) -> str:
 
 def matches(pattern: str, key: str) -> bool:
     """Whether a pattern names an object of that key."""
-    return _compile(pattern).fullmatch(key) is not None
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join(_REGEX.get(token) or re.escape(token) for token in _TOKEN.findall(pattern)), re.DOTALL)
+    return compiled(pattern).fullmatch(key) is not None

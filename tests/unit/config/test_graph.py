@@ -194,11 +194,6 @@ def test_what_cannot_read_what_is_refused(
     assert reason in refusal(spec(operators, sinks))
 
 
-def test_two_sinks_cannot_publish_to_one_path() -> None:
-    sinks = [sink("rows", "append", "a"), {**sink("rows", "append", "b"), "path": "out/a/"}]
-    assert "a already publishes there" in refusal(spec([], sinks))
-
-
 def test_a_window_with_allowed_lateness_gives_updates_by_key_and_window() -> None:
     """INTERFACE 1: append with lateness 0, updates with more."""
     graph = build_graph(spec([window("w", allowed_lateness="1h")], [sink("w", "upsert")]))

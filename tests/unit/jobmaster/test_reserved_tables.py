@@ -1,0 +1,90 @@
+"""A new table is one job's before its first commit point: nobody finds out after it that somebody else was faster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.epoch_run import EpochReport
+from pipeline.jobmaster import Session
+from pipeline.planning import EpochPlan
+from pipeline.protocol.errors import InvalidRequest, StateCorrupt
+from pipeline.sinks.reservation import RESERVATION, TableOwner, reserve
+from pipeline.storage.open import open_store
+from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+OURS = TableOwner("small", "a" * 32, "table")
+
+
+def job_at(folder: Path, name: str = "small") -> SparklessJob:
+    """A job whose table lies beside its folder, where others may have theirs."""
+    job = SparklessJob.create(folder, {"../lake/table": "../../lake/table", "name: small": f"name: {name}"})
+    job.land("a.csv")
+    return job
+
+
+def judged(job: SparklessJob, session: Session) -> EpochReport:
+    """Run an epoch up to its verdict: all that comes before the commit point."""
+    job.master.trigger(session)
+    return job.master.run_epoch(session, job.pending.checkpoint_id, SparklessRunner())
+
+
+@pytest.mark.parametrize("name", ["small", "other"])
+def test_of_two_jobs_with_one_new_table_the_second_is_refused_before_its_commit_point(
+    tmp_path: Path, name: str
+) -> None:
+    """Also of one with the same name in another storage, whose checkpoints and tokens are the same ones."""
+    first, second = job_at(tmp_path / "first"), job_at(tmp_path / "second", name)
+    session = Session.cli()
+    report = judged(first, session)
+    with pytest.raises(InvalidRequest, match=r"is reserved for sink table of job small.*Nothing was published") as told:
+        second.master.run(Session.cli(), SparklessRunner())
+    assert "give the sink another path" in told.value.hint
+    assert second.context.head().state.checkpoints == ()
+    completed = first.master.complete(session, report.checkpoint_id)
+    assert first.master.notify_complete(session, completed.checkpoint_id, "table")["published"]
+
+
+def test_a_crash_between_reservation_and_commit_does_not_keep_the_job_from_its_table(tmp_path: Path) -> None:
+    job, session = job_at(tmp_path / "first"), Session.cli()
+    job.master.trigger(session)
+
+    def die(plan: EpochPlan) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.master.run_epoch(session, job.pending.checkpoint_id, SparklessRunner(after=die))
+    assert job.context.sink("table").store.get(RESERVATION)
+    assert job.master.run(Session.cli(), SparklessRunner(), take_over=True)["status"] == "completed"
+    assert job.context.sink("table").read().num_rows == 1
+
+
+def test_a_reservation_is_part_of_the_table_to_an_audit(tmp_path: Path) -> None:
+    job = job_at(tmp_path / "first")
+    job.master.run(Session.cli(), SparklessRunner())
+    assert [item.permanent for item in job.context.sink("table").objects() if item.stat.key == RESERVATION] == [True]
+
+
+def test_a_table_is_reserved_once_and_for_one_sink(tmp_path: Path) -> None:
+    store = open_store(SparklessJob.create(tmp_path).context.sink_config("table"))
+    reserve(store, OURS)
+    reserve(store, OURS)
+    for other in (TableOwner("small", "b" * 32, "table"), TableOwner("other", "a" * 32, "rows")):
+        with pytest.raises(InvalidRequest, match="is reserved for sink table"):
+            reserve(store, other)
+
+
+def test_a_lost_reply_of_our_own_reservation_is_recognised(tmp_path: Path) -> None:
+    inner = open_store(SparklessJob.create(tmp_path).context.sink_config("table"))
+    reserve(FaultyStore(inner, [Fault(at("create", RESERVATION), Effect.LOST_REPLY)]), OURS)
+    assert inner.get(RESERVATION)
+
+
+def test_what_is_no_reservation_is_not_taken_for_one(tmp_path: Path) -> None:
+    store = open_store(SparklessJob.create(tmp_path).context.sink_config("table"))
+    store.put(RESERVATION, b"{}")
+    with pytest.raises(StateCorrupt, match=RESERVATION):
+        reserve(store, OURS)
