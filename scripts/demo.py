@@ -32,6 +32,9 @@ LANDER = ROOT / "config" / "demo" / "land_flights.py"
 LAST_DAY = 365
 EPOCH_S = 300.0
 DAG_S = 120.0
+DAYS_PER_EPOCH = 4
+"""As many days land before each epoch as it reads, as from a feed: a day that lands late, under whatever name, then
+comes after the days before it, and only rows that land days after their own day are late."""
 
 
 class DemoError(Exception):
@@ -91,41 +94,62 @@ def _demo(stack: Stack, report: Report, days: int) -> None:
     from pipeline.jobmaster import JobMaster
 
     master = JobMaster(load_job(SPEC))
-    _land(stack, master, report, days)
+    landing = _Landing(stack, report, days)
+    landing.begin()
     stack.start_airflow()
     stack.wait_for_spark()
     rest = stack.rest()
     _wait_for_dag(rest, stack)
     rest.set_paused(DAG_ID, False)
     done = _run_epochs(rest, master, report)
+    while landing.land_next():
+        done += _run_epochs(rest, master, report, number=len(done) + 1)
+    if not done:
+        report.say("nothing new to consume")
     report.checkpoints(master.list_checkpoints(limit=max(7, len(done))))
     report.carriers(master.read("carriers"))
     report.anomalies([master.show(checkpoint_id) for checkpoint_id in done])
     report.finish(stack, airflow_home.LOGIN, airflow_home.password(stack.home), time.monotonic() - began)
 
 
-def _land(stack: Stack, master: Any, report: Report, days: int) -> None:
-    """Land the next days, unless the days of an interrupted run are still unread."""
-    file = stack.folder / "demo.json"
-    landed = int(json.loads(file.read_text(encoding="utf-8"))["landed_days"]) if file.exists() else 0
-    if landed and (unread := master.status()["unread_objects"]):
-        report.say(f"{unread} objects of the {landed} days landed so far are unread: continuing with those")
-        return
-    last = min(landed + days, LAST_DAY)
-    if last == landed:
-        report.say(f"all {LAST_DAY} days have landed")
-        return
-    report.say(f"landing days {landed + 1} to {last} of 2013, one CSV object a day")
-    command = [python(), str(LANDER), "--root", "s3://landing", "--endpoint", stack.s3_url]
-    landing = subprocess.run(
-        [*command, "--days", f"{landed + 1}-{last}"],
-        check=False, env=stack.process_environ(), cwd=stack.folder, capture_output=True, text=True,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    if landing.returncode != 0:
-        raise DemoError(f"landing the flights failed:\n{(landing.stderr or landing.stdout).strip()[-2000:]}")
-    report.say(landing.stdout.strip().splitlines()[-1])
-    file.write_text(json.dumps({"landed_days": last}) + "\n", encoding="utf-8")
+class _Landing:
+    """The days that one demo lands, some before each epoch; an interrupted demo is continued by the next."""
+
+    def __init__(self, stack: Stack, report: Report, days: int) -> None:
+        self._stack, self._report = stack, report
+        self._file = stack.folder / "demo.json"
+        known = json.loads(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
+        self._landed = int(known.get("landed_days", 0))
+        until = int(known.get("until_day", self._landed))
+        self._until = until if until > self._landed else min(self._landed + days, LAST_DAY)
+
+    def begin(self) -> None:
+        """Say which days will land, and land the first ones: nothing waits for the others."""
+        if self._landed == LAST_DAY:
+            return self._report.say(f"all {LAST_DAY} days have landed")
+        self._report.say(
+            f"days {self._landed + 1} to {self._until} of 2013 will land, one CSV object a day, {DAYS_PER_EPOCH} days "
+            "before each epoch"
+        )
+        self.land_next()
+
+    def land_next(self) -> bool:
+        """Land the days of the next epoch. Returns: False when this demo has landed all of its days."""
+        if self._landed == self._until:
+            return False
+        last = min(self._landed + DAYS_PER_EPOCH, self._until)
+        command = [python(), str(LANDER), "--root", "s3://landing", "--endpoint", self._stack.s3_url]
+        landing = subprocess.run(
+            [*command, "--days", f"{self._landed + 1}-{last}"],
+            check=False, env=self._stack.process_environ(), cwd=self._stack.folder, capture_output=True, text=True,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if landing.returncode != 0:
+            raise DemoError(f"landing the flights failed:\n{(landing.stderr or landing.stdout).strip()[-2000:]}")
+        self._report.say(f"days {self._landed + 1} to {last}: {landing.stdout.strip().splitlines()[-1]}")
+        self._landed = last
+        self._file.write_text(json.dumps({"landed_days": last, "until_day": self._until}) + "\n", encoding="utf-8")
+        return True
 
 
 def _wait_for_dag(rest: AirflowRest, stack: Stack) -> None:
@@ -137,14 +161,14 @@ def _wait_for_dag(rest: AirflowRest, stack: Stack) -> None:
         time.sleep(0.5)
 
 
-def _run_epochs(rest: AirflowRest, master: Any, report: Report) -> list[int]:
-    """Run epochs through the DAG until nothing is unread. Returns the ids of their checkpoints."""
+def _run_epochs(rest: AirflowRest, master: Any, report: Report, number: int = 1) -> list[int]:
+    """Run epochs through the DAG until nothing is unread; the first is this demo's `number`th. Returns their ids."""
     done: list[int] = []
     while unread := (status := master.status())["unread_objects"]:
         if status["job_status"] == "failed":
             raise DemoError(f"the job is FAILED: {status['last_failure_detail']}. Next: {status['next_step']}")
         head = status["head"]
-        with report.epoch(len(done) + 1, unread) as progress:
+        with report.epoch(number + len(done), unread) as progress:
             run_id = rest.trigger(DAG_ID)
             state = rest.wait(DAG_ID, run_id, timeout_s=EPOCH_S, seen=progress.tasks)
         if state != "success":
@@ -154,8 +178,6 @@ def _run_epochs(rest: AirflowRest, master: Any, report: Report) -> list[int]:
             raise DemoError(f"run {run_id} succeeded without a checkpoint although {unread} objects are unread")
         report.completed(master.show(newest))
         done.append(newest)
-    if not done:
-        report.say("nothing new to consume")
     return done
 
 

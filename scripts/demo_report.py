@@ -108,6 +108,11 @@ class Report:
         late = sum(checkpoint["late_rows"] for checkpoint in checkpoints)
         rows = sum(checkpoint["rows_in"] for checkpoint in checkpoints)
         self.say(f"{len(checkpoints)} epochs read {rows:,} rows: {duplicates:,} duplicates dropped, {late:,} late rows")
+        if late:
+            self.say(
+                "late are flights that landed three days after their own day, when their hour was published already: "
+                "the table `late_flights` has them"
+            )
 
     def finish(self, stack: Stack, login: str, password: str, seconds: float) -> None:
         """Say where to look, and how to log in; the password only on a terminal."""

@@ -6,10 +6,11 @@ days are landed together:
 
 * 1 % of a day's rows come again in the next day's object;
 * 0.2 % of a day's rows come three days late, in that day's object instead of their own;
-* day 10's object has a name that sorts before objects of earlier days, so it is out of name order;
+* day 10's object has a name that sorts before objects of earlier days: it lands after them, and is read after them;
 * an empty object lands beside day 17's.
 
-Land the days of an epoch, run the epoch, land the next ones: what is already there is left alone.
+Land the days of an epoch, run the epoch, land the next ones: what is already there is left alone. Landed all at once,
+and read four objects an epoch, day 10 would come before days 7 to 9 and make 1,786 of their rows late.
 """
 
 from __future__ import annotations

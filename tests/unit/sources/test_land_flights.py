@@ -16,7 +16,9 @@ from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.sources.build import build_reader
 from pipeline.sources.objects import list_objects, split_path
 from pipeline.storage.open import open_store
+from scripts.demo import DAYS_PER_EPOCH
 from tests.harness import flights
+from tests.harness.oracle import expected_tables
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -119,3 +121,21 @@ def test_the_script_lands_the_same_from_anywhere(store: ObjectStore, tmp_path: P
     wrong = subprocess.run([*command[:-1], "366"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("error: days of 2013")
+
+
+def test_in_the_demo_only_what_landed_three_days_late_is_late(store: ObjectStore) -> None:
+    """Its days land before the epoch that reads them. All at once, day 10's name would make a hole of days 7 to 9."""
+    spec = load_job(ROOT / "config" / "flights.yaml").spec
+    pattern = split_path(spec.sources["flights"].path)[1]
+    epochs: list[list[str]] = []
+    for first in range(1, 29, DAYS_PER_EPOCH):
+        flights.land(store, range(first, first + DAYS_PER_EPOCH))
+        seen = {key for keys in epochs for key in keys}
+        epochs.append([obj.key for obj in list_objects(store, pattern).objects if obj.key not in seen])
+    assert spec.sources["flights"].limits_per_epoch.max_files == DAYS_PER_EPOCH == len(epochs[2])
+    three_days_late = sum(fact.late for fact in flights.facts(range(1, 29)).values())
+    late = expected_tables(spec, store, epochs).late
+    assert late["unique"] == 0 and 0 < late["hourly"] <= three_days_late
+    together = sorted(key for keys in epochs for key in keys)
+    at_once = [together[n : n + DAYS_PER_EPOCH] for n in range(0, len(together), DAYS_PER_EPOCH)]
+    assert expected_tables(spec, store, at_once).late["hourly"] > 1_700
