@@ -142,7 +142,7 @@ class _Moments:
             isinstance(node, (exp.Func, exp.DPipe, exp.Cast, exp.Collate))
             and not (isinstance(node, exp.If) and isinstance(node.parent, exp.Case))
             and _name(node) not in _PLAIN_ON_CONSTANTS
-            and self._kind(node) in (_Kind.TEXT, _Kind.UNKNOWN)
+            and self._may_be_text(node)
             and _is_constant(node)
             and not self._stays_text(node)
         ):
@@ -183,6 +183,13 @@ class _Moments:
             kind is _Kind.TEXT and not _is_constant(operand) for kind, operand in zip(kinds, compared, strict=True)
         ):
             raise SqlProblem(f"{_shown(node)} {_TODAY}")
+
+    def _may_be_text(self, node: exp.Expression) -> bool:
+        """Return whether an expression of constants is a text, or may have one that it was given."""
+        kind = self._kind(node)
+        return kind is _Kind.TEXT or (
+            kind is _Kind.UNKNOWN and any(self._kind(inner) is _Kind.TEXT for inner in node.walk())
+        )
 
     def _kind(self, node: exp.Expression) -> _Kind:
         from sqlglot import exp

@@ -73,6 +73,6 @@ def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_
     assert scratch.epochs() == keys
     for name in SINKS:
         assert_same_rows(job.master().read(name), scratch.master().read(name), name)
-    assert job.run() == {"status": "empty", "message": "job flights: no new input; no epoch was triggered"}
+    assert job.run()["message"] == "job flights: no new input; no epoch was triggered"
     assert milepost("verify", job.spec_path, "--deep").exit_code == 0
     assert milepost("fsck", job.spec_path).exit_code == 0

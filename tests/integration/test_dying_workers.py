@@ -27,7 +27,7 @@ SPEC = """\
 name: dying
 storage: store
 sources:
-  rows: {format: json, path: landing/*.json, schema: {k: int64}}
+  rows: {format: json, path: landing/*.json, schema: {k: int64}, settle: 0s}
 operators:
   - {uid: counts, kind: aggregate, inputs: [rows], key: [k], aggregates: {n: count(*)}}
 sinks:

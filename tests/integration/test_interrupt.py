@@ -24,7 +24,7 @@ operators:
   - {uid: waits, kind: process, inputs: [rows], key: [k], function: "waiting:Waits"}
 sinks:
   - {name: table, input: waits, format: parquet, path: lake, mode: append}
-spark: {master: "local[1]", parallelism: 1}
+spark: {master: "local[2]", parallelism: 1}
 """
 
 WAITING = """\
