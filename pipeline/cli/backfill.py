@@ -119,4 +119,4 @@ def _show_result(result: dict[str, Any], output: Output) -> None:
         f"timeline {result['from_timeline']} stays until retention takes it"
     )
     output.text(f"sinks that show it: {', '.join(result['sinks']) or 'none'}")
-    return output.text(f"next: {result['next_step']}")
+    return output.text(f"next: {output.as_typed(result['next_step'])}")

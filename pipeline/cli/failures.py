@@ -15,7 +15,8 @@ INTERRUPTED = 130
 def report(error: BaseException, output: Output) -> int:
     """Print an error in at most 24 lines (plus a stack trace with `-v`) and return the exit code."""
     if isinstance(error, CheckpointError):
-        name, message, hint, code = type(error).__name__, error.message, error.hint, error.exit_code
+        name, code = type(error).__name__, error.exit_code
+        message, hint = output.as_typed(error.message), output.as_typed(error.hint)
         details: dict[str, object] = dict(error.details)
     elif isinstance(error, KeyboardInterrupt):
         name, message, hint, code = "Interrupted", "interrupted.", "", INTERRUPTED

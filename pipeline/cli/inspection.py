@@ -195,6 +195,7 @@ def status(
         except ValueError as problem:
             raise InvalidRequest(f"--max-lag: {problem}.") from None
     health = _master(job).status(bound_ms)
+    health["next_step"] = output.as_typed(health["next_step"])
     code = int(health["exit_code"])
     if output.json:
         output.document(health, ok=code == 0)
@@ -212,7 +213,10 @@ def status(
     )
     if health["frozen"] is not None:
         facts.append(f"frozen until {health['frozen']['until']} by session {health['frozen']['session_id']}")
-    steps = [health["next_step"], *(one["next_step"] for one in health["unfinished_backfills"])]
+    if health["job_status"] == "failed":
+        detail = " ".join(str(health["last_failure_detail"] or "").split())
+        health_word = f"FAILED ({health['last_failure']}{f': {detail}' if detail else ''})"
+    steps = [health["next_step"], *(output.as_typed(one["next_step"]) for one in health["unfinished_backfills"])]
     output.text(f"{health_word}: {', '.join(facts)}; next: {'; '.join(steps)}")
     raise typer.Exit(code)
 

@@ -12,5 +12,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print one versioned JSON doc
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show a stack trace with errors.")]
 """Read from the command line by `main`, as Json."""
 
-Job = Annotated[str, typer.Argument(metavar="JOB", help="A spec file, or a name under config/.")]
+
+def _remember(ctx: typer.Context, job: str | None) -> str | None:
+    """Keep how the user names the job: commands that are shown to be typed name it so, too."""
+    if ctx.obj is not None:
+        ctx.obj.typed = job
+    return job
+
+
+Job = Annotated[str, typer.Argument(metavar="JOB", help="A spec file, or a name under config/.", callback=_remember)]
 At = Annotated[int | None, typer.Option("--at", min=0, metavar="ID", help="As of this checkpoint; default: the head.")]

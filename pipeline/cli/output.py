@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +22,27 @@ class Output:
     Attributes:
         json: `--json`: one versioned document per result instead of text.
         verbose: `-v`: a stack trace with errors.
+        typed: the JOB of this invocation, as its user wrote it; None: the command has none.
     """
 
     json: bool = False
     verbose: bool = False
+    typed: str | None = None
+
+    def as_typed(self, text: str) -> str:
+        """Return a text whose commands for this job name it as its user did: its name alone may mean no file here."""
+        if self.typed is None or "milepost " not in text:
+            return text
+        from pipeline.config.load import load_job
+        from pipeline.protocol.errors import CheckpointError
+
+        try:
+            name = load_job(self.typed).spec.name
+        except CheckpointError:
+            return text
+        typed = shlex.quote(self.typed)
+        command = rf"(\bmilepost (?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)"
+        return re.sub(command, lambda match: match[1] + typed, text)
 
     def document(self, data: Mapping[str, Any], *, ok: bool = True) -> None:
         """Print `data` as one versioned document, on one line."""

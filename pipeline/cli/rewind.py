@@ -75,7 +75,7 @@ def _show_result(result: dict[str, Any], output: Output) -> None:
     left = ", ".join(map(str, result["discarded"])) or "none"
     output.text(f"job {result['job']} is back at {at}, on timeline {result['timeline']}; discarded: {left}")
     output.text(f"sinks that are back: {', '.join(result['sinks']) or 'none'}")
-    return output.text(f"next: {result['next_step']}")
+    return output.text(f"next: {output.as_typed(result['next_step'])}")
 
 
 def _named(checkpoint_id: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -133,7 +134,7 @@ def from_text(text: str, path: Path) -> LoadedJob:
     problems = [*document.problems, *problems, *(structure_problems(spec) if spec else ())]
     if spec is None or problems:
         raise _invalid(problems, path, document)
-    path = path.absolute()
+    path = _plain(path)
     return LoadedJob(spec=spec, path=path, text=text, spec_hash=hash_spec(spec), module_dir=path.parent)
 
 
@@ -167,8 +168,17 @@ def find_spec(path_or_name: str, root: Path) -> Path:
 
 def _shown(path: Path) -> str:
     """Return a path as its user knows it: relative to the working directory when it lies below."""
-    absolute = path.absolute()
+    absolute = _plain(path)
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
+
+
+def _plain(path: Path) -> Path:
+    """Return a path absolute and, where that is the same file, without `..`."""
+    absolute = path.absolute()
+    plain = Path(os.path.normpath(absolute))
+    with contextlib.suppress(OSError):
+        return plain if plain.samefile(absolute) else absolute
+    return absolute
 
 
 def _invalid(problems: list[Problem], path: Path, document: Document) -> InvalidRequest:

@@ -40,16 +40,22 @@ class JobPhase(Enum):
 def job_phase(state: ManifestState | None) -> JobPhase:
     """Return what a job is doing.
 
-    INITIALIZING until a session of this incarnation has claimed the live timeline, also a new one after a rollback;
-    CANCELLING while the clean-up of a canceled one is not over.
+    INITIALIZING until a session of this incarnation has claimed the live timeline; a rollback or a fast-forward, which
+    leaves it without a leader, takes nobody back there. CANCELLING while the clean-up of a canceled one is not over.
     """
     if state is None:
         return JobPhase.INITIALIZING
     if state.status is JobStatus.CANCELED and dirty_results(state.results):
         return JobPhase.CANCELLING
-    if state.status is JobStatus.RUNNING and state.timeline().leader is None:
+    if state.status is JobStatus.RUNNING and _is_untouched(state):
         return JobPhase.INITIALIZING
     return JobPhase(state.status.value)
+
+
+def _is_untouched(state: ManifestState) -> bool:
+    """Return whether nobody has led or switched the live timeline since the incarnation began."""
+    live, before = state.timeline(), result_of(state.results, state.incarnation - 1)
+    return live.leader is None and (live.parent is None if before is None else live.head == before.head)
 
 
 def result_of(results: tuple[JobResult, ...], incarnation: int) -> JobResult | None:

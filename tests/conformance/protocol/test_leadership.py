@@ -90,7 +90,7 @@ def test_a_job_tells_of_itself_before_anything_of_it_exists(job: SparklessJob) -
         None,
         None,
     )
-    assert (status["unread_objects"], status["exit_code"]) == (1, 0)
+    assert (status["unread_objects"], status["exit_code"]) == (1, 1)
     assert job.master.list_checkpoints() == [] and job.master.history() == []
     assert not (job.folder / "store").exists()
 

@@ -1,0 +1,52 @@
+"""Commands that are shown to be typed name the job as its user did; a FAILED job says so first; no path with `..`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.load import load_job
+from pipeline.jobmaster import Session
+from tests.harness.milepost_cli import milepost
+from tests.harness.sparkless_job import SparklessJob
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> SparklessJob:
+    job = SparklessJob.create(tmp_path / "a folder")
+    job.land("a.csv")
+    session = Session.cli()
+    triggered = job.master.trigger(session)
+    job.master.abort(session, triggered.checkpoint_id, "BAD_RECORD", "object a.csv, line 2: no number")
+    return job
+
+
+def test_a_failed_job_says_so_first_and_what_to_type_is_what_works(failed: SparklessJob) -> None:
+    spec = failed.folder / "config" / "small.yaml"
+    typed = shlex.quote(str(spec))
+    status = milepost("status", spec)
+    assert status.stdout.startswith("FAILED (BAD_RECORD: object a.csv, line 2: no number): ")
+    assert status.stdout.rstrip().endswith(f"then: milepost resume {typed}")
+    assert json.loads(milepost("status", spec, "--json").stdout)["data"]["next_step"].endswith(typed)
+    run = milepost("run", spec)
+    assert run.exit_code == 1 and run.error[-1].endswith(f"milepost resume {typed}"), run.stderr
+    resume = shlex.split(run.error[-1].partition("milepost ")[2])
+    assert milepost(*resume).exit_code == 0
+
+
+def test_a_name_stays_a_name(failed: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(failed.folder)
+    assert milepost("status", "small").stdout.rstrip().endswith("then: milepost resume small")
+
+
+def test_a_path_through_a_parent_folder_is_shown_plain(failed: SparklessJob) -> None:
+    spec = failed.folder / "config" / ".." / "config" / "small.yaml"
+    job = load_job(spec)
+    assert job.path == failed.folder / "config" / "small.yaml"
+    assert ".." not in job.url("../store")
+    spec.write_text("name: [")
+    broken = milepost("lint", spec)
+    assert broken.exit_code == 2 and ".." not in broken.stderr
