@@ -67,7 +67,7 @@ class SparklessRunner:
         self.before(plan)
         with tempfile.TemporaryDirectory() as node:
             here = replace(plan, cache_directory=node)
-            epoch = plan_levels(here, plan.spec.spark.parallelism, _no_sql)
+            epoch = plan_levels(here, plan.spec.spark.parallelism, no_sql)
             rows = self._levels(here, epoch)
         self.after(plan)
         answers = subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())
@@ -106,5 +106,5 @@ class _AtOnce(Executor):
         return done
 
 
-def _no_sql(node: Node, schema: pa.Schema) -> pa.Schema:
+def no_sql(node: Node, schema: pa.Schema) -> pa.Schema:
     raise AssertionError(f"operator {node.uid}: SQL needs Spark")

@@ -32,6 +32,18 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "rows of a source are stamped without a look at what has fired",
+        ROWS,
+        "pipeline/spark/levels.py",
+        "lateness_us(clocks, plan.firing.get(node.uid, ()))",
+        "lateness_us(clocks, ())",
+        (
+            _SPARK
+            + "test_levels.py::"
+            + "test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_if_that_is_later",
+        ),
+    ),
+    Mutant(
         "a slice of a subtask begins with the firing watermark of the slice before it",
         ROWS,
         "pipeline/spark/processing.py",
