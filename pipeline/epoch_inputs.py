@@ -51,7 +51,8 @@ def plan_epoch(
 def _planned(
     context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
 ) -> InputRecord | None:
-    inputs = tuple(source_input(name, plan) for name, plan in plans.items())
+    planned_ms = context.store.clock_ms() if any(plan.objects for plan in plans.values()) else 0
+    inputs = tuple(source_input(name, plan, planned_ms) for name, plan in plans.items())
     inputs, held_back = _paced(context, base, inputs)
     record = InputRecord(inputs, final=False, held_back=held_back)
     in_flight = base.in_flight_bytes if base is not None else 0

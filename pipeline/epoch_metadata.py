@@ -21,12 +21,13 @@ from pipeline.operators.contract import StatefulOperator
 from pipeline.pace import Pace, Work, measure
 from pipeline.planning import EpochPlan
 from pipeline.protocol.acknowledgements import Verified
-from pipeline.protocol.codec import decode
+from pipeline.protocol.codec import decode, from_json
 from pipeline.protocol.records import PendingCheckpoint
 from pipeline.protocol.watermarks import latest, source_watermark
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable
 from pipeline.sources.consumed import append
+from pipeline.sources.event_times import NAMED_AHEAD, RowsAhead
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.storage.layout import consumed_prefix, metrics_prefix
@@ -110,7 +111,9 @@ def _sources(
     directory = consumed_prefix(pending.checkpoint_id, pending.token)
     # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
     snapshots = {
-        name: replace(item, rows=0, objects=0, missing=(), finished=False, skipped={}, bad_names=())
+        name: replace(
+            item, rows=0, objects=0, missing=(), finished=False, ahead_rows=0, ahead=(), skipped={}, bad_names=()
+        )
         for name, item in (base.sources.items() if base is not None else ())
         if name not in context.spec.sources
     }
@@ -139,6 +142,8 @@ def _sources(
             missing=missing,
             finished=plan.alignment.final,
             newest_event_us=latest(before.newest_event_us if before else None, newest_us),
+            ahead_rows=sum(ack["ahead_rows"] for ack in acks),
+            ahead=tuple(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"])[:NAMED_AHEAD],
             skipped=dict(item.skipped),
             bad_names=item.bad_names,
         )

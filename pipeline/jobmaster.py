@@ -311,7 +311,8 @@ class JobMaster(Bootstrap, Backfills):
             session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
         )
         if isinstance(triggered, NothingToDo):
-            return {"status": triggered.reason, "message": triggered.message, "settles_in_ms": triggered.settles_in_ms}
+            waits = {} if triggered.settles_in_ms is None else {"settles_in_ms": triggered.settles_in_ms}
+            return {"status": triggered.reason, "message": triggered.message, **waits}
         checkpoint_id = triggered.checkpoint_id
         try:
             report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)

@@ -22,6 +22,7 @@ from pipeline.protocol.records import ObjectHandle
 from pipeline.protocol.watermarks import operator_watermark
 from pipeline.quality.verdict import GateVerdict
 from pipeline.sinks.contract import Committable, decode_schema, encode_schema
+from pipeline.sources.event_times import RowsAhead
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.state.handles import StateHandle
 from pipeline.state.key_hash import KeyHash
@@ -42,6 +43,8 @@ class SourceSnapshot:
         consumed: runs of the set of consumed object versions, oldest first.
         rows, objects: read in this epoch. missing: planned objects that were gone and skipped.
         newest_event_us: newest event time delivered so far that counts for the watermark; None: none, or not known.
+        ahead_rows: rows read in this epoch that do not count for the watermark: too far ahead of their trigger.
+        ahead: the first objects that have such rows.
         skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names: likewise.
     """
 
@@ -52,6 +55,8 @@ class SourceSnapshot:
     missing: tuple[str, ...]
     finished: bool = False
     newest_event_us: int | None = None
+    ahead_rows: int = 0
+    ahead: tuple[RowsAhead, ...] = ()
     skipped: dict[str, int] = field(default_factory=dict)
     bad_names: tuple[str, ...] = ()
 

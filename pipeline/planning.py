@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -63,8 +63,8 @@ class SourceInput:
         return (*self.baseline, *self.objects)
 
 
-def source_input(name: str, plan: SourcePlan) -> SourceInput:
-    """The source's part of the input record."""
+def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
+    """The source's part of the input record of a trigger at this time, by the job store's clock."""
     skipped = {
         "hidden": plan.skipped_hidden,
         "empty": plan.skipped_empty,
@@ -73,8 +73,9 @@ def source_input(name: str, plan: SourcePlan) -> SourceInput:
         "bad_names": len(plan.bad_names),
     }
     named = tuple(f"{bad.name}: {bad.reason}" for bad in plan.bad_names[:NAMED_BAD_NAMES])
+    objects = tuple(replace(obj, planned_ms=planned_ms) for obj in plan.objects)
     return SourceInput(
-        name, plan.objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes, plan.oldest_new_ms, named
+        name, objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes, plan.oldest_new_ms, named
     )
 
 
@@ -108,7 +109,7 @@ def encode_input_record(record: InputRecord) -> bytes:
     """Canonical JSON of the input record."""
 
     def rows(objects: Sequence[SourceObject]) -> list[list[object]]:
-        return [[item.key, item.etag, item.size, item.last_modified_ms] for item in objects]
+        return [[item.key, item.etag, item.size, item.last_modified_ms, item.planned_ms] for item in objects]
 
     sources = {
         item.name: {
@@ -142,7 +143,7 @@ def decode_input_record(body: bytes) -> InputRecord:
 
 def _decode_source(name: str, document: Mapping[str, Any]) -> SourceInput:
     def objects(rows: Sequence[Sequence[Any]]) -> tuple[SourceObject, ...]:
-        return tuple(SourceObject(key, etag, size, modified) for key, etag, size, modified in rows)
+        return tuple(SourceObject(*row) for row in rows)  # four fields before `planned_ms` was recorded
 
     return SourceInput(
         name,

@@ -71,6 +71,13 @@ def details_of(
                 "skipped": source.skipped,
                 "bad_names": list(source.bad_names),
                 "newest_event_time": watermark_text(source.newest_event_us),
+                "ahead": {
+                    "rows": source.ahead_rows,
+                    "objects": [
+                        {"object": one.key, "rows": one.rows, "newest_event_time": watermark_text(one.newest_us)}
+                        for one in source.ahead
+                    ],
+                },
                 "watermark_us": source.watermark_us,
                 "finished": source.finished,
             }

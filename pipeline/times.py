@@ -18,4 +18,9 @@ def watermark_text(microseconds: int | None) -> str | None:
     """A watermark in microseconds since the epoch; None (minus infinity) stays None, plus infinity is "end"."""
     if microseconds is None or microseconds == END_OF_TIME_US:
         return None if microseconds is None else "end"
-    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    try:
+        return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    except OverflowError:  # its year has not four digits
+        import numpy
+
+        return f"{numpy.datetime64(microseconds, 'us')}+00:00"

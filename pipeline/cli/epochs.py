@@ -154,8 +154,20 @@ def _show_epoch(result: dict[str, Any], output: Output) -> None:
     if result.get("held_back"):
         output.note(f"new input was held back by {result['held_back']}")
     for name, source in result.get("sources", {}).items():
-        if source["bad_names"]:
-            count, first = source["skipped"]["bad_names"], source["bad_names"][0]
-            output.note(f"source {name}: {count} object(s) left out for their names, such as {first}")
+        _show_faults(name, source, output)
     ended = "; it was the last one: the job is finished" if result.get("final") else ""
     return output.text(f"{what}, {counts}{seconds}{ended}")
+
+
+def _show_faults(name: str, source: dict[str, Any], output: Output) -> None:
+    """Say what of a source's input does not count as it stands."""
+    if source["bad_names"]:
+        count, first = source["skipped"]["bad_names"], source["bad_names"][0]
+        output.note(f"source {name}: {count} object(s) left out for their names, such as {first}")
+    ahead = source["ahead"]
+    if ahead["rows"]:
+        first = ahead["objects"][0]
+        output.note(
+            f"source {name}: {show_count(ahead['rows'])} row(s) are further ahead than max_event_time_ahead, such as "
+            f"{first['newest_event_time']} in {first['object']}: kept, without moving the watermark"
+        )

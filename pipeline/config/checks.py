@@ -155,6 +155,9 @@ def _sources(spec: JobSpec) -> Iterator[Problem]:
         if source.event_time is None:
             if source.watermark_delay:
                 yield Problem(path[:-1], "`watermark_delay` without `event_time`: name the column that times the rows")
+            if source.max_event_time_ahead is not None and "max_event_time_ahead" in source.model_fields_set:
+                message = "`max_event_time_ahead` without `event_time`: name the column that times the rows"
+                yield Problem(("sources", name, "max_event_time_ahead"), message)
             continue
         type_ = source.columns.get(source.event_time)
         if type_ is None:

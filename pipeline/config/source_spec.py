@@ -24,6 +24,8 @@ class SourceSpec(SpecModel):
         columns: `schema` in the file: the columns of the objects, by name.
         partitions: further columns, taken from `name=value` parts of the object's key.
         event_time: column that times rows; None = a static source, without watermark.
+        max_event_time_ahead: a row whose event time is further ahead of the trigger of its epoch is kept, and does not
+            move the watermark; None: every row does.
         start: earliest, latest or a time: which objects the first epoch takes.
         on_bad_name: what an object means whose name cannot be used: fail, or skip (left out, counted and named).
         settle: an object of a local path that was modified less than so long ago is left for the next plan; 0s: none.
@@ -36,6 +38,7 @@ class SourceSpec(SpecModel):
     columns: Annotated[dict[ColumnName, Type], Field(alias="schema", min_length=1)]
     event_time: ColumnName | None = None
     watermark_delay: Duration = timedelta(0)
+    max_event_time_ahead: Duration | None = timedelta(days=7)
     start: Start = "earliest"
     limits_per_epoch: EpochLimits = EpochLimits()
     on_change: Literal["fail", "ignore", "reprocess"] = "fail"

@@ -32,12 +32,15 @@ class SourceObject:
 
     Attributes:
         key: relative to the source's store root.
+        planned_ms: the job store's clock when a trigger first planned it; a replay keeps it. None: not planned yet, or
+            by a version that did not record it.
     """
 
     key: str
     etag: str
     size: int
     last_modified_ms: int
+    planned_ms: int | None = None
 
 
 class BadRecord(Exception):

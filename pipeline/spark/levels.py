@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pyarrow as pa
 
 from pipeline.config.graph import Node
 from pipeline.config.in_flight import consumed_columns
+from pipeline.config.source_spec import SourceSpec
 from pipeline.config.spec import SqlOperator
 from pipeline.operators.build import build_operator
 from pipeline.operators.contract import StatefulOperator
@@ -146,9 +148,15 @@ def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[Sourc
             reader=readers[item.name],
             event_time=plan.spec.sources[item.name].event_time,
             on_missing=plan.spec.sources[item.name].on_missing,
+            max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
         )
         for index, (item, objects) in enumerate(split_inputs(plan.inputs, plan.spec.spark.parallelism))
     )
+
+
+def _max_ahead_us(source: SourceSpec) -> int | None:
+    ahead = source.max_event_time_ahead
+    return None if ahead is None else ahead // timedelta(microseconds=1)
 
 
 def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ...]]]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.protocol.barrier import SubtaskIdentity
+from pipeline.protocol.codec import to_json
 from pipeline.protocol.errors import CheckpointError, CommitConflict, NotFound
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.sources.contract import BadRecord, SourceObject, SourceReader
+from pipeline.sources.event_times import EventTimes
 from pipeline.spark.items import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted
 from pipeline.spark.task_metrics import TaskMetrics
 
@@ -31,6 +32,7 @@ class SourceSplit:
         identity: of the source subtask; its index is the channel of its rows.
         event_time: event-time column, or None for a static source.
         on_missing: ``fail`` or ``skip`` for an object that is gone before any of its rows was handed on.
+        max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all do.
     """
 
     source: str
@@ -40,12 +42,13 @@ class SourceSplit:
     reader: SourceReader
     event_time: str | None
     on_missing: str
+    max_ahead_us: int | None = None
 
 
 def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
     """Yield the split's rows, then its acknowledgement; bad input becomes a decline that names object and line."""
     rows = 0
-    newest_us: int | None = None
+    times = EventTimes(split.event_time, split.max_ahead_us)
     missing: list[str] = []
     small = _Joined(split.source)
     for obj in split.objects:
@@ -54,7 +57,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
             for batch in split.reader.read(store, obj):
                 begun = True
                 rows += batch.num_rows
-                newest_us = _newest(newest_us, batch, split.event_time)
+                times.add(obj, batch)
                 yield from small.add(batch)
         except BadRecord as error:
             yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record(split, error))
@@ -84,7 +87,8 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
     yield RowsDone()
     yield SnapshotStarted()
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
-    ack["newest_event_us"] = newest_us
+    ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows}
+    ack["ahead"] = [to_json(one) for one in times.ahead]
     yield HostEnd({"sources": {split.source: ack}})
 
 
@@ -111,13 +115,6 @@ class _Joined:
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
         if held:
             yield Rows(self._source, pa.Table.from_batches(held).combine_chunks())
-
-
-def _newest(newest_us: int | None, batch: pa.RecordBatch, event_time: str | None) -> int | None:
-    if event_time is None or batch.num_rows == 0:
-        return newest_us
-    value = pc.max(batch.column(event_time).cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())).as_py()
-    return value if newest_us is None else max(newest_us, value)
 
 
 def _bad_record(split: SourceSplit, error: BadRecord) -> str:

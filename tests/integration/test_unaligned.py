@@ -83,10 +83,11 @@ class ClicksJob(FlightsJob):
 
 
 def click(number: int) -> dict[str, Any]:
-    """Most clicks are of one user; each tenth comes twice."""
+    """Most clicks are of one user; each tenth comes twice; the last one is of the year 9999."""
     identity = number - 5 if number % 10 == 9 else number
     who = "hot" if identity % 8 else f"user {identity % 7}"
-    return {"id": identity, "who": who, "at": f"2026-01-01T{identity // 3600:02}:{identity // 60 % 60:02}:00Z"}
+    year = 9999 if number == FILES * ROWS - 1 else 2026
+    return {"id": identity, "who": who, "at": f"{year}-01-01T{identity // 3600:02}:{identity // 60 % 60:02}:00Z"}
 
 
 def test_a_slow_operator_with_a_hot_key_keeps_the_budget_and_loses_no_row(tmp_path: Path) -> None:
@@ -104,6 +105,8 @@ def test_a_slow_operator_with_a_hot_key_keeps_the_budget_and_loses_no_row(tmp_pa
         assert len(epochs) < 40, "the rows in flight are never done"
     for sink in ("gaps", "minutes", "once", "per_who"):
         assert_same_rows(job.master().read(sink), aligned.master().read(sink), sink)
+    assert sum(shown["sources"]["clicks"]["ahead"]["rows"] for shown in epochs) == 1
+    assert str(epochs[-1]["watermark"]) < "2026-01-02", "moved by the rows of that day"
     assert sum(bool(shown["in_flight_bytes"]) for shown in epochs) >= 2, "nothing was ever left in flight"
     for before, shown in itertools.pairwise(epochs):
         if before["in_flight_bytes"]:

@@ -121,6 +121,8 @@ def test_an_alias_bomb_is_refused() -> None:
         ("watermark_delay: 2h", "watermark_delay: 2", "2", "expected a duration"),
         ("watermark_delay: 2h", "limits_per_epoch: {max_files: 0}", "0}", "expected at least 1, got 0"),
         ("path: landing/*.csv", "path: s3://in/*.csv\n    settle: 5s", "5s", "`settle` is for local paths"),
+        ("    event_time: at\n    watermark_delay: 2h", "    max_event_time_ahead: 1d", "1d", "without `event_time`"),
+        ("watermark_delay: 2h", "max_event_time_ahead: 1", "1", "expected a duration"),
         ("watermark_delay: 2h", "settle: null", "null", "expected a duration"),
         ("watermark_delay: 2h", "on_bad_name: ignore", "ignore", "expected one of fail, skip, got 'ignore'"),
         ("watermark_delay: 2h", "start: yesterday", "yesterday", "expected earliest, latest or a time"),

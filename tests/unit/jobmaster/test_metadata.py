@@ -13,6 +13,7 @@ from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata, decode_metadata
 from pipeline.pace import Pace
 from pipeline.protocol.errors import StateCorrupt
+from pipeline.sources.event_times import RowsAhead
 from pipeline.state.channel_state import ChannelStateHandle
 from pipeline.task_times import TaskTimes
 from tests.harness.job_log import KEY_HASH_SECRET
@@ -80,6 +81,8 @@ def unaligned(metadata: CheckpointMetadata) -> CheckpointMetadata:
 def passed_over(metadata: CheckpointMetadata) -> CheckpointMetadata:
     told = {
         "newest_event_us": 9_200_000_000,
+        "ahead_rows": 3,
+        "ahead": (RowsAhead("a.csv", 2, 253_402_300_799_000_000), RowsAhead("b.csv", 1, 9_300_000_000)),
         "skipped": {"hidden": 1, "bad_names": 1},
         "bad_names": ("dt=x/a.csv: column dt: 'x' of the key is not a date32[day]",),
     }
@@ -133,8 +136,9 @@ def test_format_4_reads_without_what_a_plan_passed_over() -> None:
     metadata = read(4)
     assert metadata.tasks == (TASK,)
     assert replace(metadata, started_ms=None, timings=read(3).timings, tasks=read(3).tasks) == read(3)
-    told = [(source.newest_event_us, source.skipped, source.bad_names) for source in metadata.sources.values()]
-    assert told == [(None, {}, ())]
+    (source,) = metadata.sources.values()
+    assert (source.newest_event_us, source.ahead_rows, source.ahead) == (None, 0, ())
+    assert (source.skipped, source.bad_names) == ({}, ())
     assert metadata.hasher == UNKEYED
 
 
