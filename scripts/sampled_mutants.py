@@ -3,7 +3,7 @@
     python -m scripts.sampled_mutants --sample 300 --seed 7            run them; exit 1 if fewer than 95 % are caught
     python -m scripts.sampled_mutants --sample 20 state/ sinks/        only in files whose path has one of these texts
 
-Which tests reach a line is measured once for a state of sources and tests (`test_reach.py`). A mutant meets the
+Which tests reach a line is measured once for a state of sources and tests (`reached_lines.py`). A mutant meets the
 quickest of its tests first, until one fails; one that survives all of them within `BUDGET_S` is a survivor. A run that
 takes far longer than the tests do is a loop without an end: caught. All is kept in `.milepost/mutants`, a verdict under
 the hash of the mutated source: a run that was interrupted goes on, and the same seed asks only for what has changed.
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from scripts.mutants import ROOT, run_tests, tracked_files
 from scripts.mutations import MutableModule, Mutation
-from scripts.test_reach import Reach, digest_of, measure
+from scripts.reached_lines import Reach, digest_of, measure
 
 KEPT = ROOT / ".milepost" / "mutants"
 FOLDERS = ("state", "operators", "spark", "sinks", "sources", "")
@@ -64,7 +64,7 @@ class Verdict:
     by: str = ""
     tests: int = 0
 
-    def told(self) -> str:
+    def describe(self) -> str:
         change = f"{_cut(self.before)}  ->  {_cut(self.after)}"
         return f"{self.verdict:<9} {self.file.removeprefix('pipeline/')}:{self.line}  {change}  {self.by}"
 
@@ -187,15 +187,15 @@ def main(arguments: list[str] | None = None) -> int:
         with ThreadPoolExecutor(options.jobs) as pool:
             for verdict in pool.map(lambda mutant: judge.judge(*mutant), mutants):
                 verdicts.append(verdict)
-                print(f"{len(verdicts):>4}  {verdict.told()}", flush=True)
+                print(f"{len(verdicts):>4}  {verdict.describe()}", flush=True)
     finally:
         judge.close()
     reached = [one for one in verdicts if one.verdict != "unreached"]
     survivors = [one for one in reached if one.verdict == "survived"]
     caught = 1 - len(survivors) / len(reached) if reached else 0.0
     print(f"\n{len(reached)} of {len(verdicts)} mutants are reached; {caught:.1%} of these are caught. Survivors:")
-    print("\n".join(one.told() for one in survivors) or "none")
-    print("\n".join(one.told() for one in verdicts if one.verdict == "unreached"))
+    print("\n".join(one.describe() for one in survivors) or "none")
+    print("\n".join(one.describe() for one in verdicts if one.verdict == "unreached"))
     return 0 if caught >= WANTED else 1
 
 

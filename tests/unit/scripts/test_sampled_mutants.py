@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts import sampled_mutants, test_reach
+from scripts import reached_lines, sampled_mutants
 from scripts.mutants import Run
 from scripts.mutations import MutableModule
+from scripts.reached_lines import measure
 from scripts.sampled_mutants import Judge, mutable_files, sampled
-from scripts.test_reach import measure
 
 MODULE = '''\
 """Doc."""
@@ -86,7 +86,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    monkeypatch.setattr(test_reach, "GROUPS", (("tests/test_small.py",),))
+    monkeypatch.setattr(reached_lines, "GROUPS", (("tests/test_small.py",),))
     monkeypatch.setenv("PYTHONPATH", str(sampled_mutants.ROOT))  # where the plugin is
     return root
 
