@@ -31,6 +31,9 @@ _DECODING_BYTES = 256 << 20
 _PAGES_BYTES = 1 << 30
 """What the pages of one row group may take."""
 
+_CONTENT_BYTES = 2 << 30
+"""What holding an object that is compressed as a whole may take."""
+
 _COLUMN_BYTES = 4 << 20
 """Of each column of a large object so much is read at a time."""
 
@@ -73,9 +76,11 @@ class ParquetReader:
             CommitConflict: the object's version differs. NotFound: the object is gone.
         """
         values = self._path_columns.values(obj)
-        body = decompressed(obj.key, open_object(store, obj))
+        stored = open_object(store, obj)
         row = 0
         try:
+            with at_most(_CONTENT_BYTES):
+                body = decompressed(obj.key, stored)
             for batch in self._batches(obj.key, body):
                 row += batch.num_rows
                 if batch.num_rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import resource
 from datetime import UTC, datetime
@@ -174,6 +175,15 @@ def test_a_few_bytes_that_hold_long_texts_never_fill_the_memory(landing: Landing
     assert largest <= (64 << 20) + 4096
     del batch
     assert pa.total_allocated_bytes() <= before + (1 << 20)
+
+
+def test_a_compressed_file_whose_content_does_not_fit_is_a_bad_record(
+    landing: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_CONTENT_BYTES", 96 << 20)
+    body = gzip.compress(bytes(250 << 20), 1)
+    with pytest.raises(BadRecord, match=r"its rows from 1 on cannot be held: more than 96 MiB"):
+        landing.read(source("parquet", {"name": "string"}), "a.parquet.gz", body)
 
 
 def test_wide_rows_behind_narrow_ones_are_refused_before_they_fill_the_memory(landing: Landing) -> None:

@@ -1,4 +1,4 @@
-"""A worker that dies of what it reads: the error names the objects it had, and nothing of the epoch is visible."""
+"""What happens while a worker reads: it dies, or the object goes. The error says so, and no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.sources.build import build_reader
 from pipeline.sources.contract import SourceObject, SourceReader
+from pipeline.sources.streams import WHOLE_BYTES
 from pipeline.spark import levels
 from tests.harness.milepost_cli import assert_clear_error, milepost
 
@@ -27,7 +28,7 @@ SPEC = """\
 name: dying
 storage: store
 sources:
-  rows: {format: json, path: landing/*.json, schema: {k: int64}, settle: 0s}
+  rows: {format: json, path: landing/*.json, schema: {k: int64}, on_missing: skip, settle: 0s}
 operators:
   - {uid: counts, kind: aggregate, inputs: [rows], key: [k], aggregates: {n: count(*)}}
 sinks:
@@ -52,6 +53,24 @@ class Dying:
         for batch in self.inner.read(store, obj):
             if obj.key == self.key:
                 os.kill(os.getpid(), self.signal)
+            yield batch
+
+
+@dataclass
+class Losing:
+    """A reader whose object somebody deletes once its first rows are read."""
+
+    inner: SourceReader
+    file: Path
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.inner.schema
+
+    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+        for batch in self.inner.read(store, obj):
+            if obj.key == self.file.name:
+                self.file.unlink(missing_ok=True)
             yield batch
 
 
@@ -99,3 +118,21 @@ def test_a_null_where_an_object_belongs_is_a_bad_record_of_a_worker_that_lives(s
     assert milepost("resume", spec).exit_code == 0
     assert milepost("run", spec).exit_code == 0
     assert counted(spec) == {1: 4, 2: 4}
+
+
+def test_an_object_that_goes_while_it_is_read_is_not_skipped_and_counts_once_when_it_is_back(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of it were handed on: skipped, it would be half in the table now, and whole as well when it is back."""
+    large = spec.parent / "landing" / "c.json"
+    lines = (json.dumps({"k": 7, "ignored": "x" * 100_000}) + "\n") * 400
+    assert len(lines) > WHOLE_BYTES, "it is read in parts"
+    large.write_text(lines)
+    with monkeypatch.context() as patch:
+        patch.setattr(levels, "build_reader", lambda name, of: Losing(build_reader(name, of), large))
+        outcome = milepost("run", spec)
+    assert_clear_error(outcome, 1, "SOURCE_OBJECT_MISSING", "object c.json went while it was read", "milepost resume")
+    large.write_text(lines)
+    assert milepost("resume", spec).exit_code == 0
+    assert milepost("run", spec, "--until-caught-up").exit_code == 0
+    assert counted(spec) == {1: 3, 2: 3, 7: 400}
