@@ -25,7 +25,7 @@ MODE ?= quick
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format types check test mutants fuzz bench demo down status clean
+.PHONY: help env lint format types check test mutants fuzz bench demo transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench: env ## side by side with Structured Streaming and PyFlink; writes bench/R
 
 demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)
+
+transcripts: env ## run the commands that the README shows, on the demo's flights, and write what they print there
+	@$(PY) -m scripts.transcripts
 
 down: ## stop exactly what `make demo` started
 	@if [ -x $(PY) ]; then exec $(PY) -m scripts.stack down; else echo "nothing is running: $(PY) does not exist"; fi

@@ -152,7 +152,7 @@ _NUMBER = st.recursive(
         inner.map("aggregate(ints, {0}, (acc, e) -> ACC + e + n)".format),
         inner.map("element_at(transform(ints, E -> e + {0}), 1)".format),
         inner.map("size(filter(pairs, p -> P.n >= {0} OR p.ints[0] = n))".format),
-        inner.map("timestampdiff(DAY, date '2013-01-01', date_add(date '2013-01-01', {0}))".format),
+        inner.map("CAST(timestampdiff(DAY, date '2013-01-01', date_add(date '2013-01-01', {0})) AS INT)".format),
     ),
     max_leaves=4,
 )
