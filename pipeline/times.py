@@ -20,7 +20,7 @@ def watermark_text(microseconds: int | None) -> str | None:
         return None if microseconds is None else "end"
     try:
         return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
-    except OverflowError:  # its year has not four digits
+    except OverflowError:  # its year has not four digits; NumPy takes the least number for no time
         import numpy
 
-        return f"{numpy.datetime64(microseconds, 'us')}+00:00"
+        return f"{numpy.datetime64(max(microseconds, 1 - 2**63), 'us')}+00:00"

@@ -1,12 +1,13 @@
 """Accumulators: how one aggregate's state takes up an epoch's rows, vectorised over rows and keys.
 
 Results do not depend on how rows were cut into buffers and epochs: integer and decimal sums are exact (128 bits in two
-int64 columns), float sums add row by row in plan order from the stored sum, minima and maxima follow a total order in
-which NaN is the largest (as in Spark SQL). Aggregates over one column share accumulators.
+int64 columns, for decimals 192 bits in three), float sums add row by row in plan order from the stored sum, minima and
+maxima follow a total order in which NaN is the largest (as in Spark SQL). Aggregates over a column share accumulators.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -15,18 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.operators.contract import SCALE, Bools, Ints
+from pipeline.operators.contract import BEGINS_NULL, SCALE, Bools, Ints
 
 Words: TypeAlias = npt.NDArray[np.uint64]
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
-_HIGH_LIMIT = 7e18
-"""Between the high half of 10^38, 5.4e18, and the end of int64, 9.2e18."""
+_63 = np.int64(63)
 
-OVERFLOWED = np.int64(2**63 - 1)
-"""High half of a sum of decimals that left 128 bits; no sum that fits has it."""
+_OVERFLOWED = np.int64(2**63 - 1)
+"""High part of a sum that left 128 bits before there was a top part; no sum that fits has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,78 +96,101 @@ class Count:
         return [pa.array(total)]
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Exact sums of 192 bits, two's complement: lowest 64 bits, the next, and the rest with the sign."""
+
+    low: Words
+    high: Words
+    top: Ints
+
+    def plus(self, other: Sums) -> Sums:
+        low = self.low + other.low
+        carry = (low < self.low).astype(np.uint64)
+        high = self.high + other.high
+        carried = (high < self.high).astype(np.int64)
+        high = high + carry
+        carried += (carry > high).astype(np.int64)
+        return Sums(low, high, self.top + other.top + carried)
+
+    @property
+    def in_128_bits(self) -> Bools:
+        """Which of them need no more."""
+        within: Bools = self.top == self.high.view(np.int64) >> _63
+        return within
+
+
+def stored_sums(rows: pa.Table, column: str) -> Sums:
+    """The sums of a column as state has them; one that was stored without its top part has the sign there.
+
+    A sum that had left 128 bits then stays beyond them.
+    """
+    low, high = _stored(rows, f"sum({column}).low"), _stored(rows, f"sum({column}).high")
+    top = high >> _63
+    if f"sum({column}).top" in rows.column_names:
+        stored = rows.column(f"sum({column}).top")
+        without = stored.is_null().to_numpy()
+        beyond = without & (high == _OVERFLOWED)
+        top = np.where(without, top, _stored(rows, f"sum({column}).top"))
+        top[beyond] = _OVERFLOWED >> np.int64(1)
+    return Sums(low.view(np.uint64), high.view(np.uint64), top)
+
+
 class ExactSum:
-    """Sums integers or decimals exactly. State: a 128-bit two's complement in two int64 columns, low half and high.
+    """Sums integers or decimals exactly. State: two's complement in int64 columns, the lowest 64 bits first.
+
+    Two columns for integers; three for decimals, whose sums may leave 128 bits and come back before they are given out.
 
     Args:
-        scale: decimal places of the values; 0 for integers.
+        scale: decimal places of the values; None for integers.
     """
 
-    def __init__(self, column: str, scale: int) -> None:
+    def __init__(self, column: str, scale: int | None) -> None:
         self.column = column
-        self.low, self.high = f"sum({column}).low", f"sum({column}).high"
-        low = pa.field(self.low, pa.int64(), metadata={SCALE: str(scale)})
-        self.fields: tuple[pa.Field, ...] = (low, pa.field(self.high, pa.int64()))
+        low = pa.field(f"sum({column}).low", pa.int64(), metadata={SCALE: str(scale or 0)})
+        high = pa.field(f"sum({column}).high", pa.int64())
+        top = pa.field(f"sum({column}).top", pa.int64(), metadata={BEGINS_NULL: "1"})
+        self.fields: tuple[pa.Field, ...] = (low, high) if scale is None else (low, high, top)
         self.merges = True
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         values, codes = grouped.valid(self.column)
-        if pa.types.is_decimal(values.type):
-            low, high = _halves(values)
-            return self._plus(previous, _added(low, high, codes, grouped.count), _about(high, codes, grouped.count))
-        if _fit_in_64_bits(values):
+        if not pa.types.is_decimal(values.type) and _fit_in_64_bits(values):
             return self._plus(previous, _whole(pc.cast(values, pa.int64()).to_numpy(), codes, grouped.count))
-        return self._plus(previous, _added(*_halves(values), codes, grouped.count))
+        low, high = _halves(values)
+        return self._plus(previous, _added(Sums(low, high.view(np.uint64), high >> _63), codes, grouped.count))
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
-        low, high = _stored(partials.rows, self.low), _stored(partials.rows, self.high)
-        codes, count = partials.codes, partials.count
-        about = _about(high, codes, count)
-        about[codes[high == OVERFLOWED]] = np.inf
-        return self._plus(previous, _added(low.view(np.uint64), high, codes, count), about)
+        return self._plus(previous, _added(stored_sums(partials.rows, self.column), partials.codes, partials.count))
 
-    def _plus(self, previous: pa.Table, added: tuple[Words, Ints], about: Floats | None = None) -> list[pa.Array]:
-        """Add halves of 128 bits to each key.
-
-        Args:
-            about: roughly what they add to the high half, where it may overflow.
-        """
-        added_low, added_high = added
-        stored_low = _stored(previous, self.low).view(np.uint64)
-        new_low = stored_low + added_low
-        carry = (new_low < stored_low).astype(np.int64)
-        stored_high = _stored(previous, self.high)
-        new_high = stored_high + added_high + carry
-        if about is not None:
-            beyond = np.abs(stored_high.astype(np.float64) + about) > _HIGH_LIMIT
-            new_high[beyond | (stored_high == OVERFLOWED)] = OVERFLOWED
-        return [pa.array(new_low.view(np.int64)), pa.array(new_high)]
+    def _plus(self, previous: pa.Table, added: Sums) -> list[pa.Array]:
+        total = stored_sums(previous, self.column).plus(added)
+        parts = (total.low.view(np.int64), total.high.view(np.int64), total.top)
+        return [pa.array(part) for part in parts[: len(self.fields)]]
 
 
-def _whole(values: Ints, codes: Ints, count: int) -> tuple[Words, Ints]:
-    """The sum for each key of integers whose sums fit in int64, as halves of 128 bits."""
+def _whole(values: Ints, codes: Ints, count: int) -> Sums:
+    """The sum for each key of integers whose sums fit in int64."""
     total = np.zeros(count, dtype=np.int64)
     np.add.at(total, codes, values)
-    return total.view(np.uint64), total >> np.int64(63)
+    sign = total >> _63
+    return Sums(total.view(np.uint64), sign.view(np.uint64), sign)
 
 
-def _added(low: Words, high: Ints, codes: Ints, count: int) -> tuple[Words, Ints]:
-    """The sum for each key of numbers of 128 bits, in halves."""
+def _added(values: Sums, codes: Ints, count: int) -> Sums:
+    """The sum of values for each key."""
     # Sums of 32-bit limbs cannot overflow int64 below 2^31 rows; carries are settled once per key.
-    limbs = np.zeros((2, count), dtype=np.uint64)
-    np.add.at(limbs[0], codes, low & _LOW_32)
-    np.add.at(limbs[1], codes, low >> _32)
+    limbs = np.zeros((4, count), dtype=np.uint64)
+    for at, word in enumerate((values.low, values.high)):
+        np.add.at(limbs[2 * at], codes, word & _LOW_32)
+        np.add.at(limbs[2 * at + 1], codes, word >> _32)
     top = np.zeros(count, dtype=np.int64)
-    np.add.at(top, codes, high)
-    middle = limbs[1] + (limbs[0] >> _32)
-    return (middle << _32) | (limbs[0] & _LOW_32), top + (middle >> _32).astype(np.int64)
-
-
-def _about(high: Ints, codes: Ints, count: int) -> Floats:
-    """The sum of high halves for each key, rounded."""
-    total = np.zeros(count, dtype=np.float64)
-    np.add.at(total, codes, high.astype(np.float64))
-    return total
+    np.add.at(top, codes, values.top)
+    for lower, upper in itertools.pairwise(limbs):
+        upper += lower >> _32
+    top += (limbs[3] >> _32).view(np.int64)
+    low, high = ((upper << _32) | (lower & _LOW_32) for lower, upper in (limbs[:2], limbs[2:]))
+    return Sums(low, high, top)
 
 
 class FloatSum:
@@ -289,26 +311,27 @@ def _halves(values: pa.Array) -> tuple[Words, Ints]:
     return plain.view(np.uint64), plain >> np.int64(63)
 
 
-def exact_sums_as_int64(low: Ints, high: Ints) -> tuple[Ints, Bools]:
+def exact_sums_as_int64(sums: Sums) -> tuple[Ints, Bools]:
     """Return the sums as int64 and which of them do not fit."""
-    return low, high != (low >> np.int64(63))
+    low = sums.low.view(np.int64)
+    sign = low >> _63
+    return low, (sums.high.view(np.int64) != sign) | (sums.top != sign)
 
 
-def exact_sums_as_float64(low: Ints, high: Ints) -> npt.NDArray[np.float64]:
-    """Return the sums rounded to float64."""
-    fits = high == (low >> np.int64(63))
-    wide = high.astype(np.float64) * 2.0**64 + low.view(np.uint64).astype(np.float64)
-    return np.where(fits, low.astype(np.float64), wide)
+def exact_sums_as_float64(sums: Sums) -> npt.NDArray[np.float64]:
+    """Return the sums, which are `in_128_bits`, rounded to float64."""
+    low, large = exact_sums_as_int64(sums)
+    wide = sums.high.view(np.int64).astype(np.float64) * 2.0**64 + sums.low.astype(np.float64)
+    return np.where(large, wide, low.astype(np.float64))
 
 
-def exact_sums_as_decimal(low: Ints, high: Ints, data_type: pa.Decimal128Type) -> tuple[pa.Array, Bools]:
+def exact_sums_as_decimal(sums: Sums, data_type: pa.Decimal128Type) -> tuple[pa.Array, Bools]:
     """Return the sums as decimals of 38 digits and which of them do not fit."""
     limit_low, limit_high = np.uint64(10**38 & (2**64 - 1)), np.uint64(10**38 >> 64)
-    negative = high < 0
-    low_bits, high_bits = low.view(np.uint64), high.view(np.uint64)
-    size_low = np.where(negative, ~low_bits + np.uint64(1), low_bits)
-    size_high = np.where(negative, ~high_bits + (low_bits == 0).astype(np.uint64), high_bits)
-    too_large = (size_high > limit_high) | ((size_high == limit_high) & (size_low >= limit_low))
-    words = np.empty(2 * len(low), dtype="<u8")
-    words[0::2], words[1::2] = low_bits, high_bits
-    return pa.Array.from_buffers(data_type, len(low), [None, pa.py_buffer(words.tobytes())]), too_large
+    negative = sums.top < 0
+    size_low = np.where(negative, ~sums.low + np.uint64(1), sums.low)
+    size_high = np.where(negative, ~sums.high + (sums.low == 0).astype(np.uint64), sums.high)
+    too_large = (size_high > limit_high) | ((size_high == limit_high) & (size_low >= limit_low)) | ~sums.in_128_bits
+    words = np.empty(2 * len(sums.low), dtype="<u8")
+    words[0::2], words[1::2] = sums.low, sums.high
+    return pa.Array.from_buffers(data_type, len(sums.low), [None, pa.py_buffer(words.tobytes())]), too_large

@@ -10,16 +10,17 @@ import pyarrow.compute as pc
 
 from pipeline.config.aggregates import AggregateCall
 from pipeline.operators.accumulators import (
-    OVERFLOWED,
     Accumulator,
     Count,
     ExactSum,
     Extreme,
     FloatSum,
     Grouped,
+    Sums,
     exact_sums_as_decimal,
     exact_sums_as_float64,
     exact_sums_as_int64,
+    stored_sums,
 )
 from pipeline.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed
 from pipeline.protocol.errors import InvalidRequest
@@ -105,7 +106,7 @@ class Aggregates:
             return (Extreme(column, data_type, largest=call.function == "max"),)
         if pa.types.is_floating(data_type):
             return (Count(column), FloatSum(column))
-        return (Count(column), ExactSum(column, data_type.scale if pa.types.is_decimal(data_type) else 0))
+        return (Count(column), ExactSum(column, data_type.scale if pa.types.is_decimal(data_type) else None))
 
     def _result_type(self, name: str, call: AggregateCall) -> pa.DataType:
         if call.function == "count":
@@ -135,27 +136,24 @@ class Aggregates:
         if pa.types.is_floating(data_type):
             total = rows.column(f"sum({call.column})").to_numpy()
         else:
-            low, high = (
-                rows.column(f"sum({call.column}).low").to_numpy(),
-                rows.column(f"sum({call.column}).high").to_numpy(),
-            )
+            sums = stored_sums(rows, str(call.column))
             if call.function == "sum":
-                return self._exact_sum(name, call, low, high, none)
-            self._refuse_overflow(name, call, "128 bits", high == OVERFLOWED)
-            total = exact_sums_as_float64(low, high)
+                return self._exact_sum(name, call, sums, none)
+            self._refuse_overflow(name, call, "128 bits", ~sums.in_128_bits)
+            total = exact_sums_as_float64(sums)
             if pa.types.is_decimal(data_type):
                 total = total / 10.0**data_type.scale
         if call.function == "sum":
             return pa.array(total, pa.float64(), mask=none)
         return pa.array(total / np.maximum(count, 1), pa.float64(), mask=none)
 
-    def _exact_sum(self, name: str, call: AggregateCall, low: Ints, high: Ints, none: Bools) -> pa.Array:
+    def _exact_sum(self, name: str, call: AggregateCall, exact: Sums, none: Bools) -> pa.Array:
         result_type = self._result_type(name, call)
         if pa.types.is_decimal(result_type):
-            sums, too_large = exact_sums_as_decimal(low, high, result_type)
+            sums, too_large = exact_sums_as_decimal(exact, result_type)
             sums = pc.if_else(pa.array(none), pa.scalar(None, result_type), sums)
         else:
-            values, too_large = exact_sums_as_int64(low, high)
+            values, too_large = exact_sums_as_int64(exact)
             sums = pa.array(values, pa.int64(), mask=none)
         self._refuse_overflow(name, call, str(result_type), too_large)
         return sums

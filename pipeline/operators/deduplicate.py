@@ -17,6 +17,7 @@ from pipeline.operators.columns import (
     plain_schema,
 )
 from pipeline.operators.contract import EXPIRES_COLUMN, Combiner, KeyedState, OperatorOutput, OutputKind
+from pipeline.protocol.watermarks import END_OF_TIME_US
 
 
 class DeduplicateByKey:
@@ -64,7 +65,9 @@ class DeduplicateByKey:
                 late = rows.filter(pa.array(~on_time))
                 rows, times = rows.filter(pa.array(on_time)), times[on_time]
             # One past the last watermark at which this event time is on time: the key outlives every on-time repeat.
-            expires = times + self._ttl_us + 1
+            # Beyond the end of time: for ever.
+            outlives = min(self._ttl_us + 1, END_OF_TIME_US)
+            expires = np.where(times > END_OF_TIME_US - outlives, END_OF_TIME_US, times + outlives)
         return OperatorOutput(self._unknown(rows, expires, lateness_us, state), late)
 
     def _unknown(

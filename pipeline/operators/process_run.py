@@ -22,13 +22,14 @@ from pipeline.protocol.watermarks import END_OF_TIME_US
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 MOST_TIMERS_AT_THE_END = 10_000
 """Timers of one key that fire when the job ends: a class that sets the next one for ever would never let it end."""
 
 
 def _moment(time_us: int | None) -> datetime | None:
-    return None if time_us is None else _EPOCH + timedelta(microseconds=min(time_us, _LAST_US))
+    return None if time_us is None else _EPOCH + timedelta(microseconds=max(_FIRST_US, min(time_us, _LAST_US)))
 
 
 class ProcessContext:

@@ -26,10 +26,12 @@ from pipeline.operators.contract import (
     TIMER_COLUMN,
     Combiner,
     KeyedState,
+    OperatorFailed,
     OperatorOutput,
     OutputKind,
 )
 from pipeline.protocol.errors import InvalidRequest
+from pipeline.protocol.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -89,12 +91,29 @@ class TumblingWindowByKey:
             return None, late
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
         times = event_times_us(self.uid, rows, self._event_time)
-        starts = times - np.mod(times, self._size_us)
+        starts = self._starts(times)
         if lateness_us is not None:
-            on_time = starts + (self._size_us + self._lateness_us) > lateness_us
+            on_time = starts > lateness_us - (self._size_us + self._lateness_us)
             late = rows.filter(pa.array(~on_time))
-            rows, starts = rows.filter(pa.array(on_time)), starts[on_time]
+            rows, times, starts = rows.filter(pa.array(on_time)), times[on_time], starts[on_time]
+        self._refuse_unbounded(times, starts)
         return (self._fold(rows, starts, state) if rows.num_rows else None), late
+
+    def _starts(self, times: np.ndarray) -> np.ndarray:
+        """Where the window of each time starts; at the beginning of time where it would be before that."""
+        within = np.mod(times, self._size_us)
+        return np.where(times < BEGINNING_OF_TIME_US + within, BEGINNING_OF_TIME_US, times - within)
+
+    def _refuse_unbounded(self, times: np.ndarray, starts: np.ndarray) -> None:
+        """Raises OperatorFailed: a window starts or ends, lateness included, where no timestamp is."""
+        last_start = END_OF_TIME_US - self._size_us - self._lateness_us
+        beyond = times[(starts > last_start) | (np.mod(starts, self._size_us) != 0)]
+        if len(beyond):
+            raise OperatorFailed(
+                self.uid,
+                f"the window of event time {int(beyond[0])} us since 1970 ({self._event_time}) has no bounds that a "
+                f"timestamp can hold, nor have those of {len(beyond) - 1} other rows; filter such rows before it",
+            )
 
     def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
         keys = key_columns(rows, self.routing_key)

@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 END_OF_TIME_US = 2**63 - 1
-"""Plus infinity: the watermark of a source that has ended. No event time reaches it; every timer and window is due."""
+"""Plus infinity: the watermark of a source that has ended. No other reaches it; every timer and window is due."""
+
+BEGINNING_OF_TIME_US = -(2**63)
+"""The least event time."""
 
 
 def source_watermark(previous_us: int | None, newest_event_us: int | None, delay_us: int) -> int | None:
     """The watermark of a source after an epoch: newest event time delivered so far minus the delay; never goes back.
+
+    It stays within what an event time can be, and below the end of time.
 
     Args:
         previous_us: after the previous epoch.
@@ -21,7 +26,8 @@ def source_watermark(previous_us: int | None, newest_event_us: int | None, delay
     """
     if newest_event_us is None:
         return previous_us
-    return latest(previous_us, newest_event_us - delay_us)
+    newest_us = min(newest_event_us - delay_us, END_OF_TIME_US - 1)
+    return latest(previous_us, max(newest_us, BEGINNING_OF_TIME_US))
 
 
 def operator_watermark(inputs: Iterable[int | None]) -> int | None:

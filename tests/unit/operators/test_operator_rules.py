@@ -11,14 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from pipeline.config.aggregates import parse_aggregate
 from pipeline.config.spec import AggregateOperator, DeduplicateOperator, WindowOperator
+from pipeline.operators.accumulators import exact_sums_as_decimal, stored_sums
 from pipeline.operators.build import build_operator
 from pipeline.operators.contract import OperatorFailed, OutputKind, StatefulOperator
 from pipeline.operators.window import TumblingWindowByKey
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.object_store import StoreConfig
+from pipeline.state.evolution import compare_schemas
 from pipeline.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer
@@ -148,6 +152,93 @@ def test_a_decimal_sum_beyond_38_digits_fails_the_operator(started: Any) -> None
     average = started(build_operator(aggregate({"a": "avg(d)"}), schema, None))
     with pytest.raises(OperatorFailed, match=r"a = avg\(d\)"):
         average.epoch(of(*[largest] * 9))
+
+
+DECIMALS = pa.schema([("k", pa.string()), ("d", pa.decimal128(38, 0)), ("t", SCHEMA.field("t").type)])
+
+
+@settings(max_examples=40)
+@given(
+    values=st.lists(st.integers(-9, 9).map(lambda part: part * (10**37) + part), min_size=1, max_size=30),
+    cuts=st.lists(st.integers(0, 30), max_size=4),
+    folded=st.lists(st.booleans(), max_size=5),
+    epochs=st.integers(1, 3),
+)
+@example([9 * 10**37 + 9] * 5 + [-9 * 10**37 - 9] * 5, [5], [True], 2)
+def test_a_decimal_sum_is_judged_by_its_value_however_its_rows_were_cut(
+    tmp_path_factory: pytest.TempPathFactory, values: list[int], cuts: list[int], folded: list[bool], epochs: int
+) -> None:
+    """It may leave 38 digits, and 128 bits, and come back: in a buffer, a partial result, or between epochs."""
+    store = LocalStore(StoreConfig(f"file://{tmp_path_factory.mktemp('sums')}"))
+    given = pa.table([["a"] * len(values), [Decimal(one) for one in values], [0] * len(values)], schema=DECIMALS)
+    run = OperatorRun(build_operator(window(calls={"s": "sum(d)"}), DECIMALS, "t"), store)
+    length = -(-len(values) // epochs)
+    parts = [given.slice(start, length) for start in range(0, len(values), length)]
+    for part in parts[:-1]:
+        run.epoch(part, cuts=sorted(cuts))
+    expected = sum(values)
+    if abs(expected) < 10**38:
+        out = run.epoch(parts[-1], None, HOUR_US, cuts=sorted(cuts))
+        assert out.rows.column("s").to_pylist() == [Decimal(expected)]
+    else:
+        with pytest.raises(OperatorFailed, match=r"s = sum\(d\) is beyond decimal128\(38, 0\) for 1 of 1 keys"):
+            run.epoch(parts[-1], None, HOUR_US, cuts=sorted(cuts))
+    whole = OperatorRun(build_operator(aggregate({"s": "sum(d)"}), DECIMALS, None), store)
+    if abs(expected) < 10**38:
+        out = whole.epoch(given, cuts=sorted(cuts), folded=folded)
+        assert out.rows.column("s").to_pylist() == [Decimal(expected)]
+    else:
+        with pytest.raises(OperatorFailed, match=r"s = sum\(d\)"):
+            whole.epoch(given, cuts=sorted(cuts), folded=folded)
+
+
+def test_sums_that_were_stored_in_128_bits_go_on(started: Any) -> None:
+    """State of before had no third part: it begins null, and is the sign. What had overflowed then still has."""
+    operator = build_operator(aggregate({"s": "sum(d)"}), DECIMALS, None)
+    older = pa.schema([field for field in operator.state_schema if field.name != "sum(d).top"])
+    change = compare_schemas(older, operator.state_schema, ("k",))
+    assert (change.added, change.problems) == (("sum(d).top",), ())
+
+    def stored(*highs: int) -> pa.Table:
+        parts = {"sum(d).low": [-5] * len(highs), "sum(d).high": highs, "sum(d).top": [None] * len(highs)}
+        return pa.table({name: pa.array(part, pa.int64()) for name, part in parts.items()})
+
+    before = stored_sums(stored(-1, 5 * 10**18, 2**63 - 1), "d")
+    sums, too_large = exact_sums_as_decimal(before.plus(before), pa.decimal128(38, 0))
+    assert too_large.tolist() == [False, True, True] and sums[0].as_py() == Decimal(-10)
+    assert exact_sums_as_decimal(before, pa.decimal128(38, 0))[1].tolist() == [False, False, True]
+
+
+INT64 = 2**63
+
+
+@pytest.mark.parametrize("time", [-INT64, -INT64 + 1, INT64 - 2, INT64 - 1])
+def test_a_window_without_bounds_fails_the_operator_by_name(started: Any, time: int) -> None:
+    """At the ends of int64 a bound would wrap: the row would be late, or in a window of another age."""
+    run = started(build_operator(window(), SCHEMA, "t"))
+    given = pa.table([["a"], [1], pa.array([time]).cast(SCHEMA.field("t").type)], schema=SCHEMA)
+    with pytest.raises(OperatorFailed, match=rf"the window of event time {time} us since 1970 \(t\) has no bounds"):
+        run.epoch(given, None, 0)
+    late = started(run.operator).epoch(given, INT64 - 2, INT64 - 2).late if time < 0 else None
+    assert late is None or late.num_rows == 1, "what is late needs no window"
+
+
+@pytest.mark.parametrize("time", [-INT64 + 2 * HOUR_US, INT64 - 3 * HOUR_US])
+def test_the_outermost_windows_with_bounds_fire(started: Any, time: int) -> None:
+    run = started(build_operator(window(), SCHEMA, "t"))
+    given = pa.table([["a"], [1], pa.array([time]).cast(SCHEMA.field("t").type)], schema=SCHEMA)
+    out = run.epoch(given, None, INT64 - 2).rows
+    start, end = (out.column(name).cast(pa.int64())[0].as_py() for name in ("window_start", "window_end"))
+    assert start <= time < end == start + HOUR_US
+
+
+@pytest.mark.parametrize("time", [-INT64, INT64 - 1])
+def test_a_key_whose_ttl_ends_beyond_the_end_of_time_is_remembered_until_then(started: Any, time: int) -> None:
+    run = started(build_operator(deduplicate("1h"), SCHEMA, "t"))
+    given = pa.table([["a"], [1], pa.array([time]).cast(SCHEMA.field("t").type)], schema=SCHEMA)
+    assert run.epoch(given, None, None).rows.num_rows == 1
+    again = run.epoch(given, INT64 - 2, INT64 - 2)
+    assert (again.rows.num_rows, again.late.num_rows) == (0, int(time < 0))
 
 
 def test_a_row_without_event_time_fails_the_operator(started: Any) -> None:

@@ -18,6 +18,12 @@ def test_a_source_watermark_never_goes_back(previous: int | None, newest: int | 
         assert after is not None and after >= newest - delay
 
 
+def test_a_source_watermark_stays_within_what_an_event_time_can_be() -> None:
+    """Below the end of time, which only an ended source reaches, and never before the least timestamp."""
+    assert source_watermark(None, 2**63 - 1, 0) == 2**63 - 2
+    assert source_watermark(None, -(2**63), 10) == -(2**63)
+
+
 @given(st.lists(MAYBE, max_size=5))
 def test_an_operator_waits_for_its_slowest_input(inputs: list[int | None]) -> None:
     watermark = operator_watermark(inputs)
