@@ -38,9 +38,15 @@ class Inspection:
         return History(self._context).log(limit)
 
     def job_state(self) -> dict[str, Any]:
-        """The job as a whole: status, incarnation, result, leader, timelines, sinks that have yet to follow."""
+        """The job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
         head = self._context.log.head()
-        return {"job": self._context.spec.name, **job_document(head.state if head is not None else None)}
+        failures = head.state.failures if head is not None else None
+        return {
+            "job": self._context.spec.name,
+            **job_document(head.state if head is not None else None),
+            "last_failure": failures.last_reason if failures is not None else None,
+            "last_failure_detail": failures.last_detail if failures is not None else None,
+        }
 
     @naming_the_way_back
     def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:

@@ -141,9 +141,12 @@ class JobControl(Inspection):
         started = isinstance(decided.outcome, Transition)
         return _told(decided.state, "started" if started else "already_running")
 
-    def resume(self) -> dict[str, Any]:
-        """Clear FAILED after its cause is fixed. Raises JobNotRunnable when the job has ended."""
-        session = Session.cli()
+    def resume(self, session: Session | None = None) -> dict[str, Any]:
+        """Clear FAILED after its cause is fixed, for a session of the command line unless another one is given.
+
+        Raises: JobNotRunnable: the job has ended.
+        """
+        session = session or Session.cli()
         self._finish_clean_up(session)
         request = ResumeRequest(session.session_id)
         decided = self._context.transact(lambda state, now: coordinator.resume(state, request, now))

@@ -96,6 +96,7 @@ def _read(job: Any) -> dict[str, Any]:
     return {
         "timeline": state["timeline"] or "main",
         "realigning": state["realigning"],
+        "failed": state["last_failure"] if state["job_status"] == "failed" else "",
         "job": job.spec.name,
         "storage": job.spec.storage,
         "checkpoints": master.list_checkpoints(limit=SHOWN_CHECKPOINTS),
@@ -109,6 +110,7 @@ def _page(status_code: int, template: str = "checkpoints_page.html", /, **shown:
         "storage": "",
         "timeline": "",
         "realigning": [],
+        "failed": "",
         "checkpoints": [],
         "events": [],
     } | shown

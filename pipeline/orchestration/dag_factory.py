@@ -1,6 +1,7 @@
 """Makes the DAGs of a job from its spec: the epoch DAG, one run of which is one epoch, and those with a form.
 
-Parsed every few seconds by Airflow: nothing heavy is imported, no store is asked, no user code is loaded.
+Parsed every few seconds by Airflow: nothing heavy is imported, no store is asked, no user code is loaded. What `lint`
+says of a spec takes a parser of SQL, so it is asked once per text and version (`lint_verdicts.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pipeline.config.spec import JobSpec, ScheduleSpec
 from pipeline.orchestration import forms, tasks
 from pipeline.orchestration.backfill_dag import backfill_dag
 from pipeline.orchestration.dag_settings import START, sink_assets, task_defaults
+from pipeline.orchestration.lint_verdicts import require_linted
+from pipeline.orchestration.resume_dag import resume_dag
 from pipeline.orchestration.rollback_dag import rollback_dag
 from pipeline.orchestration.savepoint_dag import savepoint_dag
 from pipeline.orchestration.specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
@@ -40,11 +43,12 @@ def job_dags(config: Path) -> dict[str, DAG]:
     for path in spec_files(config):
         try:
             job = load_job(path)
+            require_linted(job)
         except CheckpointError as error:
             log.warning("%s", error.message)
             made = [broken_dag(path, error.message)]
         else:
-            made = [make(job) for make in (epoch_dag, rollback_dag, savepoint_dag, backfill_dag)]
+            made = [make(job) for make in (epoch_dag, rollback_dag, savepoint_dag, backfill_dag, resume_dag)]
         if made[0].dag_id in dags:
             taken = made[0].dag_id
             message = f"{path.name}: another spec in {config} has the job name of {taken} too; names are unique."

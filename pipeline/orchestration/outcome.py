@@ -6,6 +6,7 @@ checkpoint. Whatever needs a new checkpoint or a person fails at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from pipeline.protocol.reasons import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
 """XCom key under which a failing task leaves what `abort_checkpoint` records as reason and detail."""
+
+_RESUME = re.compile(r"\bmilepost resume ([a-z][a-z0-9_-]*)")
 
 MAX_DETAIL_CHARS = 2_000
 
@@ -83,6 +86,11 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(reason_for(error).value, detail_for(error)[:MAX_DETAIL_CHARS])
 
 
+def _for_airflow(hint: str) -> str:
+    """Return a hint that names the DAG beside the command of the same effect: not everybody has a shell there."""
+    return _RESUME.sub(r"trigger \1__resume (on a shell: milepost resume \1)", hint)
+
+
 @contextmanager
 def told_to_airflow(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) -> Iterator[None]:
     """Turn an error of the block into what Airflow understands, after leaving its reason for `abort_checkpoint`.
@@ -100,7 +108,7 @@ def told_to_airflow(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) 
         yield
     except CheckpointError as error:
         reaction = if_busy if isinstance(error, Busy) else REACTIONS[error.action]
-        hint = f" What to do: {error.hint.rstrip('.')}." if error.hint else ""
+        hint = f" What to do: {_for_airflow(error.hint).rstrip('.')}." if error.hint else ""
         if reaction is Reaction.SKIP:
             log.warning("%s%s", error.message, hint)
             raise AirflowSkipException(error.message) from error

@@ -12,7 +12,8 @@ EPOCH_SUFFIX = "__epoch"
 ROLLBACK_SUFFIX = "__rollback"
 SAVEPOINT_SUFFIX = "__savepoint"
 BACKFILL_SUFFIX = "__backfill"
-SUFFIXES = (EPOCH_SUFFIX, ROLLBACK_SUFFIX, SAVEPOINT_SUFFIX, BACKFILL_SUFFIX)
+RESUME_SUFFIX = "__resume"
+SUFFIXES = (EPOCH_SUFFIX, ROLLBACK_SUFFIX, SAVEPOINT_SUFFIX, BACKFILL_SUFFIX, RESUME_SUFFIX)
 
 
 def epoch_dag_id(job: str) -> str:
@@ -29,6 +30,10 @@ def savepoint_dag_id(job: str) -> str:
 
 def backfill_dag_id(job: str) -> str:
     return f"{job}{BACKFILL_SUFFIX}"
+
+
+def resume_dag_id(job: str) -> str:
+    return f"{job}{RESUME_SUFFIX}"
 
 
 def spec_files(config: Path) -> list[Path]:

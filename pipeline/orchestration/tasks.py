@@ -27,7 +27,7 @@ from airflow.sdk.exceptions import (
 from pipeline.orchestration.base import RETURN_VALUE, JobOperator
 from pipeline.orchestration.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from pipeline.orchestration.outcome import FAILURE_KEY, Failure
-from pipeline.orchestration.specs import backfill_dag_id
+from pipeline.orchestration.specs import EPOCH_SUFFIX, backfill_dag_id, resume_dag_id
 from pipeline.protocol.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
@@ -251,7 +251,12 @@ class AbortCheckpointOperator(EpochOperator):
             )
         # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
         if not (outcome["counted"] and outcome["tolerated"]):
-            raise AirflowFailException(f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}")
+            resume = resume_dag_id(context["dag_run"].dag_id.removesuffix(EPOCH_SUFFIX))
+            failed = outcome["job_status"] == "failed"
+            step = f". The job is FAILED now. What to do: fix the cause, then trigger {resume}" if failed else ""
+            raise AirflowFailException(
+                f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}{step}"
+            )
         log.warning("the failure is tolerated (`tolerable_failures`): the run counts as successful")
         # The other leaf is upstream_failed by now, which would make the run red.
         raise DownstreamTasksSkipped(tasks=[SUBSUME])

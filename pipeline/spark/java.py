@@ -11,12 +11,12 @@ import hashlib
 import os
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.private_cache import private_cache
 from pipeline.protocol.errors import EnvironmentUnusable
 
 SUPPORTED_VERSIONS = (17, 21)
@@ -129,7 +129,7 @@ def _probe(java: Path, *arguments: str) -> tuple[Path, int] | str:
 def _wrapped(java: Path) -> Path:
     """Return a JAVA_HOME whose `java` drops the vector module; written once, atomically, and checked at every use."""
     script = _WRAPPER.format(module=VECTOR_MODULE, java=shlex.quote(str(java)))
-    home = _private_cache() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    home = private_cache() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     wrapper = home / "bin" / "java"
     if not (wrapper.is_file() and wrapper.read_text(encoding="utf-8") == script and os.access(wrapper, os.X_OK)):
         wrapper.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -139,25 +139,3 @@ def _wrapped(java: Path) -> Path:
         Path(temporary).chmod(0o700)
         Path(temporary).replace(wrapper)
     return home
-
-
-def _private_cache() -> Path:
-    """Return a folder that only this user can write: a program in it is going to be run."""
-    configured = os.environ.get("XDG_CACHE_HOME")
-    base = Path(configured) if configured else Path(os.environ.get("HOME", "")) / ".cache"
-    for folder in (base / "milepost", Path(tempfile.gettempdir()) / f"milepost-{os.getuid()}"):
-        if not folder.is_absolute():
-            continue
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            about = folder.lstat()
-        except OSError:
-            continue
-        ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
-        if ours and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and os.access(folder, os.W_OK | os.X_OK):
-            return folder
-    raise EnvironmentUnusable(
-        f"no private cache folder for the Java wrapper: neither {base / 'milepost'} nor one in {tempfile.gettempdir()} "
-        "can be written by this user alone. Nothing was started.",
-        hint="set XDG_CACHE_HOME to a folder of this user",
-    )

@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import DAG, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipeline.config.load import load_job
+from pipeline.config.load import LoadedJob, load_job
 from pipeline.orchestration import tasks
 from pipeline.orchestration.dag_factory import BROKEN_TAG, epoch_dag, execution_timeout, job_dags, sink_assets
 
@@ -46,6 +46,13 @@ print(json.dumps({"modules": sorted(sys.modules), "seconds": time.process_time()
 """
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where verdicts of `lint` are kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "milepost" / "lint"
+
+
 def write(folder: Path, name: str, *more: str) -> Path:
     path = folder / f"{name}.yaml"
     path.write_text(SPEC.format(name=name) + "".join(more))
@@ -53,7 +60,7 @@ def write(folder: Path, name: str, *more: str) -> Path:
 
 
 def of_job(name: str) -> list[str]:
-    return [f"{name}__{kind}" for kind in ("epoch", "rollback", "savepoint", "backfill")]
+    return [f"{name}__{kind}" for kind in ("epoch", "rollback", "savepoint", "backfill", "resume")]
 
 
 def dag_of(folder: Path, *more: str) -> DAG:
@@ -132,6 +139,51 @@ def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> No
         broken.get_task("trigger_checkpoint").execute({})
 
 
+def test_a_spec_that_lint_refuses_shows_as_broken_with_file_line_and_problem(tmp_path: Path) -> None:
+    """Not only what the schema refuses: it would fail every epoch."""
+    path = write(tmp_path, "flights")
+    path.write_text(path.read_text().replace("key: [carrier]", "key: [carier]"))
+    write(tmp_path, "taxis")
+    dags = job_dags(tmp_path)
+    assert set(dags) - set(of_job("taxis")) == {"flights__epoch"}
+    with pytest.raises(AirflowFailException, match=r"flights.yaml:10:\d+: operators\[0\].key.*carier"):
+        dags["flights__epoch"].get_task("trigger_checkpoint").execute({})
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_lint_is_asked_once_per_text_and_again_when_its_verdict_is_lost(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    asked: list[str] = []
+    graph = LoadedJob.graph
+
+    def counted(job: LoadedJob) -> object:
+        asked.append(job.spec.name)
+        return graph(job)
+
+    monkeypatch.setattr(LoadedJob, "graph", counted)
+    path = write(tmp_path, "flights")
+    if refused:
+        path.write_text(path.read_text().replace("key: [carrier]", "key: [carier]"))
+    first = set(job_dags(tmp_path))
+    assert (set(job_dags(tmp_path)), len(asked)) == (first, 1)
+    (verdict,) = cache.iterdir()
+    verdict.write_text("{ not json")
+    assert (set(job_dags(tmp_path)), len(asked)) == (first, 2)
+    path.write_text(path.read_text() + "# edited\n")
+    assert (set(job_dags(tmp_path)), len(asked)) == (first, 3)
+    assert len(list(cache.iterdir())) == 1, "one verdict per spec"
+
+
+def test_without_a_folder_for_verdicts_lint_is_asked_each_time(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file where the folder should be")
+    write(tmp_path, "flights")
+    assert set(job_dags(tmp_path)) == set(job_dags(tmp_path)) == set(of_job("flights"))
+
+
 def test_two_specs_of_one_name_do_not_silently_replace_each_other(tmp_path: Path) -> None:
     write(tmp_path, "flights")
     (tmp_path / "flights_copy.yaml").write_text(SPEC.format(name="flights"))
@@ -149,6 +201,7 @@ def test_the_dag_file_parses_without_anything_heavy(tmp_path: Path) -> None:
         "AIRFLOW_HOME": str(tmp_path / "home"),
         "PYTHONPATH": str(ROOT),
     }
+    job_dags(tmp_path)  # what `lint` says of the two is known from here on
     parsed = subprocess.run(
         [sys.executable, "-c", MODULES_AFTER_PARSING, str(ROOT / "dags" / "milepost.py")],
         env=environ, capture_output=True, text=True, check=True, cwd=tmp_path,

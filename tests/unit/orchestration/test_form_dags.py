@@ -41,6 +41,7 @@ FORMS: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {
     ("small__savepoint", "action"): (["create", "dispose"], ["list", None]),
     ("small__savepoint", "name"): ([None, "v1", "before-the-fix"], ["", "12", "V1", "../x", "a/b", "-a", "a" * 64]),
     ("small__savepoint", "at"): ([None, 1, 41], [0, -1, "41", 1.5]),
+    ("small__resume", "dry_run"): ([True, False], ["yes", None]),
     ("small__backfill", "from"): ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "march", "2026-03", "41"]),
     ("small__backfill", "to"): ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "now", "2026-03", "41"]),
     ("small__backfill", "from_checkpoint"): ([None, 0, 41], [-1, "41", 1.5]),
