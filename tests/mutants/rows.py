@@ -8,16 +8,49 @@ _SPARK = "tests/unit/spark/"
 _RESTORE = "tests/unit/jobmaster/test_restore.py::"
 _RULES = "tests/unit/operators/test_operator_rules.py::"
 _PARQUET = "tests/unit/sinks/test_parquet.py::"
+_JOBMASTER = "tests/unit/jobmaster/"
 _LEVEL_PLAN = "pipeline/spark/level_plan.py"
 
 MUTANTS = (
     Mutant(
         "a source's watermark follows the last batch alone",
         ROWS,
-        "pipeline/spark/source_task.py",
-        "    return value if newest_us is None else max(newest_us, value)\n",
-        "    return value\n",
+        "pipeline/sources/event_times.py",
+        "            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)\n",
+        "            self.newest_us = newest_us\n",
         (_SPARK + "test_source_task.py::test_the_newest_event_time_is_that_of_all_batches",),
+    ),
+    Mutant(
+        "a row of the year 9999 moves the watermark",
+        ROWS,
+        "pipeline/sources/event_times.py",
+        "_microseconds(newest, ns_per_unit) > limit_us:",
+        "_microseconds(newest, ns_per_unit) > limit_us + 10**18:",
+        ("tests/unit/sources/test_event_times.py::test_a_row_ahead_is_counted_and_its_object_named",),
+    ),
+    Mutant(
+        "a replay judges event times by its own trigger",
+        ROWS,
+        "pipeline/replay.py",
+        "        tuple(obj for item in ranges for obj in item.objects.get(name, ())),\n",
+        "        tuple(SourceObject(*version_of(obj), 0) for item in ranges for obj in item.objects.get(name, ())),\n",
+        (_JOBMASTER + "test_event_time_ahead.py::test_a_replay_reckons_from_the_trigger_that_first_read_each_object",),
+    ),
+    Mutant(
+        "a file that may still be written is read",
+        ROWS,
+        "pipeline/sources/plan.py",
+        "(ages_ms < rules.settle_ms)",
+        "(ages_ms < 0)",
+        (_JOBMASTER + "test_fresh_input.py::test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread",),
+    ),
+    Mutant(
+        "a drained job ends while a file may still be written",
+        ROWS,
+        "pipeline/epoch_inputs.py",
+        "not any(plan.settling for plan in plans.values())",
+        "True",
+        (_JOBMASTER + "test_fresh_input.py::test_a_drain_does_not_end_a_job_that_waits_for_a_young_file",),
     ),
     Mutant(
         "rows are on time for windows that have fired",
