@@ -21,7 +21,8 @@ def at_most(size_bytes: int) -> Iterator[None]:
     """Let this process map at most so many bytes more in the block, one block at a time.
 
     No library that decodes Parquet takes a limit, and what a page expands to is known only when it has been decoded: a
-    run of one value takes the same few bytes for a row as for a million. So it is the system that says no.
+    run of one value takes the same few bytes for a row as for a million. So it is the system that says no. An allocator
+    may use what it reserved before, too; a worker's reserves little.
 
     Raises:
         TooLarge: the block needed more. MemoryError: the process has a limit of its own, and that was met first.

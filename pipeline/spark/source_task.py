@@ -77,6 +77,8 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
                 yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
                 return
             missing.append(obj.key)
+        except MemoryError as error:  # the task says what to set; only here is known for which object
+            raise MemoryError(f"source {split.source}: reading {obj.key}: {error}") from error
         except CheckpointError as error:
             who = f"source {split.source}: {obj.key}"
             yield Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -112,3 +114,20 @@ def test_the_newest_event_time_is_that_of_all_batches(tmp_path: Path) -> None:
     (*_, end) = _read(tmp_path, "timestamp[us, UTC]", event_time="value")
     assert isinstance(end, HostEnd)
     assert end.ack["sources"]["bids"]["newest_event_us"] == 9
+
+
+def test_memory_that_the_worker_s_own_limit_refuses_is_told_with_the_object(tmp_path: Path) -> None:
+    """The limit is no fault of the object; which one met it is still what somebody has to know."""
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 64, pa.int32()), pa.array(["x" * (8 << 20)]))
+    options = {"store_schema": False, "write_statistics": False, "dictionary_pagesize_limit": 1 << 30}
+    pq.write_table(pa.table({"value": long}), tmp_path / "long.parquet", **options)
+    pool = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())  # as in a worker; others have reserved address space before
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (128 << 20), hard))
+    try:
+        with pytest.raises(MemoryError, match=r"source bids: reading long\.parquet"):
+            _read(tmp_path, "string")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        pa.set_memory_pool(pool)
