@@ -116,7 +116,17 @@ class JobContext:
                 f"job {self.spec.name} has no sink {name}; it has {', '.join(sorted(known)) or 'none'}", sink=name
             )
         key = self.graph.sink_inputs[name].key
-        return build_sink(self.spec.sink(name), job=self.spec.name, key=key, store=open_store(self.sink_config(name)))
+        return build_sink(self.spec.sink(name), job=self.spec.name, key=key, store=self._sink_store(name))
+
+    @functools.cached_property
+    def _sink_stores(self) -> dict[str, ObjectStore]:
+        return {}
+
+    def _sink_store(self, name: str) -> ObjectStore:
+        """The sink's store, the same one for as long as this context lives: it knows which head was the newest."""
+        if name not in self._sink_stores:
+            self._sink_stores[name] = open_store(self.sink_config(name))
+        return self._sink_stores[name]
 
     def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
         """What a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""

@@ -30,6 +30,7 @@ from pipeline.sinks.sink_head import (
     head_version,
     mark_entry,
 )
+from pipeline.storage.newest import newest_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,8 @@ class ChainReader:
 
     def newest(self) -> SinkHead | None:
         """The head, whoever owns it is checked. Raises InvalidRequest (foreign owner), StateCorrupt."""
-        for stat in self._store.list(HEADS, limit=1):
-            return self.at(head_version(stat.key))
-        return None
+        newest = newest_object(self._store, HEADS, head_key, head_version)
+        return None if newest is None else self.at(head_version(newest.key))
 
     def at(self, version: int) -> SinkHead:
         """Head `version` of this owner's table. Raises NotFound, InvalidRequest, StateCorrupt."""

@@ -32,6 +32,7 @@ from pipeline.protocol.log_entries import LogEntry, Tombstone
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import ManifestState
 from pipeline.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
+from pipeline.storage.newest import newest_object
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ class ManifestLog:
         Raises:
             StateCorrupt: the entry is torn, foreign, or a tombstone.
         """
-        newest = next(iter(self._store.list(MANIFEST_PREFIX, limit=1)), None)
+        newest = newest_object(self._store, MANIFEST_PREFIX, manifest_key, manifest_version)
         if newest is None:
             return None
         version, known = manifest_version(newest.key), self._newest

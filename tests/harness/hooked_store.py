@@ -19,7 +19,7 @@ def _nothing(operation: str, key: str) -> None:
     return None
 
 
-@dataclass
+@dataclass(eq=False)
 class HookedStore(CalledStore):
     """The inner store, with `before` called before each operation takes effect and `after` once it has."""
 

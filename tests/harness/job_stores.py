@@ -14,7 +14,7 @@ from tests.harness.hooked_store import Hook, HookedStore
 _OPENER = "pipeline.job_context.open_store"
 
 
-@dataclass
+@dataclass(eq=False)
 class LaterStore(HookedStore):
     """The same objects, `later_ms` later by the store's clock."""
 

@@ -53,7 +53,7 @@ class WritePoint:
         return self.skip < 0
 
 
-@dataclass
+@dataclass(eq=False)
 class MortalStore(HookedStore):
     """The inner store under the process's plan."""
 

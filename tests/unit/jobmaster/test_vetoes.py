@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.jobmaster import Session
+from pipeline.jobmaster import Session, Triggered
 from pipeline.protocol.codec import encode_entry
-from pipeline.protocol.errors import QualityGateFailed
+from pipeline.protocol.errors import NotFound, QualityGateFailed
 from pipeline.protocol.layout import VETOES_PREFIX, veto_key
 from pipeline.protocol.log_entries import LogEntry
 from pipeline.quality.gate import evaluate_all
@@ -153,3 +153,26 @@ def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
     document = decode_veto(body, "veto")
     assert len(body) <= MAX_BYTES == 64_000
     assert document["shortened"] and document["checkpoint_id"] == 7
+
+
+def test_what_a_later_process_aborts_names_what_the_newest_try_has_refused(tmp_path: Path) -> None:
+    """As Airflow's tasks do it: each in a process of its own, `run_epoch` twice; the object is created once."""
+    job = vetoed(tmp_path)
+    job.master.resume()
+    session = Session.cli()
+    triggered = job.master.trigger(session)
+    assert isinstance(triggered, Triggered)
+    for _ in range(2):
+        verdict = job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner()).verdict
+    with pytest.raises(QualityGateFailed) as refused:
+        job.master.validate(session, triggered.checkpoint_id)
+    assert verdict.vetoes and "4711" not in str(refused.value) + json.dumps(refused.value.details, default=str)
+    key = veto_key(triggered.checkpoint_id)
+    with pytest.raises(NotFound):
+        job.context.store.get(key)
+    told = job.master.abort(session, triggered.checkpoint_id, "QUALITY_GATE_FAILED", refused.value.message)
+    assert "4711" not in json.dumps(told)
+    assert len(job.master.show(triggered.checkpoint_id)["veto"]["refusals"][0]["rows"]) == 20
+    job.context.store.put(key, b"{}")
+    shown = job.master.show(triggered.checkpoint_id)["veto"]
+    assert shown["refusals"] == [] and "does not match" in shown["problem"], "another content than the event names"
