@@ -129,7 +129,7 @@ def test_the_newest_head_is_listed_first(store: ObjectStore) -> None:
     """One LIST with limit 1 finds it."""
     assert sorted([head_key(9), head_key(10), head_key(2)]) == [head_key(10), head_key(9), head_key(2)]
     assert head_version(head_key(12345)) == 12345
-    for name in ("_heads/1.json", "_heads/99999999999999999999.json", "_heads/x"):
+    for name in ("_heads/1.json", "_heads/99999999999999999999.json", "_heads/x", head_key(0)):
         with pytest.raises(StateCorrupt):
             head_version(name)
 

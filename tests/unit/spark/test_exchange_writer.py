@@ -37,7 +37,7 @@ from pipeline.spark.sql_projection import decode_items, encode_items
 from pipeline.spark.tail import TailPlan, run_tail
 from pipeline.spark.task_memory import Memory
 from pipeline.spark.worker_memory import UNLIMITED
-from pipeline.state.buffers import Buffer, are_partials, decode_rows
+from pipeline.state.buffers import Buffer, are_partials, decode_rows, oldest
 from pipeline.state.key_groups import key_group, subtask_of_key_group
 from pipeline.state.spool import Spool
 from tests.harness.key_hashes import KEYED
@@ -278,6 +278,12 @@ def test_a_buffer_never_mixes_stamps_and_names_its_oldest_row(parts: list[tuple[
     assert found == expected
     for row in rows:
         assert row["oldest_us"] == min(decode_rows(row["payload"])["k"].to_pylist())  # type: ignore[arg-type]
+
+
+def test_the_oldest_row_of_a_buffer_may_be_of_any_unit_of_time() -> None:
+    """Nanoseconds that are no whole microseconds lie in the microsecond that has begun."""
+    times = pa.chunked_array([pa.array([5_000, 2_999, None], pa.timestamp("ns", "UTC"))])
+    assert oldest(times) == 2
 
 
 def test_a_buffer_has_at_most_the_rows_it_may_have() -> None:
