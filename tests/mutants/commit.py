@@ -233,7 +233,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a checkpoint that could not be committed leaves what its sinks have staged",
         "I9",
         _LEADERSHIP,
-        "        discard_staged(self.context, event.pending, notice)\n",
+        "        discard_staged(self.context, event.pending, AbortNotice(event.reason, event.pending.base))\n",
         "",
         (_TEST_FINALIZING + "test_a_commit_that_the_store_refuses_for_good_discards_the_checkpoint",),
     ),
