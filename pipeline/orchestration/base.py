@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -17,8 +18,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CHATTY = ("great_expectations", "boto3", "botocore", "s3transfer", "urllib3")
+"""Libraries that fill the log of a task, whose process is its own: each says hundreds of lines of no concern here."""
+
 RETURN_VALUE = "return_value"
 """XCom key of a task's result."""
+
+
+def in_words(facts: Mapping[str, Any]) -> str:
+    """Return measured facts as a line of a log; what is not known is left out."""
+    return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in facts.items() if value is not None)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({in_words(value)})" if value else "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_word, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 class JobOperator(BaseOperator):
@@ -38,6 +55,8 @@ class JobOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Do this task's part, with every error turned into retry, skip or failure (`outcome.py`)."""
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
         mask_secrets(self.spec_path)  # whatever a user's code, or an error, prints of them
         with told_to_airflow(context["ti"], log, if_busy=self.if_busy):
             return self.act(context)

@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
 )
 
-from pipeline.orchestration.base import RETURN_VALUE, JobOperator
+from pipeline.orchestration.base import RETURN_VALUE, JobOperator, in_words
 from pipeline.orchestration.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from pipeline.orchestration.outcome import FAILURE_KEY, Failure
 from pipeline.orchestration.specs import EPOCH_SUFFIX, backfill_dag_id, resume_dag_id
@@ -46,6 +46,11 @@ NOTIFY = "notify_complete"
 SUBSUME = "subsume"
 ABORT = "abort_checkpoint"
 BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
+
+
+_TOLD = ("rows_in", "rows_out", "late_rows", "full_bytes", "checkpointed_bytes", "in_flight_bytes", "watermark",
+         "sync_ms", "async_ms", "alignment_ms")  # fmt: skip
+"""What the log of an epoch says of the checkpoint that it has completed."""
 
 
 class EpochOperator(JobOperator):
@@ -103,7 +108,7 @@ class TriggerCheckpointOperator(EpochOperator):
             "times": asdict(triggered.times),
         }
         self.say_for_whom(acting)
-        log.info("epoch %d is planned: %s", acting["epoch"], triggered.summary)
+        log.info("epoch %d is planned: %s", acting["epoch"], in_words(triggered.summary))
         return acting
 
 
@@ -151,6 +156,8 @@ class CompleteCheckpointOperator(EpochOperator):
         master.keep_times(checkpoint_id, completed.token, clock)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
+        shown = master.show(checkpoint_id)
+        log.info("%s", in_words({name: shown.get(name) for name in _TOLD}))
         return [acting | {"sink": sink} for sink in sinks]
 
 
@@ -173,7 +180,7 @@ class NotifyCompleteOperator(EpochOperator):
         with self.timed(f"notify {sink}") as (master, clock):
             published = master.notify_complete(self.session(context), checkpoint_id, sink)
         master.keep_times(checkpoint_id, self.committed["token"], clock)
-        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, published)
+        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, in_words(published))
         about = {name: published[name] for name in ("checkpoint_id", "timeline", "watermark", "rows")}
         for alias in self.outlets:
             if isinstance(alias, AssetAlias):
@@ -197,7 +204,7 @@ class SubsumeOperator(EpochOperator):
         else:
             log.info("no checkpoint in this run (%s): subsuming what older ones left", nothing_to_do)
         with self.timed("subsume") as (master, clock):
-            log.info("subsumed: %s", master.subsume(self.session(context)))
+            log.info("subsumed: %s", in_words(master.subsume(self.session(context))))
         if acting is not None:
             master.keep_times(acting["checkpoint_id"], acting["token"], clock)
         if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
