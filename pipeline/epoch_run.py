@@ -118,7 +118,7 @@ def run_planned_epoch(
     plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), clock.started_ms)
     with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
         for sink in context.spec.sinks:
-            context.sink(sink.name).reserve(context.identity)
+            context.reserve(sink.name)
     clock("session")
     runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())

@@ -128,6 +128,16 @@ class JobContext:
             self._sink_stores[name] = open_store(self.sink_config(name))
         return self._sink_stores[name]
 
+    def reserve(self, name: str) -> None:
+        """Make a sink's new table this job's (`Sink.reserve`); asked once, because a reservation is never deleted."""
+        if name not in self._reserved:
+            self.sink(name).reserve(self.identity)
+            self._reserved.add(name)
+
+    @functools.cached_property
+    def _reserved(self) -> set[str]:
+        return set()
+
     def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
         """What a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
         known = self._consumed_runs.get(source, {})
