@@ -42,9 +42,8 @@ ONLY_ON_SPARK = frozenset(
 """Not sampled: nothing of them runs without a JVM or a limited process, and such tests take minutes per mutant."""
 
 WANTED = 0.95
-FIRST_S, BUDGET_S = 5.0, 120.0
+FIRST_S, BUDGET_S = 5.0, 600.0
 """By the unmutated tests' own times: what is run first, and at most."""
-TIMEOUT_S = 240.0
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,8 @@ class Judge:
             asked = 0
             for chosen in self._portions(tests):
                 asked += len(chosen)
-                run = run_tests(copy, chosen, TIMEOUT_S, "-x")
+                limit_s = 60 + 5 * sum(self._reach.seconds[test] for test in chosen)
+                run = run_tests(copy, chosen, limit_s, "-x")
                 if run.code is None:
                     return Verdict(*place, "endless", "", asked)
                 if run.code != 0:

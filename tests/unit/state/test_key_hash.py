@@ -158,6 +158,8 @@ def test_equal_values_of_different_widths_hash_the_same() -> None:
     assert hashes(pa.array([1.5], pa.float32())) == hashes(pa.array([1.5], pa.float64()))
     units = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
     assert len({hashes(column(pa.timestamp(unit), 3 * factor))[0] for unit, factor in units}) == 1
+    last = [sign * step * 10**12 for sign in (-1, 1) for step in range(10)]  # up to the last microseconds there are
+    assert hashes(column(pa.timestamp("s"), *last)) == hashes(column(UTC_US, *(10**6 * value for value in last)))
     far = 2**60  # seconds whose microseconds overflow
     assert hashes(column(pa.timestamp("s"), far)) != hashes(column(pa.timestamp("s"), far + 2**58))
     assert len(set(hashes(column(pa.timestamp("s"), *(far + step * 2**58 for step in range(-8, 4)))))) == 12
