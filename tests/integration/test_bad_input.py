@@ -6,6 +6,7 @@ Each case: a healthy job with a completed epoch and new input -> the fault -> `m
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
 from tests.harness.recovering_job import RecoveringJob
 
-RESUME = "FAILED now: before it runs again, milepost resume flights"
+RESUME = "FAILED now: before it runs again, milepost resume {job}"
 SQL = "SELECT carrier, flight, origin, dest, dep_delay, distance, time_hour FROM flights WHERE dep_delay IS NOT NULL"
 
 
@@ -184,7 +185,9 @@ def test_bad_input_is_said_and_loses_nothing(fault: Fault, recovering: Recoverin
     """Issue, "What bad input gets"."""
     job = recovering.job
     fault.strike(job)
-    assert_clear_error(fault.run("run", job.spec_path), fault.exit_code, *fault.says)
+    typed = shlex.quote(str(job.spec_path))
+    says = [words.replace("{job}", typed) for words in fault.says]
+    assert_clear_error(fault.run("run", job.spec_path), fault.exit_code, *says)
     fault.fix(job)
     recovering.assert_nothing_happened(aborted=fault.reason)
     recovering.recover(failed=fault.reason is not None)
