@@ -158,6 +158,7 @@ def test_state_of_a_subsumed_checkpoint_lives_as_long_as_a_later_one_refers_to_i
 
     Case: CheckpointCoordinatorTest.testSharedStateRegistrationOnRestore
     """
+    job.land("a.csv", "k,v\n" + "".join(f"{key},x\n" for key in range(100)))  # so that one more key is a delta
     run(job)
     first = {stat.key for stat in job.context.store.list(checkpoint_prefix(CheckpointId(1))) if "/state/" in stat.key}
     for name, key in (("b", 2), ("c", 3)):
