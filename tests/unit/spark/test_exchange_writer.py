@@ -36,7 +36,7 @@ from pipeline.spark.items import (
 from pipeline.spark.sql_projection import decode_items, encode_items
 from pipeline.spark.tail import TailPlan, run_tail
 from pipeline.spark.task_memory import Memory
-from pipeline.spark.worker_memory import UNLIMITED
+from pipeline.spark.worker_memory import UNLIMITED, MemoryBudget
 from pipeline.state.buffers import Buffer, are_partials, decode_rows, oldest
 from pipeline.state.key_groups import key_group, subtask_of_key_group
 from pipeline.state.spool import Spool
@@ -211,12 +211,14 @@ def test_control_items_survive_the_way_through_the_jvm(
     assert decode_control(encode_control(item)) == item
 
 
-def _combined(keys: int, total: int, combining: bool = True) -> tuple[list[pa.Table], list[bytes]]:
+def _combined(
+    keys: int, total: int, combining: bool = True, memory: Memory = MEMORY
+) -> tuple[list[pa.Table], list[bytes]]:
     """What a sender of `total` rows over `keys` keys sends to two receivers: the tables, and their bytes."""
     operator = AggregateByKey("carriers", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())]))
     edge = replace(EDGE, columns=("k",), combiner=operator.combiner if combining else None)
     plan = replace(_plan(buffer_bytes=100_000), edges=(edge,))
-    rows = _rows(run_tail(plan, 0, _items([n % keys for n in range(total)], 30_000), {}, MEMORY))
+    rows = _rows(run_tail(plan, 0, _items([n % keys for n in range(total)], 30_000), {}, memory))
     payloads = [bytes(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[call-overload]
     return [decode_rows(payload) for payload in payloads], payloads
 
@@ -228,6 +230,13 @@ def test_rows_are_folded_before_they_are_sent_where_the_first_ones_say_that_it_p
     assert _combined(keys=100, total=200_000)[1] == payloads  # a second attempt sends the same bytes
     for keys, total in ((20_000, 200_000), (100, 60_000)):  # three rows per key in the sample; fewer rows than a sample
         assert _combined(keys, total)[1] == _combined(keys, total, combining=False)[1]
+
+
+def test_a_task_of_little_memory_folds_what_it_holds_sooner() -> None:
+    little = Memory(MemoryBudget(bytes=8 * 3_000_000), Spool("never-made"))
+    few, _ = _combined(keys=100, total=400_000, memory=little)
+    assert sum(table.num_rows for table in few) > 100 == sum(table.num_rows for table in _combined(100, 400_000)[0])
+    assert sum(sum(table.column("__rows").to_pylist()) for table in few) == 400_000
 
 
 def test_what_no_longer_pays_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
