@@ -104,8 +104,8 @@ MUTANTS = (
         "a key is remembered for a microsecond more than its ttl",
         ROWS,
         "pipeline/operators/deduplicate.py",
-        "            expires = times + self._ttl_us + 1\n",
-        "            expires = times + self._ttl_us + 2\n",
+        "            outlives = min(self._ttl_us + 1, END_OF_TIME_US)\n",
+        "            outlives = min(self._ttl_us + 2, END_OF_TIME_US)\n",
         (_RULES + "test_a_key_is_remembered_up_to_the_microsecond_at_which_its_row_is_late",),
     ),
     Mutant(
