@@ -9,19 +9,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
+from pipeline.garbage_lists import fold, forget_lists, is_large, read_list, write_list
 from pipeline.job_context import JobContext
+from pipeline.log_compaction import compact_some, record_backlog
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Transition
 from pipeline.protocol.errors import CheckpointError, StateCorrupt
+from pipeline.protocol.garbage import listable
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
 from pipeline.protocol.layout import token_of_prefix
 from pipeline.protocol.lineage import lineage
-from pipeline.protocol.records import CompletedCheckpoint, Garbage, ManifestState, PendingCheckpoint
-from pipeline.protocol.requests import GarbageDeletedRequest, SubsumeRequest
+from pipeline.protocol.records import CompletedCheckpoint, Garbage, GarbageList, ManifestState, PendingCheckpoint
+from pipeline.protocol.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
 from pipeline.protocol.retention import (
     RetentionPolicy,
     deletable,
+    deletable_lists,
     handle_conflicts,
     is_discarded,
     minimum_grace_ms,
@@ -34,12 +38,26 @@ from pipeline.storage.notices import AbortNotice, write_notice
 
 _LOG = logging.getLogger(__name__)
 
+MAX_DELETED_KEYS = 256
+"""At most so many keys of lists are deleted by one epoch."""
+
 MAX_FAILED_DROPS = 3
 """After so many entries that could not be deleted the store is taken for down: the rest waits for the next time."""
 
 
 def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointId, ...]:
-    """Drop the checkpoints that the retention no longer keeps. Returns their ids."""
+    """Drop the checkpoints that the retention no longer keeps. Returns their ids.
+
+    Entries of the log that are older than everything retained become tombstones before, some at once, and the same
+    transition records how far that is (I6).
+    """
+    compacted = compact_some(context)
+    dropped = _subsume(context, session_id, compacted)
+    record_backlog(context, session_id, compacted)
+    return dropped
+
+
+def _subsume(context: JobContext, session_id: SessionId, compacted: int) -> tuple[CheckpointId, ...]:
     retained = context.spec.checkpointing.retained
     policy = RetentionPolicy(retained.last, retained.hourly, retained.daily)
     state = context.head().state
@@ -56,7 +74,8 @@ def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointI
         [_referenced(item, needed) for item in kept],
         [[*_referenced(item, needed), *_own_objects(context, item)] for item in gone],
     )
-    request = SubsumeRequest(session_id, policy, dropped, garbage)
+    listed = write_list(context.store, state, listable(garbage)) if is_large(state, garbage) else None
+    request = SubsumeRequest(session_id, policy, dropped, garbage, listed, compacted)
     result = context.transact(lambda state, now: coordinator.subsume(state, request, now))
     return dropped if isinstance(result.outcome, Transition) else ()
 
@@ -64,18 +83,22 @@ def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointI
 def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:
     """Delete what the head lists as garbage and whose grace is over, with what was staged for it at the sinks.
 
-    An entry that cannot be deleted now stays listed, and does not keep the others from going.
+    Of lists so many keys at once that the work keeps up with any pace, and is never long. What cannot be deleted now
+    stays listed, and does not keep the others from going.
     Returns: the number of deleted objects of the job's own store.
     """
     grace_ms = minimum_grace_ms(timeout_ms)
     state = context.head().state
     judged_ms = context.store.clock_ms()
     done, deleted = delete_entries(context, state, deletable(state, session_id, judged_ms, grace_ms))
-    if done:
-        request = GarbageDeletedRequest(session_id, done, grace_ms)
+    lists, more = delete_listed(context, state, deletable_lists(state, session_id, judged_ms, grace_ms))
+    if done or lists:
+        request = GarbageDeletedRequest(session_id, done, grace_ms, lists)
         # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
-        context.transact(lambda state, now: coordinator.garbage_deleted(state, request, max(now, judged_ms)))
-    return deleted
+        result = context.transact(lambda state, now: coordinator.garbage_deleted(state, request, max(now, judged_ms)))
+        forget_lists(context, state, result.state)
+    fold(context, session_id, grace_ms)
+    return deleted + more
 
 
 def delete_entries(
@@ -103,6 +126,26 @@ def delete_entries(
             deleted += count
             done.append(prefix)
     return tuple(done), deleted
+
+
+def delete_listed(
+    context: JobContext, state: ManifestState, lists: Iterable[GarbageList], at_most: int = MAX_DELETED_KEYS
+) -> tuple[tuple[ListProgress, ...], int]:
+    """Delete what lists name, from where each was left. Returns how far each got, and how many objects went."""
+    progress: list[ListProgress] = []
+    deleted = 0
+    for one in lists:
+        keys = read_list(context.store, one)
+        wanted = keys[one.done : one.done + at_most]
+        entries = [Garbage(key, one.since_version, one.since_ms) for key in wanted]
+        gone, count = delete_entries(context, state, entries)
+        deleted += count
+        at_most -= len(wanted)
+        failed = tuple(key for key in wanted if key not in gone)
+        progress.append(ListProgress(one.sha256, one.done + len(wanted) if keys else one.count, failed))
+        if failed or not at_most:
+            break
+    return tuple(progress), deleted
 
 
 def discard_staged(context: JobContext, pending: PendingCheckpoint, notice: AbortNotice) -> None:

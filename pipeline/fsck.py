@@ -30,6 +30,8 @@ from pipeline.protocol.reach import (
 from pipeline.reachability import JobReach, SinkReach, missing_objects, walk_job
 from pipeline.savepoint_audit import audit_savepoint
 
+_IDLE = (Standing.UNREACHABLE, Standing.PROBE, Standing.EXPIRED, Standing.REPLACED_LIST)
+
 DAMAGED = 7
 """Exit code when something that is needed is missing or cannot be read."""
 
@@ -65,7 +67,7 @@ def check_job(context: JobContext) -> dict[str, Any]:
     faults = [*reach.faults, *reach.conflicts]
     faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
-    idle = [item for item in placed if item.standing in (Standing.UNREACHABLE, Standing.PROBE, Standing.EXPIRED)]
+    idle = [item for item in placed if item.standing in _IDLE]
     unreachable = idle if reach.complete else []
     foreign = [item for item in placed if item.standing is Standing.FOREIGN]
     listed = [item for item in placed if item.standing is Standing.LISTED]
@@ -85,7 +87,7 @@ def check_job(context: JobContext) -> dict[str, Any]:
         "unreachable": [describe(reach, item) for item in unreachable],
         "foreign": [describe(reach, item) for item in foreign],
         "garbage": {
-            "entries": len(reach.state.garbage),
+            "entries": len(reach.listed.keys),
             "objects": len(listed),
             "bytes": sum(item.stat.size for item in listed),
         },
@@ -114,7 +116,7 @@ def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[di
 def place_objects(reach: JobReach) -> Iterator[Placed]:
     """Yield every stored object, of the job and of its sinks, with where it stands."""
     for stat in reach.objects.values():
-        found = standing(reach.state, stat.key, reach.references)
+        found = standing(reach.state, stat.key, reach.references, reach.listed)
         yield Placed(stat, found, proof=_proof(reach, stat.key) if found is Standing.UNREACHABLE else "")
     for sink in reach.sinks:
         yield from _place_at_sink(reach, sink)
@@ -149,7 +151,7 @@ def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
         else:
             checkpoint_id, token = item.staged_by
             fate = reach.fates.get(checkpoint_id)
-            found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate)
+            found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate, reach.listed)
             if found is Standing.UNREACHABLE and key in sink.table.listed:
                 found = Standing.LISTED
             why = staged_proof(checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.cleanup import MAX_FAILED_DROPS, delete_entries, discard
+from pipeline.cleanup import MAX_FAILED_DROPS, delete_entries, delete_listed, discard
 from pipeline.fsck import Placed, describe, place_objects
+from pipeline.garbage_lists import fold, forget_lists, is_large, listed_in, write_list
 from pipeline.job_context import JobContext
+from pipeline.log_compaction import compact_all
 from pipeline.protocol.collection import (
     MAX_LISTED,
     CollectedRequest,
@@ -25,16 +27,20 @@ from pipeline.protocol.collection import (
     list_garbage,
 )
 from pipeline.protocol.errors import CommitConflict, StateCorrupt
+from pipeline.protocol.garbage import listable
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
 from pipeline.protocol.reach import Standing
-from pipeline.protocol.records import Garbage
-from pipeline.protocol.retention import collectable, minimum_grace_ms, unreferenced
+from pipeline.protocol.records import Garbage, GarbageList
+from pipeline.protocol.requests import ListProgress
+from pipeline.protocol.retention import collectable, collectable_lists, minimum_grace_ms, unreferenced
 from pipeline.pruning import PrunePlan, carry_out, plan_pruning
 from pipeline.reachability import JobReach, SinkReach, walk_job
 
 _LOG = logging.getLogger(__name__)
 
 _WALKS = 5
+_MAX_ROOTS = 4
+"""At most so many roots of savepoints are listed at once: the state lists them by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class _Plan:
         probes: what killed start-up probes left before the grace; nothing ever refers to them, so one phase is enough.
         vetoes: failing rows of vetoed epochs that are kept no longer; likewise.
         due: entries of the garbage list that may be deleted now.
+        due_listed: keys of lists that may.
     """
 
     unreachable: tuple[Placed, ...]
@@ -57,6 +64,7 @@ class _Plan:
     probes: tuple[str, ...]
     vetoes: tuple[str, ...]
     due: tuple[Garbage, ...]
+    due_listed: frozenset[str]
 
 
 def collect_garbage(
@@ -86,6 +94,7 @@ def collect_garbage(
         except CommitConflict:
             continue
         deleted = _delete(context, session_id, plan, grace_ms)
+        compact_all(context, session_id)
         pruned = sum(carry_out(context.sink(table.sink), table) for table in plan.tables)
         return report | {"deleted_objects": deleted, "pruned_files": pruned}
     raise CommitConflict(
@@ -115,16 +124,21 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
     entries = unreferenced([kept, reach.references], [[item.stat.key for item in unreachable]])
     return _Plan(
         unreachable,
-        entries[:MAX_LISTED],
+        (*listable(entries)[:MAX_LISTED], *sorted(set(entries) - set(listable(entries)))[:_MAX_ROOTS]),
         _dead_staging(placed, reach.now_ms, grace_ms),
         tuple(_prune_plan(context, reach, sink, placed, timeout_ms) for sink in reach.sinks),
         tuple(
             item.stat.key
             for item in own
-            if item.standing is Standing.PROBE and reach.now_ms - item.stat.last_modified_ms >= grace_ms
+            if item.standing in (Standing.PROBE, Standing.REPLACED_LIST)
+            and reach.now_ms - item.stat.last_modified_ms >= grace_ms
         ),
         tuple(item.stat.key for item in own if item.standing is Standing.EXPIRED),
         collectable(reach.state, reach.now_ms, grace_ms),
+        listed_in(
+            context.store,
+            replace(reach.state, garbage=(), garbage_lists=collectable_lists(reach.state, reach.now_ms, grace_ms)),
+        ).keys,
     )
 
 
@@ -158,7 +172,9 @@ def _prune_plan(
 
 def _list(context: JobContext, session_id: SessionId, version: int, entries: tuple[str, ...]) -> None:
     if entries:
-        request = ListGarbageRequest(session_id, version, entries)
+        state = context.head().state
+        listed = write_list(context.store, state, listable(entries)) if is_large(state, entries) else None
+        request = ListGarbageRequest(session_id, version, entries, listed)
         context.transact(lambda state, now: list_garbage(state, request, now))
 
 
@@ -166,6 +182,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
     """Delete what is due, each entry after a fresh look at the head: whatever it no longer allows stays."""
     deleted = failed = judged_ms = 0
     done: list[str] = []
+    before = context.head().state
     for entry in plan.due:
         state = context.head().state
         judged_ms = max(judged_ms, context.store.clock_ms())
@@ -177,19 +194,40 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
         failed += not gone
         if failed == MAX_FAILED_DROPS:
             break
-    if done:
-        request = CollectedRequest(session_id, tuple(done), grace_ms)
+    lists: dict[str, ListProgress] = {}
+    while failed < MAX_FAILED_DROPS:
+        state = context.head().state
+        judged_ms = max(judged_ms, context.store.clock_ms())
+        due = (lists_from(one, lists) for one in collectable_lists(state, judged_ms, grace_ms))
+        progress, count = delete_listed(context, state, [one for one in due if one.done < one.count])
+        if not progress:
+            break
+        deleted += count
+        for one in progress:
+            known = lists.get(one.sha256)
+            lists[one.sha256] = one if known is None else replace(one, failed=(*known.failed, *one.failed))
+            failed += len(one.failed)
+    if done or lists:
+        request = CollectedRequest(session_id, tuple(done), grace_ms, tuple(lists.values()))
         # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
-        context.transact(lambda state, now: forget_collected(state, request, max(now, judged_ms)))
+        result = context.transact(lambda state, now: forget_collected(state, request, max(now, judged_ms)))
+        forget_lists(context, before, result.state)
+    fold(context, session_id, grace_ms)
     for owner in plan.staged:
         discard(context, *owner)
     context.store.delete([*plan.probes, *plan.vetoes])
     return deleted + len(plan.probes) + len(plan.vetoes)
 
 
+def lists_from(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageList:
+    """The list, from where this collection has left it."""
+    known = lists.get(named.sha256)
+    return named if known is None else replace(named, done=max(named.done, known.done))
+
+
 def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[str, Any]:
-    due = {entry.prefix for entry in plan.due}
-    waiting = [entry for entry in reach.state.garbage if entry.prefix not in due]
+    due = {entry.prefix for entry in plan.due} | plan.due_listed
+    waiting = reach.listed.keys - due
     return {
         "job": reach.state.job,
         "manifest_version": reach.state.version,

@@ -21,7 +21,7 @@ from pipeline.protocol import coordinator
 from pipeline.protocol.answers import Answer, Transition
 from pipeline.protocol.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
 from pipeline.protocol.events import CheckpointAborted, JobCanceled
-from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.ids import CheckpointId, session_digest
 from pipeline.protocol.incarnation import dirty_results, job_phase
 from pipeline.protocol.log_entries import Tombstone
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -198,7 +198,8 @@ class JobControl(Inspection):
             )
 
     def _last_completed(self, session: Session) -> CheckpointId:
-        done = [one for who, one in self._context.head().state.completed_sessions if who == session.session_id]
+        own = session_digest(session.session_id)
+        done = [one for who, one in self._context.head().state.completed_sessions if who == own]
         if not done:
             raise Fenced(
                 f"job {self._context.spec.name}: finish refused: session {session.session_id} has completed no "

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from pipeline.garbage_lists import listed_in
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.errors import NotFound, StateCorrupt
@@ -18,7 +19,7 @@ from pipeline.protocol.ids import CheckpointId
 from pipeline.protocol.layout import SAVEPOINT_DOCUMENT, is_veto_key
 from pipeline.protocol.log_entries import aborted_by, completion_of
 from pipeline.protocol.object_store import ObjectStat, ObjectStore
-from pipeline.protocol.reach import Fate
+from pipeline.protocol.reach import Fate, Listed
 from pipeline.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, Savepoint
 from pipeline.protocol.retention import handle_conflicts, root_in_job
 from pipeline.savepoint_document import decode_document
@@ -77,6 +78,7 @@ class JobReach:
         now_ms: the store's clock when the objects were listed.
         objects: of the job's own store, by key. references: what the roots need of them, by key.
         fates: of each checkpoint that ended, as the log tells.
+        listed: what the manifest value lists as garbage.
         roots: what was walked, for people.
         faults: roots that could not be walked, one line each; with one of them nothing is proven unreachable.
         conflicts: keys that two checkpoints describe differently.
@@ -87,6 +89,7 @@ class JobReach:
     objects: Mapping[str, ObjectStat]
     references: Mapping[str, Reference]
     fates: Mapping[CheckpointId, Fate]
+    listed: Listed
     sinks: tuple[SinkReach, ...]
     roots: tuple[str, ...]
     faults: tuple[str, ...]
@@ -153,6 +156,7 @@ def _walk(context: JobContext) -> JobReach:
         objects=objects,
         references=found.references,
         fates=found.fates,
+        listed=listed_in(context.store, state),
         sinks=sinks,
         roots=tuple(found.roots),
         faults=tuple(found.faults),

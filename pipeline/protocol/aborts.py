@@ -7,20 +7,23 @@ from dataclasses import replace
 from pipeline.protocol.answers import with_garbage, with_timeline
 from pipeline.protocol.events import CheckpointAborted
 from pipeline.protocol.failures import FailureVerdict, printable_detail, record_failure
-from pipeline.protocol.ids import CheckpointId, SessionId
+from pipeline.protocol.ids import CheckpointId, SessionDigest, SessionId, session_digest
 from pipeline.protocol.layout import token_prefix
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Leader, ManifestState, PendingCheckpoint, Timeline, TimelineRole
 
-MAX_SESSIONS = 256
-"""How many completed, and how many aborted, sessions the manifest remembers."""
+MAX_SESSIONS = 48
+"""How many completed, and how many aborted, sessions the manifest remembers.
 
-Sessions = tuple[tuple[SessionId, CheckpointId], ...]
+A run with a logical date is recognised by that, however old it is; only one without needs to be remembered.
+"""
+
+Sessions = tuple[tuple[SessionDigest, CheckpointId], ...]
 
 
 def remembered(sessions: Sessions, session_id: SessionId, checkpoint_id: CheckpointId) -> Sessions:
     """Return the newest `MAX_SESSIONS` sessions, this one last."""
-    return (*sessions, (session_id, checkpoint_id))[-MAX_SESSIONS:]
+    return (*sessions, (session_digest(session_id), checkpoint_id))[-MAX_SESSIONS:]
 
 
 def given_up(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
+from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, advance
+from pipeline.protocol.compaction import compacted_through
 from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
+from pipeline.protocol.events import CheckpointsSubsumed, SinkConfirmed
+from pipeline.protocol.garbage import deleted, listing, worked_off
 from pipeline.protocol.lineage import still_listed
 from pipeline.protocol.preconditions import check_garbage, find_pending, leads
 from pipeline.protocol.records import ManifestState
 from pipeline.protocol.requests import ConfirmSinkRequest, GarbageDeletedRequest, SubsumeRequest
-from pipeline.protocol.retention import deletable, subsumable
+from pipeline.protocol.retention import deletable, deletable_lists, subsumable
 
 
 def confirm_sink(state: ManifestState, request: ConfirmSinkRequest, now_ms: int) -> Answer:
@@ -59,7 +61,8 @@ def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answe
     Returns:
         A transition, or AlreadyDone: NOT_LEADER (the session that leads now does it) or NOTHING_TO_SUBSUME.
     Raises:
-        ProtocolViolation: the policy keeps one of them, or a garbage key is live.
+        ProtocolViolation: the policy keeps one of them, a garbage key is live, or an entry that is said to be compacted
+            stays whole.
     """
     if not leads(state, request.session_id):
         return AlreadyDone(Outcome.NOT_LEADER, "a newer session leads: it subsumes")
@@ -76,12 +79,15 @@ def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answe
         )
     checkpoints = tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.checkpoint_id not in dropped)
     check_garbage(state, checkpoints, request.garbage)
+    garbage = listing(state, request.garbage, request.listed, now_ms)
     return advance(
         state,
-        CheckpointsSubsumed(now_ms, dropped, request.garbage, request.session_id),
+        CheckpointsSubsumed(now_ms, dropped, garbage.fresh, request.session_id, garbage.named),
         checkpoints=checkpoints,
         timelines=still_listed(state.timelines, checkpoints),
-        garbage=with_garbage(state, request.garbage, now_ms),
+        garbage=garbage.entries,
+        garbage_lists=garbage.lists,
+        compacted=compacted_through(state, request.compacted),
     )
 
 
@@ -95,9 +101,11 @@ def garbage_deleted(state: ManifestState, request: GarbageDeletedRequest, now_ms
     """
     if not leads(state, request.session_id):
         return AlreadyDone(Outcome.NOT_LEADER, "a newer session leads: it deletes what is listed")
+    due = deletable_lists(state, request.session_id, now_ms, request.grace_ms)
+    lists, failed = worked_off(state, due, request.lists)
     listed = {entry.prefix for entry in state.garbage}
     gone = tuple(sorted(listed.intersection(request.prefixes)))
-    if not gone:
+    if not gone and lists == state.garbage_lists:
         return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
     early = set(gone) - {entry.prefix for entry in deletable(state, request.session_id, now_ms, request.grace_ms)}
     if early:
@@ -107,6 +115,7 @@ def garbage_deleted(state: ManifestState, request: GarbageDeletedRequest, now_ms
         )
     return advance(
         state,
-        GarbageDeleted(now_ms, gone, request.session_id),
-        garbage=tuple(entry for entry in state.garbage if entry.prefix not in gone),
+        deleted(now_ms, gone, request.session_id, request.lists),
+        garbage=(*(entry for entry in state.garbage if entry.prefix not in gone), *failed),
+        garbage_lists=lists,
     )

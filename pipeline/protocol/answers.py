@@ -45,6 +45,8 @@ class Outcome(Enum):
     NOTHING_TO_SUBSUME = "nothing_to_subsume"
     NOTHING_TO_FORGET = "nothing_to_forget"
     NOTHING_TO_LIST = "nothing_to_list"
+    ALREADY_COMPACTED = "already_compacted"
+    NOTHING_TO_FOLD = "nothing_to_fold"
     NOT_LEADER = "not_leader"
     ALREADY_RUNNING = "already_running"
     ALREADY_ENDED = "already_ended"

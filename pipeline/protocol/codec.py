@@ -22,6 +22,7 @@ from pipeline.protocol.invariants import faults
 from pipeline.protocol.layout import key_fault
 from pipeline.protocol.log_entries import LogEntry, Tombstone, TombstoneRow, from_row, to_row
 from pipeline.protocol.older_formats import NotOfThatFormat, upgraded
+from pipeline.protocol.packing import packed, unpacked
 from pipeline.protocol.records import Garbage, ObjectHandle
 
 FORMAT = 4
@@ -30,6 +31,9 @@ FORMAT = 4
 Record = TypeVar("Record")
 
 _TAG = "type"
+_PACKED = ("checkpoints", "garbage", "garbage_lists")
+"""Fields of a state whose records are alike."""
+
 _EVENT_NAMES: dict[str, type[Event]] = {event.__name__: event for event in EVENT_TYPES}
 _KEY_FIELDS: dict[type, str] = {ObjectHandle: "key", Garbage: "prefix"}
 _SCALARS = {int: "an integer", str: "text", bool: "true or false", float: "a float"}
@@ -114,7 +118,9 @@ def from_json(kind: type[Record], value: object, what: str) -> Record:
 
 def encode_entry(entry: LogEntry) -> bytes:
     """Return the body of one manifest object: ``{event, format, state, version, write_id}``."""
-    return _dumps({"format": FORMAT, **to_json(entry)})
+    value = to_json(entry)
+    value["state"] |= {name: packed(value["state"][name]) for name in _PACKED}
+    return _dumps({"format": FORMAT, **value})
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:
@@ -146,6 +152,10 @@ def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombst
 def _decode(value: dict[str, object], what: str) -> LogEntry | Tombstone:
     if "tombstone" in value:
         return _decode_tombstone(value, what)
+    state = value.get("state")
+    if isinstance(state, dict):
+        whole = {name: unpacked(state[name]) for name in _PACKED if name in state}
+        value = {**value, "state": {**state, **whole}}
     entry = from_json(LogEntry, value, what)
     if entry.version != entry.state.version:
         raise StateCorrupt(

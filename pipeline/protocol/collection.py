@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
+from pipeline.protocol.answers import AlreadyDone, Answer, Outcome, advance
 from pipeline.protocol.errors import CommitConflict, ProtocolViolation
-from pipeline.protocol.events import GarbageDeleted, GarbageListed
+from pipeline.protocol.events import GarbageListed
+from pipeline.protocol.garbage import deleted, listing, worked_off
 from pipeline.protocol.ids import SessionId
 from pipeline.protocol.preconditions import check_garbage
 from pipeline.protocol.records import ManifestState
-from pipeline.protocol.retention import collectable
+from pipeline.protocol.requests import ListProgress
+from pipeline.protocol.retention import collectable, collectable_lists
 
 MAX_LISTED = 1_000
 """At most so many entries are listed at once: the manifest value stays small, and the next collection goes on."""
@@ -29,20 +31,23 @@ class ListGarbageRequest:
     Attributes:
         walked_version: of the manifest value that the walk was made of.
         garbage: keys and directories, what `retention.unreferenced` answered.
+        listed: digest of the stored list of just these; None: they are few enough for the state.
     """
 
     session_id: SessionId
     walked_version: int
     garbage: tuple[str, ...]
+    listed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedRequest:
-    """State that these entries of `retention.collectable` are deleted, so that the list forgets them."""
+    """State that garbage of `retention.collectable` and `collectable_lists` is deleted, so that it is forgotten."""
 
     session_id: SessionId
     prefixes: tuple[str, ...]
     grace_ms: int
+    lists: tuple[ListProgress, ...] = ()
 
 
 def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int) -> Answer:
@@ -69,10 +74,12 @@ def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int)
         )
     garbage = tuple(sorted(fresh))
     check_garbage(state, state.checkpoints, garbage)
+    found = listing(state, garbage, request.listed, now_ms)
     return advance(
         state,
-        GarbageListed(now_ms, request.walked_version, garbage, request.session_id),
-        garbage=with_garbage(state, garbage, now_ms),
+        GarbageListed(now_ms, request.walked_version, found.fresh, request.session_id, found.named),
+        garbage=found.entries,
+        garbage_lists=found.lists,
     )
 
 
@@ -82,9 +89,10 @@ def forget_collected(state: ManifestState, request: CollectedRequest, now_ms: in
     Raises:
         ProtocolViolation: an entry may not be deleted yet.
     """
+    lists, failed = worked_off(state, collectable_lists(state, now_ms, request.grace_ms), request.lists)
     listed = {entry.prefix for entry in state.garbage}
     gone = tuple(sorted(listed.intersection(request.prefixes)))
-    if not gone:
+    if not gone and lists == state.garbage_lists:
         return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
     early = set(gone) - {entry.prefix for entry in collectable(state, now_ms, request.grace_ms)}
     if early:
@@ -94,6 +102,7 @@ def forget_collected(state: ManifestState, request: CollectedRequest, now_ms: in
         )
     return advance(
         state,
-        GarbageDeleted(now_ms, gone, request.session_id),
-        garbage=tuple(entry for entry in state.garbage if entry.prefix not in gone),
+        deleted(now_ms, gone, request.session_id, request.lists),
+        garbage=(*(entry for entry in state.garbage if entry.prefix not in gone), *failed),
+        garbage_lists=lists,
     )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import get_args
 
 from pipeline.protocol.ids import CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import (
     CompletedCheckpoint,
     Freeze,
+    GarbageList,
     Holder,
     JobResult,
     Leader,
@@ -111,21 +113,52 @@ class CheckpointsSubsumed:
     """Checkpoints left the retained set.
 
     Attributes:
-        garbage: keys that lost their last reference.
+        garbage: keys that lost their last reference, if they are few. garbage_list: names them, if they are many.
     """
 
     at_ms: int
     checkpoint_ids: tuple[CheckpointId, ...]
     garbage: tuple[str, ...]
     session_id: SessionId
+    garbage_list: GarbageList | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GarbageDeleted:
-    """Entries of the garbage list are deleted in the store."""
+    """Garbage is deleted in the store.
+
+    Attributes:
+        prefixes: entries that the state listed by themselves.
+        lists: of each list that was worked on, its digest and how many of its keys are dealt with by now.
+    """
 
     at_ms: int
     prefixes: tuple[str, ...]
+    session_id: SessionId
+    lists: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageFolded:
+    """Garbage that was listed before is listed by fewer and larger lists; what is garbage is the same.
+
+    Attributes:
+        garbage: how many entries of the state moved into the new list. lists: digests of the lists that it replaces.
+    """
+
+    at_ms: int
+    garbage: int
+    lists: tuple[str, ...]
+    garbage_list: GarbageList
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class LogCompacted:
+    """The entries of the log up to version `through` are tombstones."""
+
+    at_ms: int
+    through: int
     session_id: SessionId
 
 
@@ -135,12 +168,14 @@ class GarbageListed:
 
     Attributes:
         walked_version: of the manifest, which the walk was made of; this entry is the next one.
+        garbage: the objects, if they are few. garbage_list: names them, if they are many.
     """
 
     at_ms: int
     walked_version: int
     garbage: tuple[str, ...]
     session_id: SessionId
+    garbage_list: GarbageList | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +358,8 @@ Event = (
     | CheckpointsSubsumed
     | GarbageDeleted
     | GarbageListed
+    | GarbageFolded
+    | LogCompacted
     | JobResumed
     | JobCanceled
     | JobFinished
@@ -340,32 +377,7 @@ Event = (
     | SavepointDisposed
 )
 
-EVENT_TYPES: tuple[type[Event], ...] = (
-    JobCreated,
-    CheckpointTriggered,
-    CheckpointRebound,
-    CheckpointCompleted,
-    CheckpointAborted,
-    SinkConfirmed,
-    CheckpointsSubsumed,
-    GarbageDeleted,
-    GarbageListed,
-    JobResumed,
-    JobCanceled,
-    JobFinished,
-    JobCleaned,
-    JobStarted,
-    CheckpointPinned,
-    CheckpointUnpinned,
-    TimelineSwitched,
-    TimelineForked,
-    ForkDisposed,
-    TimelineFrozen,
-    TimelineThawed,
-    SinkRealigned,
-    SavepointCreated,
-    SavepointDisposed,
-)
+EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 
 
 def aborts_of(event: Event) -> tuple[CheckpointAborted, ...]:

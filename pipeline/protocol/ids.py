@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64encode
+from hashlib import sha256
 from typing import NewType
 
 CheckpointId = NewType("CheckpointId", int)
@@ -28,6 +30,15 @@ SessionId = NewType("SessionId", str)
 
 INSTALLING = "install:"
 """How the ids of sessions begin that restore or bootstrap a checkpoint instead of running an epoch."""
+
+SessionDigest = NewType("SessionDigest", str)
+"""What the manifest remembers of a session that is over: ten characters, which no two sessions of a job share."""
+
+
+def session_digest(session_id: SessionId) -> SessionDigest:
+    """Return 60 bits of a session's id: a remembered one is mistaken for another once in 10**16 runs."""
+    return SessionDigest(urlsafe_b64encode(sha256(session_id.encode()).digest())[:10].decode())
+
 
 OperatorUid = NewType("OperatorUid", str)
 """The identity of an operator, and of its state, across versions of a job."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from pipeline.protocol.compaction import horizon
 from pipeline.protocol.ids import KEY_HASH_SECRET_PATTERN
 from pipeline.protocol.layout import (
     checkpoint_of_key,
@@ -13,6 +16,8 @@ from pipeline.protocol.layout import (
 from pipeline.protocol.records import ENDED, CleanUp, ManifestState, TimelineRole
 from pipeline.protocol.retention import root_in_job
 from pipeline.protocol.timeline_faults import lineage_faults, timeline_faults
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def faults(state: ManifestState) -> list[str]:
@@ -34,6 +39,10 @@ def faults(state: ManifestState) -> list[str]:
     ]
     if state.key_hash_secret is not None and KEY_HASH_SECRET_PATTERN.fullmatch(state.key_hash_secret) is None:
         found.append("the key hash secret must be 32 hexadecimal digits")  # and is not shown
+    if not 0 <= state.compacted < horizon(state):
+        found.append(
+            f"I6: the log is compacted up to {state.compacted}, whole must be what follows {horizon(state) - 1}"
+        )
     return found + lineage_faults(state) + _garbage_faults(state) + _result_faults(state) + _held_faults(state)
 
 
@@ -109,4 +118,14 @@ def _garbage_faults(state: ManifestState) -> list[str]:
     listed = [entry.prefix for entry in state.garbage]
     if len(set(listed)) != len(listed):
         found.append("I8: each garbage entry must be listed once")
+    lists = [one.sha256 for one in state.garbage_lists]
+    if len(set(lists)) != len(lists):
+        found.append("I8: each list of garbage must be named once")
+    found += [
+        f"I8: list of garbage {one.sha256} must have keys left, below checkpoints, and be named by a version up to this"
+        for one in state.garbage_lists
+        if not (0 <= one.done < one.count and 0 < one.newest < state.next_checkpoint_id)
+        or not 0 < one.since_version <= state.version
+        or _SHA256.fullmatch(one.sha256) is None
+    ]
     return found

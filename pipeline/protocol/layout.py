@@ -22,6 +22,9 @@ SAVEPOINTS_PREFIX = "savepoints/"
 VETOES_PREFIX = "vetoes/"
 """Below it ``<id>.json``: failing rows of an epoch that the quality gate vetoed. Only people read it."""
 
+GARBAGE_PREFIX = "garbage/"
+"""Below it ``<sha256>.json``: lists of garbage, named by their content."""
+
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
 
@@ -62,6 +65,11 @@ def manifest_version(key: str) -> int:
 def input_key(sha256: str) -> str:
     """Return the key of the input record with this content."""
     return f"{INPUTS_PREFIX}{sha256}.json"
+
+
+def garbage_list_key(sha256: str) -> str:
+    """Return the key of the list of garbage with this content."""
+    return f"{GARBAGE_PREFIX}{sha256}.json"
 
 
 def checkpoint_prefix(checkpoint_id: CheckpointId) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pipeline.protocol.ids import SessionId, session_digest
+
 
 class NotOfThatFormat(ValueError):
     """The entry holds what its format did not have; the text says what."""
@@ -59,7 +61,8 @@ def _checkpoint_of_2(checkpoint: dict[str, object], where: str) -> dict[str, obj
 
 
 def _upgraded_3(entry: dict[str, object]) -> dict[str, object]:
-    """Format 3 hashed keys without a secret, and did not say since when a timeline is live: what is no fork, always."""
+    """Format 3 hashed keys without a secret, listed all garbage in the state, and did not say since when a timeline is
+    live: what is no fork, always."""
     return entry | _with(entry, "state", _state_of_3) | _with(entry, "event", _event_of_3)
 
 
@@ -67,6 +70,7 @@ def _event_of_3(event: dict[str, object]) -> dict[str, object]:
     event = event | _with(event, "timeline", lambda one: _timeline_of_3(one, ".event.timeline"))
     event |= _with(event, "aborted", lambda one: _abort_of_3(one, ".event.aborted"))
     event |= _each(event, "aborted", _abort_of_3, ".event")
+    event |= _GARBAGE_SINCE_4.get(str(event.get("type")), {})
     return _abort_of_3(event, ".event") if event.get("type") == "CheckpointAborted" else event
 
 
@@ -74,8 +78,28 @@ def _abort_of_3(event: dict[str, object], where: str) -> dict[str, object]:
     return _added(event, where, 3, {"veto": None})
 
 
+_GARBAGE_SINCE_4: dict[str, dict[str, object]] = {
+    "CheckpointsSubsumed": {"garbage_list": None},
+    "GarbageListed": {"garbage_list": None},
+    "GarbageDeleted": {"lists": []},
+}
+
+
 def _state_of_3(state: dict[str, object]) -> dict[str, object]:
-    return _added(state, ".state", 3, {"key_hash_secret": None}) | _each(state, "timelines", _timeline_of_3)
+    added: dict[str, object] = {"key_hash_secret": None, "garbage_lists": [], "compacted": 0}
+    state = _added(state, ".state", 3, added) | _each(state, "timelines", _timeline_of_3)
+    for name in ("completed_sessions", "aborted_sessions"):
+        sessions = state.get(name)
+        if isinstance(sessions, list):
+            state[name] = [_session_of_3(session) for session in sessions]
+    return state
+
+
+def _session_of_3(session: object) -> object:
+    """Format 3 remembered the whole id."""
+    if isinstance(session, list) and session and isinstance(session[0], str):
+        return [session_digest(SessionId(session[0])), *session[1:]]
+    return session
 
 
 def _timeline_of_3(timeline: dict[str, object], where: str) -> dict[str, object]:
@@ -144,5 +168,5 @@ _EVENTS_SINCE: dict[int, frozenset[str]] = {
             "SavepointDisposed",
         }
     ),
-    4: frozenset(),
+    4: frozenset({"GarbageFolded", "LogCompacted"}),
 }

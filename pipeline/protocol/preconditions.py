@@ -13,7 +13,15 @@ from pipeline.protocol.errors import (
     QualityGateFailed,
     SubtaskDeclined,
 )
-from pipeline.protocol.ids import MAX_CHECKPOINT_ID, NO_CHECKPOINT, CheckpointId, FencingToken, SessionId, TimelineId
+from pipeline.protocol.ids import (
+    MAX_CHECKPOINT_ID,
+    NO_CHECKPOINT,
+    CheckpointId,
+    FencingToken,
+    SessionId,
+    TimelineId,
+    session_digest,
+)
 from pipeline.protocol.layout import (
     checkpoint_of_key,
     copying_pin,
@@ -111,9 +119,8 @@ def completed_by(state: ManifestState, session_id: SessionId | None, checkpoint_
     completed = state.checkpoint(checkpoint_id)
     known = completed is not None and session_id in (None, completed.session_id)
     if not known:
-        known = any(
-            done == checkpoint_id and session_id in (None, session) for session, done in state.completed_sessions
-        )
+        wanted = None if session_id is None else session_digest(session_id)
+        known = any(done == checkpoint_id and wanted in (None, digest) for digest, done in state.completed_sessions)
     if not known:
         return None
     message = f"checkpoint {checkpoint_id} is already completed"
@@ -231,7 +238,7 @@ def ended(state: ManifestState) -> JobNotRunnable:
 def check_not_aborted(state: ManifestState, session_id: SessionId) -> None:
     """A new checkpoint id comes only from a new run (DESIGN section 4). Raises Fenced."""
     for aborted_session, checkpoint_id in reversed(state.aborted_sessions):
-        if aborted_session == session_id:
+        if aborted_session == session_digest(session_id):
             raise Fenced(
                 f"job {state.job}: trigger refused: checkpoint {checkpoint_id} of this run was aborted, and a run has"
                 " one checkpoint. Nothing was written. Do not retry: trigger a new run.",

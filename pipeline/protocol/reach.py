@@ -15,17 +15,21 @@ from enum import Enum
 from pipeline.protocol.errors import InvalidRequest
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import (
+    GARBAGE_PREFIX,
     MANIFEST_PREFIX,
     METRICS_NAME,
     PROBE_PREFIX,
     SAVEPOINTS_PREFIX,
     checkpoint_of_key,
+    checkpoint_prefix,
     copying_pin,
+    garbage_list_key,
     heartbeat_key,
     is_veto_key,
     manifest_version,
     savepoint_root_of_key,
     token_of_prefix,
+    token_prefix,
     token_prefix_of_key,
 )
 from pipeline.protocol.records import ManifestState
@@ -47,6 +51,7 @@ class Standing(Enum):
     KEPT = "of a table of which it is not known now what retained checkpoints need, or about to be published: it stays"
     EXPIRED = "failing rows of a vetoed epoch, older than they are kept for: nothing refers to them any more"
     PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
+    REPLACED_LIST = "list of garbage that no version names any more, or one that is about to be named"
     FOREIGN = "not part of the job's layout: not ours to delete"
 
 
@@ -63,12 +68,33 @@ class Fate:
     winner: FencingToken | None
 
 
-def standing(state: ManifestState, key: str, references: Collection[str]) -> Standing:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All that one manifest value lists as garbage, its lists included.
+
+    Attributes:
+        keys: of single objects, and of directories, which end in ``/``.
+    """
+
+    keys: frozenset[str]
+
+    def covers(self, key: str) -> bool:
+        """Say whether an object is garbage."""
+        owner = token_prefix_of_key(key)
+        directories = [savepoint_root_of_key(key), owner]
+        checkpoint_id = checkpoint_of_key(key)
+        directories += [] if checkpoint_id is None else [checkpoint_prefix(checkpoint_id)]
+        directories += [owner + METRICS_NAME] if owner is not None and key.startswith(owner + METRICS_NAME) else []
+        return key in self.keys or any(one in self.keys for one in directories)
+
+
+def standing(state: ManifestState, key: str, references: Collection[str], listed: Listed) -> Standing:
     """Return where an object of the job's own store stands.
 
     Args:
         state: read after the object was listed.
         references: every key that some root of `state`, or an entry of its log, refers to; a veto that is young enough.
+        listed: by that state.
     """
     if key.startswith(MANIFEST_PREFIX):
         return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN
@@ -78,10 +104,13 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
         return Standing.PROBE
     if is_veto_key(key):
         return Standing.EXPIRED
+    if key.startswith(GARBAGE_PREFIX):
+        named = any(key == garbage_list_key(one.sha256) for one in state.garbage_lists)
+        return Standing.REFERENCED if named else Standing.REPLACED_LIST
     if _INPUT_KEY.fullmatch(key):
         return Standing.UNCLAIMED
     if key.startswith(SAVEPOINTS_PREFIX):
-        return _of_a_copy(state, key)
+        return _of_a_copy(state, key, listed)
     prefix = token_prefix_of_key(key)
     owner = None if prefix is None else token_of_prefix(prefix)
     if prefix is None or owner is None or not 0 < owner[0] < state.next_checkpoint_id or owner[1] > state.version:
@@ -89,7 +118,7 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
     checkpoint_id, token = owner
     if in_use(state, checkpoint_id):
         return Standing.IN_USE
-    if any(_covers(entry.prefix, key) for entry in state.garbage):
+    if listed.covers(key):
         return Standing.LISTED
     retained = state.checkpoint(checkpoint_id)
     if retained is not None and retained.token == token and _is_measurement(checkpoint_id, token, key):
@@ -98,7 +127,12 @@ def standing(state: ManifestState, key: str, references: Collection[str]) -> Sta
 
 
 def staged_standing(
-    state: ManifestState, sink: str, checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None
+    state: ManifestState,
+    sink: str,
+    checkpoint_id: CheckpointId,
+    token: FencingToken,
+    fate: Fate | None,
+    listed: Listed,
 ) -> Standing:
     """Return where a file stands that a token staged at a sink, and that neither a head nor a checkpoint names.
 
@@ -112,7 +146,7 @@ def staged_standing(
         return Standing.FOREIGN
     if in_use(state, checkpoint_id) or fate is None:
         return Standing.IN_USE
-    if any(token_of_prefix(entry.prefix) == (checkpoint_id, token) for entry in state.garbage):
+    if token_prefix(checkpoint_id, token) in listed.keys:
         return Standing.LISTED
     retained = state.checkpoint(checkpoint_id)
     if fate.winner == token and retained is not None and sink in retained.unpublished:
@@ -131,16 +165,14 @@ def published_standing(*, free: bool, listed: bool) -> Standing:
     return Standing.LISTED if listed else Standing.UNREACHABLE
 
 
-def _of_a_copy(state: ManifestState, key: str) -> Standing:
+def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> Standing:
     """Where an object below a savepoint's root stands that no listed savepoint names."""
     root = savepoint_root_of_key(key)
     if root is None:
         return Standing.FOREIGN
     if any(pin.name == copying_pin(root) for pin in state.pins):
         return Standing.IN_USE
-    if any(_covers(entry.prefix, key) for entry in state.garbage):
-        return Standing.LISTED
-    return Standing.UNREACHABLE
+    return Standing.LISTED if listed.covers(key) else Standing.UNREACHABLE
 
 
 def proof(key: str, fate: Fate | None) -> str:
@@ -192,7 +224,3 @@ def _is_log_entry(key: str) -> bool:
 def _is_measurement(checkpoint_id: CheckpointId, token: FencingToken, key: str) -> bool:
     prefix = token_prefix_of_key(key) or ""
     return key.startswith(prefix + METRICS_NAME) or key == heartbeat_key(checkpoint_id, token)
-
-
-def _covers(entry: str, key: str) -> bool:
-    return key.startswith(entry) if entry.endswith("/") else key == entry

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
+from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionDigest, SessionId, TimelineId
 
 
 class JobStatus(Enum):
@@ -232,6 +232,25 @@ class Garbage:
     since_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class GarbageList:
+    """A list of garbage in an object of its own: what it names is garbage from manifest version `since_version` on.
+
+    Attributes:
+        sha256: of the object, which lies at ``garbage/<sha256>.json``.
+        count: how many keys it names. done: how many of them, from the first on, are dealt with.
+        newest: the greatest checkpoint below which one of them lies.
+        since_version, since_ms: of a list that was folded, those of its youngest part.
+    """
+
+    sha256: str
+    count: int
+    done: int
+    newest: CheckpointId
+    since_version: int
+    since_ms: int
+
+
 class CleanUp(Enum):
     """DIRTY until what the end of an incarnation left to do is done, then CLEAN for ever (I4)."""
 
@@ -319,10 +338,12 @@ class ManifestState:
         timelines: the live one, open forks, and abandoned ones of which something is retained.
         checkpoints: retained ones, of all timelines, ascending by id.
         last_scheduled_logical_date: ISO 8601 with offset: greatest one of a completed run of type `scheduled`.
-        completed_sessions: newest 256 sessions that completed a checkpoint, oldest first, also of subsumed ones.
-        aborted_sessions: newest 256 sessions whose checkpoint was aborted, oldest first.
+        completed_sessions: newest 48 sessions that completed a checkpoint, oldest first, also of subsumed ones.
+        aborted_sessions: newest 48 sessions whose checkpoint was aborted, oldest first.
         results: of the newest 64 incarnations that have ended, ascending; only the newest may be dirty.
         pins: by name.
+        compacted: up to this version the entries of the log are tombstones; of those that follow, some may be.
+        garbage, garbage_lists: what lost its last reference: a few keys here, all others in lists, by version.
         realignment: set from a switch of the live timeline until every sink has followed; None at all other times.
         savepoints: by name.
         key_hash_secret: what the key hash of state that begins empty is keyed with: 32 hexadecimal digits, never shown
@@ -340,13 +361,15 @@ class ManifestState:
     failures: Failures
     garbage: tuple[Garbage, ...]
     last_scheduled_logical_date: str | None = None
-    completed_sessions: tuple[tuple[SessionId, CheckpointId], ...] = ()
-    aborted_sessions: tuple[tuple[SessionId, CheckpointId], ...] = ()
+    completed_sessions: tuple[tuple[SessionDigest, CheckpointId], ...] = ()
+    aborted_sessions: tuple[tuple[SessionDigest, CheckpointId], ...] = ()
     results: tuple[JobResult, ...] = ()
     pins: tuple[Pin, ...] = ()
     realignment: Realignment | None = None
     savepoints: tuple[Savepoint, ...] = ()
     key_hash_secret: str | None = field(default=None, repr=False)
+    garbage_lists: tuple[GarbageList, ...] = ()
+    compacted: int = 0
 
     def timeline(self, timeline_id: TimelineId | None = None) -> Timeline:
         """Return the timeline of that name, or the live one. Raises KeyError when there is none."""

@@ -136,21 +136,44 @@ class SubsumeRequest:
     Attributes:
         checkpoint_ids: what `retention.subsumable` answered.
         garbage: keys and directories that only those need: what `retention.unreferenced` answered.
+        listed: digest of the stored list of just these; None: they are few enough for the state.
+        compacted: up to this version all entries of the log are tombstones.
     """
 
     session_id: SessionId
     policy: RetentionPolicy
     checkpoint_ids: tuple[CheckpointId, ...]
     garbage: tuple[str, ...]
+    listed: str | None = None
+    compacted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListProgress:
+    """How far the keys of a list of garbage are dealt with: deleted, but for the failed ones, which stay listed.
+
+    Attributes:
+        sha256: of the list. done: so many of its keys, from the first on.
+        failed: keys among them that could not be deleted: the state lists them by themselves from now on.
+    """
+
+    sha256: str
+    done: int
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GarbageDeletedRequest:
-    """State that these entries of `retention.deletable` are deleted, so that the list forgets them."""
+    """State that garbage of `retention.deletable` and `deletable_lists` is deleted, so that it is forgotten.
+
+    Attributes:
+        lists: what was done of lists.
+    """
 
     session_id: SessionId
     prefixes: tuple[str, ...]
     grace_ms: int
+    lists: tuple[ListProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

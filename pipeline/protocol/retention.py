@@ -6,7 +6,7 @@ grace period longer than any timeout, deletes what its fresh head still lists. U
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline.protocol.errors import InvalidRequest
@@ -23,6 +23,7 @@ from pipeline.protocol.records import (
     CheckpointKind,
     CompletedCheckpoint,
     Garbage,
+    GarbageList,
     ManifestState,
     ObjectHandle,
     Savepoint,
@@ -244,6 +245,30 @@ def deletable(state: ManifestState, session_id: SessionId, now_ms: int, grace_ms
         if entry.since_version < leader.token and now_ms - entry.since_ms >= grace_ms:
             ready.append(entry)
     return tuple(ready)
+
+
+def deletable_lists(state: ManifestState, session_id: SessionId, now_ms: int, grace_ms: int) -> tuple[GarbageList, ...]:
+    """Return the lists whose keys this session may delete in the store now: as `deletable`."""
+    leader = state.timeline().leader
+    if leader is None or leader.session_id != session_id:
+        return ()
+    return tuple(one for one in _finished_lists(state, now_ms, grace_ms) if one.since_version < leader.token)
+
+
+def collectable_lists(state: ManifestState, now_ms: int, grace_ms: int) -> tuple[GarbageList, ...]:
+    """Return the lists whose keys a session which leads nothing may delete in the store now: as `collectable`."""
+    triggered = [timeline.pending.prefixes[0] for timeline in state.timelines if timeline.pending is not None]
+    return tuple(
+        one for one in _finished_lists(state, now_ms, grace_ms) if all(token > one.since_version for token in triggered)
+    )
+
+
+def _finished_lists(state: ManifestState, now_ms: int, grace_ms: int) -> Iterator[GarbageList]:
+    """The lists whose grace period is over, and that name nothing below a checkpoint that is pending, or newer."""
+    lowest = lowest_pending(state)
+    for one in state.garbage_lists:
+        if now_ms - one.since_ms >= grace_ms and (lowest is None or one.newest < lowest):
+            yield one
 
 
 def _below_finished(entry: Garbage, lowest: CheckpointId | None) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.ids import CheckpointId, SessionId
+from pipeline.protocol.ids import CheckpointId, SessionId, session_digest
 from pipeline.protocol.records import ManifestState, Run
 
 SCHEDULED = "scheduled"
@@ -50,7 +50,7 @@ def covered(state: ManifestState, session_id: SessionId, run: Run) -> Covered | 
     if run.run_id is None:
         return None
     for completed_session, checkpoint_id in reversed(state.completed_sessions):
-        if completed_session == session_id:
+        if completed_session == session_digest(session_id):
             return Covered(
                 checkpoint_id,
                 f"already covered by checkpoint {checkpoint_id}: run {run.run_id} completed it. Nothing was changed.",

@@ -8,6 +8,7 @@ not read again while the LIST says that it is still the newest, and the same by 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +19,7 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from pipeline.protocol.codec import decode_entry, encode_entry
+from pipeline.protocol.codec import decode_entry, encode_entry, encode_tombstone
 from pipeline.protocol.coordinator import AlreadyDone, Transition
 from pipeline.protocol.errors import (
     CheckpointError,
@@ -28,11 +29,13 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from pipeline.protocol.log_entries import LogEntry, Tombstone
+from pipeline.protocol.log_entries import LogEntry, Tombstone, tombstone_of
 from pipeline.protocol.object_store import ObjectStore
 from pipeline.protocol.records import ManifestState
 from pipeline.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from pipeline.storage.newest import newest_object
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -155,6 +158,31 @@ class ManifestLog:
                 expected = version - 1
         if limit is None and expected:
             raise self._gap(expected)
+
+    def compact(self, versions: range) -> int:
+        """Replace entries by tombstones, side by side: bodies that nobody needs whole any more (`protocol.compaction`).
+
+        A reader sees the entry or its tombstone. What is written is the same whoever writes it, so neither a rival nor
+        a late write does harm, and no condition is needed.
+
+        Returns: up to which version all of them are tombstones, also when one could not be replaced; that is logged.
+        """
+        pool = ThreadPoolExecutor(_READ_AHEAD)
+        through = versions.start - 1
+        try:
+            for version, done in [(version, pool.submit(self._bury, version)) for version in versions]:
+                done.result()
+                through = version
+        except CheckpointError as error:
+            _LOG.warning("the log is compacted up to version %s only: %s", through, error.message)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return through
+
+    def _bury(self, version: int) -> None:
+        entry = self.entry(version)
+        if isinstance(entry, LogEntry):
+            self._store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
 
     def _read_ahead(self, versions: Iterator[int]) -> Generator[tuple[int, Future[LogEntry | Tombstone]]]:
         """Yield each version with its entry, in order; the first is read before any other is asked for."""

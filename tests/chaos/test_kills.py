@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.garbage_lists import listed_in
 from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted, GarbageDeleted
 from pipeline.protocol.layout import metadata_key
 from pipeline.protocol.reasons import CheckpointFailureReason
@@ -128,18 +129,18 @@ def subsumed(chain: KillChain) -> None:
     assert dropped and len(chain.state.checkpoints) == 2
     for item in dropped:
         own = metadata_key(item["checkpoint_id"], item["leader"]["token"])
-        assert any(own.startswith(entry.prefix) for entry in chain.state.garbage)
+        assert listed_in(chain.context.store, chain.state).covers(own)
         assert chain.context.store.stat(own).size
 
 
 def partly_deleted(chain: KillChain) -> None:
     """The manifest still lists what is deleted: the next leader deletes it again, and nothing else."""
-    assert deleted(chain) and len(deleted(chain)) < len(chain.state.garbage)
+    assert deleted(chain) and len(deleted(chain)) < len(listed_in(chain.context.store, chain.state).keys)
 
 
 def deleted(chain: KillChain) -> list[str]:
     store = chain.context.store
-    return [item.prefix for item in chain.state.garbage if not any(store.list(item.prefix))]
+    return [key for key in listed_in(store, chain.state).keys if not any(store.list(key))]
 
 
 KILLS = (

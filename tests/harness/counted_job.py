@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from pipeline.jobmaster import JobMaster, Session
 from pipeline.planning import decode_input_record
-from pipeline.protocol.events import CheckpointCompleted
-from pipeline.protocol.records import CompletedCheckpoint
+from pipeline.protocol.log_entries import CompletedEpoch, completion_of
 from pipeline.storage.checked import read_handle
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
@@ -81,11 +80,10 @@ class CountedJob:
         return self.master.rollback(Session.cli(), to, **options)
 
     @property
-    def live(self) -> list[CompletedCheckpoint]:
+    def live(self) -> list[CompletedEpoch]:
         """The checkpoints that the live head continues, itself included, oldest first, as the log tells."""
         context = self.small.context
-        events = [one.event for one in context.log.entries() if isinstance(one.event, CheckpointCompleted)]
-        known = {event.checkpoint.checkpoint_id: event.checkpoint for event in events}
+        known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
         at, found = context.head().state.timeline().head, []
         while at:
             found.append(known[at])

@@ -12,7 +12,7 @@ from pipeline.config.load import LoadedJob, load_job
 from pipeline.job_context import JobContext
 from pipeline.jobmaster import JobMaster, Session
 from pipeline.planning import decode_input_record
-from pipeline.protocol.events import CheckpointCompleted
+from pipeline.protocol.log_entries import completion_of
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.spark.runner import SparkEpochRunner
 from pipeline.storage.checked import read_handle
@@ -87,8 +87,7 @@ class FlightsJob:
     def epochs(self) -> list[list[str]]:
         """The object keys that each epoch of the live lineage consumed, oldest first, as the input records say."""
         context = JobContext(self.load())
-        completed = [entry.event for entry in context.log.entries() if isinstance(entry.event, CheckpointCompleted)]
-        known = {event.checkpoint.checkpoint_id: event.checkpoint for event in completed}
+        known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
         at = context.head().state.timeline().head
         keys = []
         while at:

@@ -10,9 +10,11 @@ import pytest
 
 from pipeline.protocol import coordinator
 from pipeline.protocol.collection import CollectedRequest, ListGarbageRequest, forget_collected, list_garbage
+from pipeline.protocol.compaction import CompactedRequest, record_compaction
 from pipeline.protocol.coordinator import AlreadyDone, Transition
 from pipeline.protocol.errors import CheckpointError
 from pipeline.protocol.events import Event
+from pipeline.protocol.garbage import FoldPlan, FoldRequest, fold_garbage
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from pipeline.protocol.invariants import faults
 from pipeline.protocol.layout import metadata_key
@@ -32,6 +34,7 @@ from pipeline.protocol.requests import (
     ForkRequest,
     FreezeRequest,
     GarbageDeletedRequest,
+    ListProgress,
     PinRequest,
     RealignSinkRequest,
     RebindRequest,
@@ -186,20 +189,41 @@ class JobLog:
         last: int = 1,
         hourly: int = 0,
         daily: int = 0,
+        listed: str | None = None,
+        compacted: int = 0,
     ) -> Answer:
         checkpoint_ids = tuple(CheckpointId(checkpoint_id) for checkpoint_id in ids)
         policy = RetentionPolicy(last, hourly, daily)
-        return self.ask(coordinator.subsume, SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage))
+        return self.ask(
+            coordinator.subsume, SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage, listed, compacted)
+        )
 
-    def forget(self, session: str, prefixes: tuple[str, ...], grace_ms: int) -> Answer:
-        return self.ask(coordinator.garbage_deleted, GarbageDeletedRequest(SessionId(session), prefixes, grace_ms))
+    def forget(
+        self, session: str, prefixes: tuple[str, ...], grace_ms: int, lists: tuple[ListProgress, ...] = ()
+    ) -> Answer:
+        request = GarbageDeletedRequest(SessionId(session), prefixes, grace_ms, lists)
+        return self.ask(coordinator.garbage_deleted, request)
 
-    def list_garbage(self, session: str, garbage: tuple[str, ...], walked_version: int | None = None) -> Answer:
+    def list_garbage(
+        self, session: str, garbage: tuple[str, ...], walked_version: int | None = None, listed: str | None = None
+    ) -> Answer:
         version = self.state.version if walked_version is None else walked_version
-        return self.ask(list_garbage, ListGarbageRequest(SessionId(session), version, garbage))
+        return self.ask(list_garbage, ListGarbageRequest(SessionId(session), version, garbage, listed))
 
-    def forget_collected(self, session: str, prefixes: tuple[str, ...], grace_ms: int) -> Answer:
-        return self.ask(forget_collected, CollectedRequest(SessionId(session), prefixes, grace_ms))
+    def forget_collected(
+        self, session: str, prefixes: tuple[str, ...], grace_ms: int, lists: tuple[ListProgress, ...] = ()
+    ) -> Answer:
+        return self.ask(forget_collected, CollectedRequest(SessionId(session), prefixes, grace_ms, lists))
+
+    def compact(self, session: str, through: int) -> Answer:
+        return self.ask(record_compaction, CompactedRequest(SessionId(session), through))
+
+    def fold(self, session: str, garbage: int = 0, keys: tuple[str, ...] = (), listed: str = "f" * 64) -> Answer:
+        """Fold the first entries and all lists that are not begun, whose keys are given, into one list."""
+        lists = tuple(one for one in self.state.garbage_lists if not one.done and keys)
+        plan = FoldPlan(self.state.garbage[:garbage], lists)
+        every = (*(entry.prefix for entry in plan.garbage), *keys)
+        return self.ask(fold_garbage, FoldRequest(SessionId(session), plan, every, listed))
 
     def resume(self, session: str) -> Answer:
         return self.ask(coordinator.resume, ResumeRequest(SessionId(session)))

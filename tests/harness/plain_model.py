@@ -70,6 +70,10 @@ class PlainModel:
         self.counted: set[int] = set()
         self.garbage: dict[str, tuple[int, int]] = {}
         self.ever_garbage: dict[str, int] = {}
+        self.lists: dict[str, int] = {}
+        self._entries: set[str] = set()
+        self._tokens: list[int] = []
+        self._twice: set[str] = set()
         self.pins: dict[str, tuple[int, int]] = {}
         self.results: dict[int, tuple[str, str]] = {}
         self.ended: dict[int, int] = {}
@@ -86,9 +90,18 @@ class PlainModel:
     # -- what reaches the stores ------------------------------------------------------------------------------------
 
     def entry(self, body: bytes) -> None:
-        """A new entry of the manifest log."""
+        """A new entry of the manifest log, or the tombstone of one that nothing retained needs (I6)."""
         document = json.loads(body)
+        if "tombstone" in document:
+            version = document["tombstone"][0]
+            require(
+                version < min([self.version, *self._tokens]), f"I6: version {version} is compacted, and needed whole"
+            )
+            return
         event = document["event"]
+        document["state"] |= {name: unpacked(document["state"][name]) for name in PACKED}
+        self._entries = {one["prefix"] for one in document["state"]["garbage"]}
+        self._tokens = [one["token"] for one in document["state"]["checkpoints"]]
         require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
         self.version += 1
         getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", event["type"]).lower())(event)
@@ -113,7 +126,7 @@ class PlainModel:
 
     def deleted(self, sink: str | None, key: str) -> None:
         """An object is about to be deleted (I8)."""
-        if key.startswith(("_probe/", "_garbage/", "_snapshots/")):
+        if key.startswith(("_probe/", "_garbage/", "_snapshots/", "garbage/")):
             return
         if sink is not None:
             number, token = self._owner(key)
@@ -138,7 +151,7 @@ class PlainModel:
             "pending": self.pending and {name: self.pending[name] for name in ("id", "token", "base", "deadline")},
             "retained": {number: sorted(one["unconfirmed"]) for number, one in self.retained.items()},
             "failures": (self.failures, sorted(self.counted)),
-            "garbage": dict(sorted(self.garbage.items())),
+            "garbage": {key: self.garbage[key] for key in sorted(self.garbage.keys() - self._twice)},
             "pins": dict(sorted(self.pins.items())),
             "results": self.results,
         }
@@ -271,14 +284,39 @@ class PlainModel:
         require(not lost, f"I8: checkpoints {sorted(lost)} are subsumed, and must stay")
         for number in event["checkpoint_ids"]:
             del self.retained[number]
-        self._list(event["garbage"], event["at_ms"])
+        self._list([*event["garbage"], *self._keys_of(event["garbage_list"])], event["at_ms"])
 
     def _garbage_listed(self, event: Json) -> None:
-        self._list(event["garbage"], event["at_ms"])
+        self._list([*event["garbage"], *self._keys_of(event["garbage_list"])], event["at_ms"])
+
+    def _garbage_folded(self, event: Json) -> None:
+        """What is garbage stays the same, and none of it may go earlier."""
+        named = event["garbage_list"]
+        for key in self._keys_of(named):
+            require(key in self.garbage, f"I8: {key} is folded, and was not listed")
+            folded = (named["since_version"], named["since_ms"])
+            require(folded >= self.garbage[key], f"I8: {key} may go earlier once it is folded")
+            self.garbage[key] = folded
+
+    def _log_compacted(self, event: Json) -> None:
+        require(event["through"] < self.version, "I6: the head is compacted")
+
+    def _keys_of(self, named: Json | None) -> list[str]:
+        """The keys of a list of garbage, which is there before the entry that names it."""
+        if named is None:
+            return []
+        body = self._stored(f"garbage/{named['sha256']}.json")
+        require(body is not None, f"I8: list of garbage {named['sha256']} is named, and is not there")
+        keys = json.loads(body or b"")["keys"]
+        require(len(keys) == named["count"] > named["done"], f"I8: {named} names {len(keys)} keys")
+        return list(keys)
 
     def _garbage_deleted(self, event: Json) -> None:
         leads = self.leader is not None and self.leader[0] == event["session_id"]
-        for entry in event["prefixes"]:
+        gone = set(event["prefixes"])
+        for digest, done in event["lists"]:
+            gone |= set(self._keys_of({"sha256": digest, "count": self.lists[digest], "done": 0})[:done])
+        for entry in (gone - self._entries) & self.garbage.keys():
             version, since_ms = self.garbage.pop(entry)
             require(event["at_ms"] - since_ms > TIMEOUT_MS, f"I8: {entry} is deleted before the grace period is over")
             later = leads and self.leader is not None and self.leader[1] > version
@@ -364,6 +402,17 @@ class PlainModel:
         require(found, f"I8: {key} of a sink is no staged file")
         return int(found[1]), int(found[2])
 
+    def _listed(self, state: Json) -> Json:
+        """What a stored state lists as garbage, by itself and in lists."""
+        self.lists |= {one["sha256"]: one["count"] for one in state["garbage_lists"]}
+        listed = {one["prefix"]: (one["since_version"], one["since_ms"]) for one in state["garbage"]}
+        for one in state["garbage_lists"]:
+            for key in self._keys_of(one)[one["done"] :]:
+                if key in listed:  # a heartbeat, as what a completion and then what a subsumption leaves
+                    self._twice.add(key)
+                listed[key] = (one["since_version"], one["since_ms"])
+        return {key: listed[key] for key in sorted(listed.keys() - self._twice)}
+
     def _told(self, state: Json) -> Json:
         """The same of a stored state."""
         (timeline,) = state["timelines"]
@@ -383,10 +432,27 @@ class PlainModel:
             },
             "retained": {one["checkpoint_id"]: sorted(one["unconfirmed"]) for one in state["checkpoints"]},
             "failures": (state["failures"]["consecutive"], state["failures"]["counted"]),
-            "garbage": {one["prefix"]: (one["since_version"], one["since_ms"]) for one in state["garbage"]},
+            "garbage": self._listed(state),
             "pins": {one["name"]: (one["checkpoint_id"], one["until_ms"]) for one in state["pins"]},
             "results": {one["incarnation"]: (one["status"], one["clean_up"]) for one in state["results"]},
         }
+
+
+PACKED = ("checkpoints", "garbage", "garbage_lists")
+
+
+def unpacked(records: list[Json]) -> list[Json]:
+    """Records of one kind as they are stored: each says what differs from the one before it."""
+    found: list[Json] = []
+    for record in records:
+        before = found[-1] if found else {}
+        nested = {
+            name: {**before.get(name, {}), **value}
+            for name, value in record.items()
+            if isinstance(value, dict) and name != "summary"
+        }
+        found.append({**before, **record, **nested})
+    return found
 
 
 def prefix(checkpoint: int, token: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from tests.harness.lineage_model import kept_by_a_plain_reading
-from tests.harness.plain_model import covers, require
+from tests.harness.plain_model import PACKED, covers, require, unpacked
 
 _KEY = re.compile(r"(?:chk-\d{20}/t\d{20}|inputs)/[\w./-]+")
 _STAGED = re.compile(r"data/chk-(\d{20})/t(\d+)/")
@@ -146,11 +146,21 @@ class TimelineModel:
     def entry(self, body: bytes) -> None:
         """A new entry of the manifest log."""
         document = json.loads(body)
+        if "tombstone" in document:
+            version = document["tombstone"][0]
+            needed = [one["token"] for one in self.state["checkpoints"]]
+            require(version < min([self.version, *needed]), f"I6: version {version} is compacted, and needed whole")
+            return
         event = document["event"]
+        document["state"] |= {name: unpacked(document["state"][name]) for name in PACKED}
         require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
         self.version += 1
         before, self.state = self.state, document["state"]
         self.listed |= {entry["prefix"] for entry in self.state["garbage"]}
+        for one in self.state["garbage_lists"]:
+            body = self.stored(f"garbage/{one['sha256']}.json")
+            require(body is not None, f"I8: list of garbage {one['sha256']} is named, and is not there")
+            self.listed |= set(json.loads(body or b"")["keys"])
         match event["type"]:
             case "CheckpointTriggered":
                 number = event["pending"]["checkpoint_id"]

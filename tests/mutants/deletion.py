@@ -127,8 +127,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "gc takes what lies below a pending checkpoint for unreachable",
         "I8",
         _REACH,
-        "    if in_use(state, checkpoint_id):\n        return Standing.IN_USE\n    if any(_covers",
-        "    if any(_covers",
+        "    if in_use(state, checkpoint_id):\n        return Standing.IN_USE\n    if listed.covers",
+        "    if listed.covers",
         (_TEST_GC + "test_nothing_of_a_pending_checkpoint_is_touched_however_old_it_is",),
     ),
     Mutant(

@@ -85,8 +85,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a run whose checkpoint was aborted opens another one",
         "I3",
         _PRECONDITIONS,
-        "        if aborted_session == session_id:\n",
-        "        if aborted_session != session_id:\n",
+        "        if aborted_session == session_digest(session_id):\n",
+        "        if aborted_session != session_digest(session_id):\n",
         (_TEST_TRIGGER + "test_a_run_whose_checkpoint_was_aborted_cannot_trigger_another",),
     ),
     Mutant(

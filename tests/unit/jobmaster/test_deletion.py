@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cleanup import delete_garbage, subsume_old
+from pipeline.garbage_lists import listed_in
 from pipeline.job_context import JobContext
 from pipeline.jobmaster import Session
 from pipeline.protocol.coordinator import fork, trigger
@@ -89,10 +90,10 @@ def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_something_of_it_is_ca
     job.land("last.csv")
     completed = job.complete(session, job.trigger(session))
     job.master.notify_complete(session, completed.checkpoint_id, "table")
-    before = {entry.prefix for entry in job.context.head().state.garbage}
+    before = listed_in(job.context.store, job.context.head().state).keys
     old = job.context.head().state.checkpoints
     assert job.master.subsume(session)["subsumed"] == [1, 2]
-    listed = {entry.prefix for entry in job.context.head().state.garbage} - before
+    listed = listed_in(job.context.store, job.context.head().state).keys - before
     expected = {entry for one in old[:2] for entry in (one.metadata.key, metrics_prefix(one.checkpoint_id, one.token))}
     assert listed == expected, "the runs of consumed objects are carried on by checkpoint 3"
 

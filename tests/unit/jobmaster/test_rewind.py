@@ -550,7 +550,8 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     report = job.master.fsck()
     assert report["exit_code"] == 0
     assert all(left["proof"].startswith("published by checkpoint") for left in report["unreachable"]), "for a look"
-    assert (job.master.show(3)["status"], job.master.show(3)["live"]) == ("subsumed", False)
+    gone = job.master.show(3)
+    assert (gone["status"], gone["live"], gone["compacted"]) == ("subsumed", None, True), "older than all retained"
     job.assert_tables_equal_the_oracle()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.protocol.codec import decode, decode_entry, encode, encode_entry, encode_tombstone, from_json, to_json
 from pipeline.protocol.errors import ProtocolViolation, StateCorrupt
-from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted
+from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted, GarbageFolded, LogCompacted
 from pipeline.protocol.ids import INSTALLING, CheckpointId, Epoch, FencingToken, SessionId
 from pipeline.protocol.layout import veto_key
 from pipeline.protocol.log_entries import (
@@ -25,8 +25,10 @@ from pipeline.protocol.log_entries import (
     event_name,
     tombstone_of,
 )
+from pipeline.protocol.packing import unpacked
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey, TimelineRole
+from pipeline.protocol.requests import ListProgress
 from tests.harness.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -121,6 +123,16 @@ def eventful() -> list[LogEntry]:
     log.trigger(B)
     log.abort(B, reason=CheckpointFailureReason.QUALITY_GATE_FAILED, veto=ObjectHandle(veto_key(8), 640, "e" * 64))
     keep()
+    log.list_garbage(B, ("chk-00000000000000000003/t00000000000000000010/more.parquet",), listed="1" * 64)
+    keep()
+    log.fold(B, garbage=1)
+    keep()
+    log.resume(B)
+    log.trigger(B)
+    log.forget(B, (), 0, (ListProgress(log.state.garbage_lists[0].sha256, 1),))
+    keep()
+    log.compact(A, 3)
+    keep()
     return entries
 
 
@@ -131,6 +143,7 @@ FORMAT_2_ENTRIES = 23
 """How many of them are of one timeline, as all were in format 2."""
 FORMAT_3_ENTRIES = 37
 """How many of them are of before a fork became the live timeline; since when one is live is new in format 4."""
+SINCE_4 = (GarbageFolded, LogCompacted)
 ABORTED = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointAborted))
 
 
@@ -198,7 +211,7 @@ def always_live(entry: LogEntry) -> LogEntry:
 
 
 def test_entries_of_format_4_are_read_for_ever() -> None:
-    """The format that is written: the secret of the key hash, since when a timeline is live, what a gate refused."""
+    """The format that is written: the secret of the key hash, lists of garbage, and more."""
     lines = (GOLDEN / "entries_format_4.jsonl").read_bytes().splitlines()
     assert lines == [encode_entry(entry) for entry in ENTRIES]
     assert [decode_entry(line) for line in lines] == ENTRIES
@@ -208,7 +221,17 @@ def older(entry: LogEntry, number: int) -> dict[str, Any]:
     """An entry as an older format would have written it: without the keys that came later."""
     value = document(entry)
     state = value["state"]
-    for key in ("key_hash_secret", "realignment", "savepoints", *(("results", "pins") if number == 1 else ())):
+    state |= {name: unpacked(state[name]) for name in ("checkpoints", "garbage")}
+    for name in ("garbage_list", "lists") if not isinstance(entry.event, SINCE_4) else ():
+        value["event"].pop(name, None)
+    for key in (
+        "key_hash_secret",
+        "garbage_lists",
+        "compacted",
+        "realignment",
+        "savepoints",
+        *(("results", "pins") if number == 1 else ()),
+    ):
         del state[key]
     for timeline in state["timelines"]:
         del timeline["role"], timeline["frozen"], timeline["live_from"]
@@ -233,8 +256,9 @@ def test_no_older_format_has_an_event_of_format_3() -> None:
     new = [entry for entry in ENTRIES if type(entry.event) not in known]
     assert {type(entry.event) for entry in new} == set(EVENT_TYPES) - known
     for entry in new:
+        last = 3 if isinstance(entry.event, SINCE_4) else 2
         for number in (1, 2):
-            with pytest.raises(StateCorrupt, match=f"format 2 has no event {type(entry.event).__name__}"):
+            with pytest.raises(StateCorrupt, match=f"format {last} has no event {type(entry.event).__name__}"):
                 decode_entry(dumped(older(entry, number)))
 
 
@@ -271,7 +295,7 @@ def test_format_2_has_nothing_of_format_3(change: Any, match: str) -> None:
 
 def test_format_3_does_not_say_since_when_a_timeline_is_live() -> None:
     value = document() | {"format": 3}
-    del value["state"]["key_hash_secret"]
+    del value["state"]["key_hash_secret"], value["state"]["garbage_lists"], value["state"]["compacted"]
     with pytest.raises(StateCorrupt, match=r"\.state\.timelines\[0\]: format 3 has no keys \['live_from'\]"):
         decode_entry(dumped(value))
 
@@ -285,7 +309,7 @@ def buried(entry: LogEntry) -> Tombstone:
 def test_format_3_kept_nothing_of_what_a_gate_refused() -> None:
     for event in ("CheckpointAborted", "JobCanceled", "ForkDisposed"):
         value = document(next(one for one in ENTRIES if type(one.event).__name__ == event and aborted_by(one)))
-        del value["state"]["key_hash_secret"]
+        del value["state"]["key_hash_secret"], value["state"]["garbage_lists"], value["state"]["compacted"]
         for timeline in value["state"]["timelines"]:
             del timeline["live_from"]
         with pytest.raises(StateCorrupt, match=r"\.event.*: format 3 has no keys \['veto'\]"):
@@ -362,8 +386,10 @@ def test_an_input_record_under_another_name_keeps_its_entry_from_becoming_a_tomb
         tombstone_of(replace(entry, event=event))
 
 
-def test_format_3_has_no_secret() -> None:
-    with pytest.raises(StateCorrupt, match=r"\.state: format 3 has no keys \['key_hash_secret'\]"):
+def test_format_3_has_no_secret_no_lists_and_no_compaction() -> None:
+    with pytest.raises(
+        StateCorrupt, match=r"\.state: format 3 has no keys \['compacted', 'garbage_lists', 'key_hash_secret'\]"
+    ):
         decode_entry(dumped(document() | {"format": 3}))
 
 

@@ -15,6 +15,7 @@ from pipeline.protocol.errors import (
     SubtaskDeclined,
 )
 from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted
+from pipeline.protocol.ids import session_digest
 from pipeline.protocol.layout import checkpoint_prefix, heartbeat_key, metadata_key, token_prefix
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import JobStatus, ObjectHandle
@@ -47,7 +48,7 @@ def test_complete_moves_the_head_and_records_what_the_history_shows() -> None:
     assert (head.session_id, head.sinks, head.unconfirmed) == (A, ("lake", "late"), ("lake", "late"))
     assert head.completed_time_ms - head.trigger_time_ms == 5_000
     assert log.state.timeline().pending is None
-    assert log.state.completed_sessions == ((A, 1),)
+    assert log.state.completed_sessions == ((session_digest(A), 1),)
 
 
 def test_prefixes_of_earlier_tries_become_garbage_and_the_winners_does_not() -> None:
@@ -247,7 +248,7 @@ def test_a_sweep_aborts_another_sessions_checkpoint_under_the_judged_token() -> 
     assert isinstance(answer, Transition)
     assert isinstance(answer.event, CheckpointAborted)
     assert (answer.event.aborted_by, answer.event.leader.session_id) == (B, A)
-    assert log.state.aborted_sessions == ((A, 1),)
+    assert log.state.aborted_sessions == ((session_digest(A), 1),)
 
 
 def test_an_abort_of_a_checkpoint_never_triggered_is_a_violation() -> None:

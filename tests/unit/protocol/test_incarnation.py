@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.protocol.coordinator import AlreadyDone, Transition
 from pipeline.protocol.errors import Busy, Fenced, JobNotRunnable
 from pipeline.protocol.events import JobCanceled
+from pipeline.protocol.ids import session_digest
 from pipeline.protocol.layout import token_prefix
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import JobStatus
@@ -61,7 +62,7 @@ def test_a_cancel_gives_up_what_is_pending_on_every_timeline() -> None:
     ]
     assert {one.reason for one in answer.event.aborted} == {CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN}
     assert [(one.pending, one.leader) for one in log.state.timelines] == [(None, None)] * 2
-    assert log.state.aborted_sessions == ((A, 2), (B, 3))
+    assert log.state.aborted_sessions == ((session_digest(A), 2), (session_digest(B), 3))
     listed = {entry.prefix for entry in log.state.garbage}
     assert {token_prefix(one.checkpoint_id, token) for one in pending for token in one.prefixes} <= listed
     assert log.state.failures.consecutive == 0

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pipeline.protocol.ids import CheckpointId, FencingToken
 from pipeline.protocol.layout import token_prefix
-from pipeline.protocol.reach import Fate, Standing, staged_standing, standing
+from pipeline.protocol.reach import Fate, Listed, Standing, staged_standing, standing
 from pipeline.protocol.records import CompletedCheckpoint
 from tests.harness.job_log import A, B, JobLog
 
 
+def listed(log: JobLog) -> Listed:
+    return Listed(frozenset(entry.prefix for entry in log.state.garbage))
+
+
 def staged(log: JobLog, checkpoint: CompletedCheckpoint) -> Standing:
     fate = Fate(9, checkpoint.token)
-    return staged_standing(log.state, "lake", checkpoint.checkpoint_id, FencingToken(checkpoint.token), fate)
+    return staged_standing(
+        log.state, "lake", checkpoint.checkpoint_id, FencingToken(checkpoint.token), fate, listed(log)
+    )
 
 
 def test_what_a_fork_staged_waits_while_a_way_leads_to_it() -> None:
@@ -52,7 +58,7 @@ def test_beside_a_pending_checkpoint_of_a_fork_everything_newer_is_in_use() -> N
     lost = log.pending
     log.abort(A)
     key = token_prefix(lost.checkpoint_id, lost.token) + "late.parquet"
-    assert standing(log.state, key, ()) is Standing.IN_USE
+    assert standing(log.state, key, (), listed(log)) is Standing.IN_USE
     log.dispose_fork(B, fork)
-    assert standing(log.state, key, ()) is Standing.LISTED
-    assert standing(log.state, token_prefix(CheckpointId(99), lost.token) + "x", ()) is Standing.FOREIGN
+    assert standing(log.state, key, (), listed(log)) is Standing.LISTED
+    assert standing(log.state, token_prefix(CheckpointId(99), lost.token) + "x", (), listed(log)) is Standing.FOREIGN

@@ -9,7 +9,7 @@ from pipeline.protocol.errors import CommitConflict, InvalidRequest, JobNotRunna
 from pipeline.protocol.events import SavepointCreated, SavepointDisposed
 from pipeline.protocol.ids import MAX_CHECKPOINT_ID, CheckpointId
 from pipeline.protocol.layout import copying_pin
-from pipeline.protocol.reach import Standing, proof, standing
+from pipeline.protocol.reach import Listed, Standing, proof, standing
 from pipeline.protocol.records import JobStatus, ObjectHandle
 from pipeline.protocol.retention import RetentionPolicy, collectable, subsumable, unreferenced
 from pipeline.protocol.savepoints import MAX_SAVEPOINTS
@@ -97,18 +97,21 @@ def test_of_a_savepoint_only_the_root_is_garbage(entry: str) -> None:
 
 
 def test_where_an_object_of_a_savepoint_stands() -> None:
+    def listed() -> Listed:
+        return Listed(frozenset(entry.prefix for entry in log.state.garbage))
+
     log = epochs(1)
     key = ROOT + "_metadata"
-    assert standing(log.state, key, {key}) is Standing.REFERENCED
-    assert standing(log.state, key, ()) is Standing.UNREACHABLE
+    assert standing(log.state, key, {key}, listed()) is Standing.REFERENCED
+    assert standing(log.state, key, (), listed()) is Standing.UNREACHABLE
     assert "no savepoint that the job lists names it" in proof(key, None)
-    assert standing(log.state, "savepoints/README", ()) is Standing.FOREIGN
-    assert standing(log.state, "savepoints/before/x/_metadata", ()) is Standing.FOREIGN
+    assert standing(log.state, "savepoints/README", (), listed()) is Standing.FOREIGN
+    assert standing(log.state, "savepoints/before/x/_metadata", (), listed()) is Standing.FOREIGN
     log.pin(A, 1, copying_pin(ROOT))
-    assert standing(log.state, key, ()) is Standing.IN_USE
+    assert standing(log.state, key, (), listed()) is Standing.IN_USE
     log.unpin(A, copying_pin(ROOT))
     log.list_garbage(B, (ROOT,))
-    assert standing(log.state, key, ()) is Standing.LISTED
+    assert standing(log.state, key, (), listed()) is Standing.LISTED
 
 
 def test_a_savepoint_is_garbage_as_a_whole_or_not_at_all() -> None:

@@ -17,6 +17,7 @@ from pipeline.protocol.errors import (
     ProtocolViolation,
 )
 from pipeline.protocol.events import SwitchKind, TimelineSwitched
+from pipeline.protocol.ids import session_digest
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import JobStatus, Realignment, TimelineRole
 from tests.harness.job_log import AIR_1, RUN_1, A, B, JobLog, refused
@@ -455,7 +456,7 @@ def test_a_disposed_fork_gives_up_what_is_pending_and_fences_its_session() -> No
     assert isinstance(answer, Transition)
     assert roles(log) == {"main": "live", fork: "abandoned"}
     refused(log, Fenced, lambda: log.complete(B, pending), "not pending any more")
-    assert (B, pending.checkpoint_id) in log.state.aborted_sessions
+    assert (session_digest(B), pending.checkpoint_id) in log.state.aborted_sessions
     assert any(str(pending.checkpoint_id) in entry.prefix for entry in log.state.garbage)
     assert log.state.checkpoint(kept) is not None, "until retention takes it"  # type: ignore[arg-type]
     assert outcome(log.dispose_fork(A, fork)) is Outcome.NOT_OPEN

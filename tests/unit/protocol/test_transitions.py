@@ -77,6 +77,8 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
         "CheckpointsSubsumed": (1,),
         "GarbageDeleted": (),
         "GarbageListed": (),
+        "GarbageFolded": (),
+        "LogCompacted": (),
         "JobResumed": (),
         "JobCanceled": (4,),
         "JobFinished": (),

@@ -1,0 +1,42 @@
+"""Compaction of the manifest log: old entries become tombstones, a bounded number at once (I6).
+
+Order: the bodies, then the fact, which the subsumption of the same epoch carries. Stopped between, whoever comes next
+meets tombstones where the state does not know of them yet, and goes on.
+"""
+
+from __future__ import annotations
+
+from pipeline.job_context import JobContext
+from pipeline.protocol.compaction import CompactedRequest, compactable, record_compaction
+from pipeline.protocol.ids import SessionId
+
+ENTRIES_PER_EPOCH = 64
+"""An epoch makes fewer than ten entries, so that a log of an older program is caught up with soon."""
+
+_ENTRIES_AT_ONCE = 1_024
+
+
+def compact_some(context: JobContext) -> int:
+    """Compact what one epoch may. Returns up to which version all entries are tombstones."""
+    return context.log.compact(compactable(context.head().state, ENTRIES_PER_EPOCH))
+
+
+def record_backlog(context: JobContext, session_id: SessionId, compacted: int) -> None:
+    """Record a compaction that no subsumption carried, once it is as much as an epoch may do: less is not worth it."""
+    if compacted - context.head().state.compacted >= ENTRIES_PER_EPOCH:
+        _record(context, session_id, compacted)
+
+
+def compact_all(context: JobContext, session_id: SessionId) -> None:
+    """Compact all that is older than everything retained."""
+    while versions := compactable(context.head().state, _ENTRIES_AT_ONCE):
+        through = context.log.compact(versions)
+        if through >= versions.start:
+            _record(context, session_id, through)
+        if through < versions[-1]:
+            return
+
+
+def _record(context: JobContext, session_id: SessionId, through: int) -> None:
+    request = CompactedRequest(session_id, through)
+    context.transact(lambda state, now: record_compaction(state, request, now))

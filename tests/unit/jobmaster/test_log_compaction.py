@@ -1,0 +1,152 @@
+"""A job grows old: the log is compacted while epochs run, entries stay small, and old questions are still answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.gc import collect_garbage
+from pipeline.job_context import JobContext
+from pipeline.jobmaster import JobMaster, Session
+from pipeline.log_compaction import compact_all, compact_some
+from pipeline.protocol.compaction import horizon
+from pipeline.protocol.errors import StoreUnavailable
+from pipeline.protocol.ids import SessionId
+from pipeline.protocol.log_entries import MAX_TOMBSTONE_BYTES, LogEntry, Tombstone
+from pipeline.protocol.object_store import ObjectStore
+from pipeline.replay import lineage_since
+from pipeline.storage.layout import manifest_key
+from pipeline.storage.manifest_log import ManifestLog
+from tests.harness.hooked_store import HookedStore
+from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
+
+HOUR_MS = 3_600_000
+
+
+def run(job: SparklessJob, master: JobMaster, number: int) -> None:
+    """One epoch, its subsumption and deletion included."""
+    job.land(f"{number:06d}.csv")
+    session = Session.cli()
+    completed = job.complete(session, job.trigger(session))
+    master.notify_complete(session, completed.checkpoint_id, "table")
+    master.subsume(session)
+
+
+def grown(folder: Path, epochs: int) -> SparklessJob:
+    job = SparklessJob.create(folder)
+    master = job.master
+    for number in range(epochs):
+        run(job, master, number)
+    return job
+
+
+def kinds(context: JobContext) -> list[type]:
+    return [type(entry) for entry in context.log.entries()]
+
+
+def sizes(store: ObjectStore) -> dict[str, int]:
+    return {stat.key: stat.size for stat in store.list("manifest/")}
+
+
+def test_epochs_compact_what_is_older_than_everything_retained(tmp_path: Path) -> None:
+    """I6: no key is freed, the head stays whole, and the tombstones are small."""
+    job = grown(tmp_path, 12)
+    context = job.context
+    head = context.head()
+    whole = horizon(head.state)
+    stored = sizes(context.store)
+    assert len(stored) == head.version
+    assert head.state.compacted > head.version // 2
+    for version in range(1, head.version + 1):
+        entry = context.log.entry(version)
+        assert isinstance(entry, Tombstone) is (version <= head.state.compacted)
+        if isinstance(entry, Tombstone):
+            assert version < whole
+            assert stored[manifest_key(version)] <= MAX_TOMBSTONE_BYTES
+
+
+def test_what_is_asked_of_old_versions_is_answered_by_a_compacted_log(tmp_path: Path) -> None:
+    """The lineage that a backfill from the empty state replays, the fates that an audit tells, lists and histories."""
+    job = grown(tmp_path, 6)
+    context = job.context
+    ids = [int(one.checkpoint_id) for one in lineage_since(context, context.head().state.timeline().head, 0)]  # type: ignore[arg-type]
+    assert ids == [1, 2, 3, 4, 5, 6]
+    assert all(context.store.stat(one.plan.key).size == one.plan.size for one in lineage_since(context, 6, 0))  # type: ignore[arg-type]
+    report = job.master.fsck()
+    assert (report["exit_code"], report["damaged"], report["missing"], report["unreachable"]) == (0, [], [], [])
+    assert [item["checkpoint_id"] for item in job.master.list_checkpoints(None)] == [6, 5, 4, 3, 2, 1]
+    assert job.master.rollback(Session.cli(), 0)["outcome"]
+
+
+def test_an_old_log_of_large_entries_is_caught_up_with_and_a_collection_does_it_at_once(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path)
+    for number in range(4):
+        job.land(f"{number}.csv")
+        job.epoch()
+    session = Session.cli()
+    context = job.context
+    before = context.head().state
+    assert before.compacted == 0
+    job.land("next.csv")
+    completed = job.complete(session, job.trigger(session))
+    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.subsume(session)
+    collect_garbage(job.context, SessionId("gc"), TIMEOUT_MS)
+    state = job.context.head().state
+    assert state.compacted == horizon(state) - 1 > 0
+    again = job.context.head().version
+    compact_all(job.context, SessionId("gc"))
+    assert job.context.head().version == again, "nothing is left to do"
+
+
+def test_a_compaction_that_breaks_off_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
+    """The store fails before each write in turn: what is not said yet is done again, and no entry is lost."""
+    job = grown(tmp_path / "job", 1)
+    for number in range(1, 5):
+        job.land(f"{number:06d}.csv")
+        job.epoch()
+    session = SessionId(job.context.head().state.timeline().leader.session_id)  # type: ignore[union-attr]
+    job.master.subsume(replace(Session.cli(), session_id=session))
+    context = job.context
+    goal = horizon(context.head().state)
+    for failing in range(goal):
+        writes = 0
+
+        def before(operation: str, key: str, failing: int = failing) -> None:
+            nonlocal writes
+            if operation == "put":
+                writes += 1
+                if writes > failing:
+                    raise StoreUnavailable(f"{key}: no answer")
+
+        log = ManifestLog(HookedStore(context.store, before), lambda: "w")
+        through = log.compact(range(1, goal))
+        assert all(isinstance(context.log.entry(version), Tombstone) for version in range(1, through + 1))
+        assert isinstance(context.log.entry(context.head().version), LogEntry)
+        assert [entry.version for entry in context.log.entries()] == list(range(context.head().version, 0, -1))
+    assert context.log.compact(range(1, goal)) == goal - 1
+    assert compact_some(job.context) >= 0
+
+
+def test_a_reader_that_meets_compaction_in_the_middle_sees_each_version_once(tmp_path: Path) -> None:
+    """An entry or its tombstone, never corruption: here everything is compacted after the first read."""
+    job = SparklessJob.create(tmp_path)
+    for number in range(4):
+        job.land(f"{number}.csv")
+        job.epoch()
+    session = SessionId(job.context.head().state.timeline().leader.session_id)  # type: ignore[union-attr]
+    entries = job.context.log.entries()
+    first = next(entries)
+    job.master.subsume(replace(Session.cli(), session_id=session))
+    compact_all(job.context, SessionId("gc"))
+    assert [first.version, *(entry.version for entry in entries)] == list(range(first.version, 0, -1))
+
+
+def test_a_writer_that_lost_its_reply_still_knows_its_own_entry_by_its_tombstone(tmp_path: Path) -> None:
+    """I1: its put of version 2 succeeded, the reply was lost, and meanwhile the log went on and was compacted."""
+    job = grown(tmp_path, 4)
+    store = job.context.store
+    kept = job.context.log.entry(2)
+    assert isinstance(kept, Tombstone)
+    log = ManifestLog(store, lambda: kept.write_id)
+    assert log._stored_write_id(2) == kept.write_id

@@ -1,0 +1,109 @@
+"""Which entries of the log may become tombstones, and how the state says how far that is (I6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.protocol.answers import AlreadyDone, Outcome
+from pipeline.protocol.compaction import compactable, horizon
+from pipeline.protocol.errors import ProtocolViolation
+from pipeline.protocol.events import CheckpointsSubsumed, LogCompacted
+from pipeline.protocol.ids import SessionId
+from pipeline.protocol.invariants import faults
+from tests.harness.job_log import A, B, JobLog
+
+
+def epochs(count: int) -> JobLog:
+    log = JobLog()
+    for _ in range(count):
+        log.epoch(A)
+    return log
+
+
+def test_all_that_is_older_than_everything_retained_may_go_and_nothing_else() -> None:
+    log = epochs(3)
+    first, _, newest = log.state.checkpoints
+    assert horizon(log.state) == first.token
+    log.pin(B, 2, "reader")
+    log.subsume(A, (1,), last=1)
+    assert horizon(log.state) == log.state.checkpoints[0].token, "a pinned one is retained"
+    log.unpin(B, "reader")
+    log.subsume(A, (2,), last=1)
+    assert horizon(log.state) == newest.token
+    assert compactable(log.state, 2) == range(1, 3)
+    assert compactable(log.state, 1_000) == range(1, newest.token)
+
+
+def test_of_a_job_without_checkpoints_all_but_the_head_and_what_is_pending_may_go() -> None:
+    log = JobLog()
+    assert list(compactable(log.state, 10)) == []
+    for _ in range(2):
+        log.trigger(A)
+        log.abort(A)
+    assert horizon(log.state) == log.state.version
+    log.trigger(A)
+    log.rebind(A)
+    assert horizon(log.state) == log.pending.prefixes[0]
+
+
+def test_the_opening_of_an_open_fork_and_a_switch_that_a_sink_has_yet_to_follow_stay_whole() -> None:
+    log = JobLog()
+    fork = log.fork(B, 0)
+    opened = log.state.version
+    for _ in range(3):
+        log.epoch(A)
+    log.subsume(A, (1, 2), last=1)
+    assert horizon(log.state) == opened
+    log.dispose_fork(B, fork)
+    assert horizon(log.state) > opened
+    log.rollback(B, 0)
+    switched = log.state.version
+    assert log.state.realignment is not None
+    assert horizon(log.state) <= switched
+    log.state = replace(log.state, checkpoints=(), timelines=log.state.timelines[-1:])
+    assert horizon(log.state) == switched
+
+
+def test_nothing_is_compacted_while_an_end_has_something_to_clean_up() -> None:
+    """What the cancel gave up is discarded by whoever comes next, and its entry says what that is."""
+    log = epochs(2)
+    log.compact(B, 1)
+    log.trigger(A)
+    log.cancel(B)
+    assert list(compactable(log.state, 10)) == []
+    late = log.compact(B, 1)
+    assert isinstance(late, AlreadyDone)
+    log.clean(B)
+    assert list(compactable(log.state, 10)) != []
+
+
+def test_how_far_the_log_is_compacted_is_a_fact_from_any_session_and_never_goes_back() -> None:
+    log = epochs(3)
+    log.compact(B, 2)
+    assert (log.events[-1], log.state.compacted) == (LogCompacted(log.now_ms, 2, SessionId(B)), 2)
+    assert log.compact(A, 1).outcome is Outcome.ALREADY_COMPACTED  # type: ignore[union-attr]
+    assert compactable(log.state, 10).start == 3
+    version = log.state.version
+    with pytest.raises(ProtocolViolation, match="needed whole"):
+        log.compact(A, log.state.checkpoints[0].token)
+    with pytest.raises(ProtocolViolation, match="needed whole"):
+        log.subsume(A, (1,), last=2, compacted=log.state.checkpoints[0].token)
+    assert (log.state.version, log.state.compacted) == (version, 2)
+
+
+def test_a_subsumption_carries_the_fact_so_that_compaction_needs_no_entries_of_its_own() -> None:
+    log = epochs(3)
+    log.subsume(A, (1,), last=2, compacted=2)
+    assert isinstance(log.events[-1], CheckpointsSubsumed)
+    assert log.state.compacted == 2
+    log.subsume(A, (2,), last=1, compacted=1)
+    assert log.state.compacted == 2
+
+
+def test_a_state_that_says_that_what_is_needed_is_compacted_was_not_written_by_this_protocol() -> None:
+    log = epochs(2)
+    assert faults(log.state) == []
+    for compacted in (-1, log.state.checkpoints[0].token, log.state.version):
+        assert any("I6" in fault for fault in faults(replace(log.state, compacted=compacted)))
