@@ -7,7 +7,7 @@ meets tombstones where the state does not know of them yet, and goes on.
 from __future__ import annotations
 
 from pipeline.job_context import JobContext
-from pipeline.protocol.compaction import CompactedRequest, compactable, record_compaction
+from pipeline.protocol.compaction import CompactedRequest, compactable, horizon, record_compaction
 from pipeline.protocol.ids import SessionId
 
 ENTRIES_PER_EPOCH = 64
@@ -28,8 +28,11 @@ def record_backlog(context: JobContext, session_id: SessionId, compacted: int) -
 
 
 def compact_all(context: JobContext, session_id: SessionId) -> None:
-    """Compact all that is older than everything retained."""
+    """Compact all that is older than everything retained as of now: to say so makes an entry, which is left."""
+    goal = horizon(context.head().state)
     while versions := compactable(context.head().state, _ENTRIES_AT_ONCE):
+        if versions.start >= goal:
+            return
         through = context.log.compact(versions)
         if through >= versions.start:
             _record(context, session_id, through)

@@ -150,3 +150,18 @@ def test_a_writer_that_lost_its_reply_still_knows_its_own_entry_by_its_tombstone
     assert isinstance(kept, Tombstone)
     log = ManifestLog(store, lambda: kept.write_id)
     assert log._stored_write_id(2) == kept.write_id
+
+
+def test_a_collection_of_a_job_that_retains_nothing_ends(tmp_path: Path) -> None:
+    """There each entry but the head may go, and to say so makes another one."""
+    job = SparklessJob.create(tmp_path)
+    for number in range(2):
+        job.land(f"{number}.csv")
+        session = Session.cli()
+        job.master.abort(session, job.trigger(session).checkpoint_id, "TASK_FAILURE", "it failed")
+        if number == 0:
+            job.master.resume(session)
+    before = job.context.head().version
+    collect_garbage(job.context, SessionId("gc"), TIMEOUT_MS)
+    assert job.context.head().state.compacted >= before - 1
+    assert job.context.head().version <= before + 3
