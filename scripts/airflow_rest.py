@@ -182,5 +182,8 @@ def _is_of_the_server(error: BaseException) -> bool:
 def _log_line(line: Any) -> str:
     if not isinstance(line, dict):
         return str(line)
-    causes = [f"{cause.get('exc_type')}: {cause.get('exc_value')}" for cause in line.get("error_detail") or ()]
-    return "\n".join([str(line.get("event", line)), *causes])
+    text = [str(line.get("event", line))]
+    for cause in line.get("error_detail") or ():
+        text.append(f"{cause.get('exc_type')}: {cause.get('exc_value')}")
+        text += [f'  File "{at["filename"]}", line {at["lineno"]}, in {at["name"]}' for at in cause.get("frames") or ()]
+    return "\n".join(text)

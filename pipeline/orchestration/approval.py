@@ -11,6 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from pipeline.orchestration.planned import PLAN_DIGEST, digest_of, plan_of, require_digest, who_answered
+from pipeline.orchestration.task_log import keep_task_log_short
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -69,6 +70,7 @@ class PlanApprovalOperator(ApprovalOperator):
             ) from error
 
     def _say_for_whom(self, context: Context) -> dict[str, Any]:
+        keep_task_log_short()
         plan = plan_of(context["ti"], self.plan_task)
         log.info(
             "checkpoint %s, timeline %s, token %s: %s",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from pipeline.orchestration.outcome import Reaction, told_to_airflow
+from pipeline.orchestration.task_log import keep_task_log_short
 from pipeline.orchestration.task_secrets import mask_secrets
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from pipeline.jobmaster import JobMaster, Session
 
 log = logging.getLogger(__name__)
-
-_CHATTY = ("great_expectations", "boto3", "botocore", "s3transfer", "urllib3")
-"""Libraries that fill the log of a task, whose process is its own: each says hundreds of lines of no concern here."""
 
 RETURN_VALUE = "return_value"
 """XCom key of a task's result."""
@@ -55,8 +53,7 @@ class JobOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Do this task's part, with every error turned into retry, skip or failure (`outcome.py`)."""
-        for name in _CHATTY:
-            logging.getLogger(name).setLevel(logging.WARNING)
+        keep_task_log_short()
         mask_secrets(self.spec_path)  # whatever a user's code, or an error, prints of them
         with told_to_airflow(context["ti"], log, if_busy=self.if_busy):
             return self.act(context)

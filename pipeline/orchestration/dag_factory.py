@@ -26,6 +26,7 @@ from pipeline.orchestration.resume_dag import resume_dag
 from pipeline.orchestration.rollback_dag import rollback_dag
 from pipeline.orchestration.savepoint_dag import savepoint_dag
 from pipeline.orchestration.specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
+from pipeline.orchestration.task_log import keep_task_log_short
 from pipeline.protocol.errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class BrokenSpecOperator(BaseOperator):
         self.problem = problem
 
     def execute(self, context: Any) -> None:
+        keep_task_log_short()
         raise AirflowFailException(self.problem)
 
 

@@ -91,6 +91,12 @@ def _for_airflow(hint: str) -> str:
     return _RESUME.sub(r"trigger \1__resume (on a shell: milepost resume \1)", hint)
 
 
+def told_in_words(error: CheckpointError) -> str:
+    """Return what the error says to whoever reads a task's log: its message, and what to do."""
+    hint = f" What to do: {_for_airflow(error.hint).rstrip('.')}." if error.hint else ""
+    return f"{error.message}{hint}"
+
+
 @contextmanager
 def told_to_airflow(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) -> Iterator[None]:
     """Turn an error of the block into what Airflow understands, after leaving its reason for `abort_checkpoint`.
@@ -108,16 +114,15 @@ def told_to_airflow(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) 
         yield
     except CheckpointError as error:
         reaction = if_busy if isinstance(error, Busy) else REACTIONS[error.action]
-        hint = f" What to do: {_for_airflow(error.hint).rstrip('.')}." if error.hint else ""
         if reaction is Reaction.SKIP:
-            log.warning("%s%s", error.message, hint)
+            log.warning("%s", told_in_words(error))
             raise AirflowSkipException(error.message) from error
         ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
         if reaction is Reaction.RETRY:
             raise
         # INTERFACE 3, rule 3: the words a person looks for in the log of a task that came too late.
         fenced = "fenced; trigger a new run: " if isinstance(error, Fenced) else ""
-        raise AirflowFailException(f"{fenced}{error.message}{hint}") from error
+        raise AirflowFailException(f"{fenced}{told_in_words(error)}") from error
     except AirflowTaskTimeout as error:
         failure = failure_of(error)
         ti.xcom_push(key=FAILURE_KEY, value=failure.as_xcom())

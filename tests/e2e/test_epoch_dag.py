@@ -97,6 +97,9 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
     assert (states["validate"], states["abort_checkpoint"]) == ("failed", "failed")
     assert {states[task] for task in ("complete_checkpoint", "notify_complete", "subsume")} == {"upstream_failed"}
     assert gated.tries(red, "validate") == 1, "another try could only read the same verdict"
+    vetoed = gated.log(red, "validate")
+    assert "Task failed with exception: checkpoint 1: " in vetoed and " What to do: " in vetoed, vetoed
+    assert 'File "' not in vetoed and "Traceback" not in vetoed, "foreseen: its words tell all"
     assert tolerant.states(green)["abort_checkpoint"] == "success"
     for job in (gated, tolerant):
         (checkpoint,) = job.master.list_checkpoints()
