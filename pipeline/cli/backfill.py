@@ -78,7 +78,7 @@ def backfill(
         if not confirmed(f"Give up all unfinished backfills of {job}? What they replayed is lost.", yes, output):
             return output.note("nothing was changed")
         return _show_disposed(master.dispose_backfills(), output)
-    plan = master.plan_backfill(**asked)
+    plan = output.as_typed(master.plan_backfill(**asked))
     if dry_run and output.json:
         return output.document(plan)
     for line in plan["text"] if dry_run or not yes else ():
@@ -94,7 +94,7 @@ def backfill(
     with EpochProgress() as progress:
         # What was shown is what is done: a fork point that is gone by now is refused, not chosen anew.
         shown = asked | {"from_": None, "from_checkpoint": plan["fork_point"]}
-        result = master.backfill(Session.cli(), SparkEpochRunner(), **shown, progress=progress)
+        result = output.as_typed(master.backfill(Session.cli(), SparkEpochRunner(), **shown, progress=progress))
     return output.document(result) if output.json else _show_result(result, output)
 
 
@@ -119,4 +119,4 @@ def _show_result(result: dict[str, Any], output: Output) -> None:
         f"timeline {result['from_timeline']} stays until retention takes it"
     )
     output.text(f"sinks that show it: {', '.join(result['sinks']) or 'none'}")
-    return output.text(f"next: {output.as_typed(result['next_step'])}")
+    return output.text(f"next: {result['next_step']}")

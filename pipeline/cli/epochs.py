@@ -65,7 +65,7 @@ def run(
 
     def tell(report: list[dict[str, str]]) -> None:
         for line in report_lines(report):
-            output.note(line)
+            output.note(output.as_typed(line))
 
     # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
     session, waited = Session.cli(), False

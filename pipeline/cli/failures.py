@@ -17,7 +17,7 @@ def report(error: BaseException, output: Output) -> int:
     if isinstance(error, CheckpointError):
         name, code = type(error).__name__, error.exit_code
         message, hint = output.as_typed(error.message), output.as_typed(error.hint)
-        details: dict[str, object] = dict(error.details)
+        details: dict[str, object] = output.as_typed(dict(error.details))
     elif isinstance(error, KeyboardInterrupt):
         name, message, hint, code = "Interrupted", "interrupted.", "", INTERRUPTED
         details = {}

@@ -194,8 +194,7 @@ def status(
             bound_ms = round(parse_duration(max_lag).total_seconds() * 1000)
         except ValueError as problem:
             raise InvalidRequest(f"--max-lag: {problem}.") from None
-    health = _master(job).status(bound_ms)
-    health["next_step"] = output.as_typed(health["next_step"])
+    health = output.as_typed(_master(job).status(bound_ms))
     code = int(health["exit_code"])
     if output.json:
         output.document(health, ok=code == 0)
@@ -216,7 +215,7 @@ def status(
     if health["job_status"] == "failed":
         detail = " ".join(str(health["last_failure_detail"] or "").split())
         health_word = f"FAILED ({health['last_failure']}{f': {detail}' if detail else ''})"
-    steps = [health["next_step"], *(output.as_typed(one["next_step"]) for one in health["unfinished_backfills"])]
+    steps = [health["next_step"], *(one["next_step"] for one in health["unfinished_backfills"])]
     output.text(f"{health_word}: {', '.join(facts)}; next: {'; '.join(steps)}")
     raise typer.Exit(code)
 

@@ -7,12 +7,14 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar, cast
 
 SCHEMA = "milepost/v1"
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -29,8 +31,14 @@ class Output:
     verbose: bool = False
     typed: str | None = None
 
-    def as_typed(self, text: str) -> str:
-        """Return a text whose commands for this job name it as its user did: its name alone may mean no file here."""
+    def as_typed(self, told: T) -> T:
+        """Return a text, or a document of them, whose commands for this job name it as its user did.
+
+        Its name alone may mean no file here.
+        """
+        return cast("T", _each_text(told, self._text_as_typed))
+
+    def _text_as_typed(self, text: str) -> str:
         if self.typed is None or "milepost " not in text:
             return text
         from pipeline.config.load import load_job
@@ -77,6 +85,14 @@ class Output:
     def _write_line(self, line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
+
+
+def _each_text(told: object, change: Callable[[str], str]) -> object:
+    if isinstance(told, str):
+        return change(told)
+    if isinstance(told, Mapping):
+        return {key: _each_text(value, change) for key, value in told.items()}
+    return [_each_text(value, change) for value in told] if isinstance(told, list) else told
 
 
 def printable(value: object) -> str:

@@ -41,7 +41,7 @@ def rollback(
 
     output: Output = ctx.obj
     master = JobMaster(load_job(job))
-    plan = master.plan_rollback(to)
+    plan = output.as_typed(master.plan_rollback(to))
     if dry_run:
         _show_plan(plan, output)
         return output.document(plan) if output.json else output.text("nothing was changed")
@@ -57,7 +57,8 @@ def rollback(
         detail=f"by a person: milepost rollback --to {to}",
         expected_head=0 if plan["head"] is None else plan["head"]["checkpoint_id"],
     )
-    return output.document(result) if output.json else _show_result(result, output)
+    told = output.as_typed(result)
+    return output.document(told) if output.json else _show_result(told, output)
 
 
 def _show_plan(plan: dict[str, Any], output: Output) -> None:
@@ -75,7 +76,7 @@ def _show_result(result: dict[str, Any], output: Output) -> None:
     left = ", ".join(map(str, result["discarded"])) or "none"
     output.text(f"job {result['job']} is back at {at}, on timeline {result['timeline']}; discarded: {left}")
     output.text(f"sinks that are back: {', '.join(result['sinks']) or 'none'}")
-    return output.text(f"next: {output.as_typed(result['next_step'])}")
+    return output.text(f"next: {result['next_step']}")
 
 
 def _named(checkpoint_id: int) -> str:

@@ -73,7 +73,7 @@ def test_it_needs_a_yes_where_nobody_can_be_asked_and_then_tells_what_it_did(job
         "checkpoint 8: epoch 5, 3 rows in, 3 rows out, 0 late, quality skipped",
         f"job small continues checkpoint 8 of timeline {live}; timeline main stays until retention takes it",
         "sinks that show it: table",
-        "next: milepost run small",
+        f"next: milepost run {job.small.folder / 'config' / 'small.yaml'}",
     ]
     job.assert_table(5, fixed=True)
 
@@ -81,6 +81,7 @@ def test_it_needs_a_yes_where_nobody_can_be_asked_and_then_tells_what_it_did(job
 def test_the_document_of_a_backfill(job: BackfillJob) -> None:
     result = backfill(job, "--from-checkpoint", "0", "--ranges-per-epoch", "5", "--yes", "--json").document()
     assert result["outcome"] == "fast_forwarded" and result["fork_point"] == 0
+    assert result["next_step"] == f"milepost run {job.small.folder / 'config' / 'small.yaml'}"
     assert [one["rows_in"] for one in result["epochs"]] == [15]
     job.assert_table(5, fixed=True)
 

@@ -53,13 +53,14 @@ def test_it_needs_a_yes_where_nobody_can_be_asked(job: CountedJob) -> None:
     assert done.stdout.splitlines() == [
         f"job small is back at checkpoint 2, on timeline {timeline}; discarded: 3, 4",
         "sinks that are back: seen, table",
-        "next: milepost run small",
+        f"next: milepost run {job.spec_path}",
     ]
     job.assert_tables_equal_the_oracle()
     again = milepost("rollback", job.spec_path, "--to", "2", "--yes")
     assert (again.exit_code, again.stdout) == (0, "nothing to roll back: job small is at checkpoint 2\n")
     answer = milepost("rollback", job.spec_path, "--to", "4", "--yes", "--json").document()
     assert (answer["outcome"], answer["checkpoint_id"], answer["discarded"]) == ("rolled_back", 4, [])
+    assert answer["next_step"] == f"milepost run {job.spec_path}"
 
 
 @pytest.mark.parametrize("answer", ["n", "y"])

@@ -12,6 +12,7 @@ from pipeline.config.load import load_job
 from pipeline.jobmaster import Session
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture
@@ -50,3 +51,20 @@ def test_a_path_through_a_parent_folder_is_shown_plain(failed: SparklessJob) -> 
     spec.write_text("name: [")
     broken = milepost("lint", spec)
     assert broken.exit_code == 2 and ".." not in broken.stderr
+
+
+def test_the_plan_of_a_rollback_and_a_refused_spec_name_what_was_typed(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path / "a folder")
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    spec = job.folder / "config" / "small.yaml"
+    typed = shlex.quote(str(spec))
+    text = spec.read_text()
+    spec.write_text(text.replace("key: [k]", "key: [v]"))
+    refused = json.loads(milepost("run", spec, "--json").stdout)["error"]
+    spec.write_text(text)
+    assert f"milepost backfill {typed} --from-checkpoint 0" in refused["hint"], refused
+    job.master.cancel()
+    plan = milepost("rollback", spec, "--to", "0", "--dry-run", "--json").document()
+    assert plan["text"][-1].endswith(f"milepost start {typed} opens it again")
+    assert plan["text"] == milepost("rollback", spec, "--to", "0", "--dry-run").stdout.splitlines()[:-1]
