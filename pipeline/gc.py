@@ -198,7 +198,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
     while failed < MAX_FAILED_DROPS:
         state = context.head().state
         judged_ms = max(judged_ms, context.store.clock_ms())
-        due = (lists_from(one, lists) for one in collectable_lists(state, judged_ms, grace_ms))
+        due = (_continued(one, lists) for one in collectable_lists(state, judged_ms, grace_ms))
         progress, count = delete_listed(context, state, [one for one in due if one.done < one.count])
         if not progress:
             break
@@ -219,7 +219,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
     return deleted + len(plan.probes) + len(plan.vetoes)
 
 
-def lists_from(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageList:
+def _continued(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageList:
     """The list, from where this collection has left it."""
     known = lists.get(named.sha256)
     return named if known is None else replace(named, done=max(named.done, known.done))

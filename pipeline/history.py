@@ -29,7 +29,7 @@ from pipeline.protocol.events import (
     TimelineSwitched,
     aborts_of,
 )
-from pipeline.protocol.ids import CheckpointId
+from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId
 from pipeline.protocol.lease import LeaseFacts, LeaseStatus, lease_status
 from pipeline.protocol.lineage import continues, lineage
 from pipeline.protocol.log_entries import LogEntry, Tombstone, aborted_by, completion_of
@@ -112,7 +112,7 @@ class History:
         done = entry.event.checkpoint
         live = continues(state, done.timeline, done.checkpoint_id)
         if live is None:
-            oldest = min(one.checkpoint_id for one in lineage(state, state.timeline()))
+            oldest = min((one.checkpoint_id for one in lineage(state, state.timeline())), default=NO_CHECKPOINT)
             live = leads_to(log, state.version, oldest, checkpoint_id)
         shown = done.sinks if live else confirmed_after(log, entry, state.version)
         return completed_document(done, CheckpointStatus.SUBSUMED, shown) | {"live": live}

@@ -19,6 +19,7 @@ from pipeline.config.spec import JobSpec
 from pipeline.protocol.locations import absolute_url, location_problem
 
 _DIGIT, _HEX, _SUBTASK = "0123456789", "0123456789abcdef", "0123456789al"
+"""Characters of a number, of a digest, and of what staged a file: a subtask's number, or `all`."""
 
 
 def _steps(*parts: str | Step) -> tuple[Step, ...]:

@@ -1,8 +1,8 @@
 """Which entries of the log become tombstones, and how the state says how far that is (I6).
 
 An entry that is older than everything retained is needed by nobody whole: what a replay, an audit and a report ask of
-it, its tombstone has. The horizon never goes back (checkpoints leave the retained ones and never come back, forks and
-switches end), so an entry below the horizon of any head may be replaced at any later time, by anybody, twice, or by a
+it, its tombstone has. But for the time while the end of an incarnation is dirty, when nothing more is compacted, the
+horizon never goes back (checkpoints leave the retained ones and never come back, forks and switches end), so an entry below the horizon of any head may be replaced at any later time, by anybody, twice, or by a
 session that slept: each writes the same bytes. Order: replace the bodies, then say so; stopped between, the next one
 finds tombstones and goes on.
 """
@@ -34,7 +34,7 @@ def horizon(state: ManifestState) -> int:
     pending; the opening of a fork that is open; the switch that a sink has yet to follow; and what the end of an
     incarnation has yet to clean up.
     """
-    if any(result.clean_up is CleanUp.DIRTY for result in state.results):
+    if _is_dirty(state):
         return state.compacted + 1
     needed = [state.version]
     needed += [int(checkpoint.token) for checkpoint in state.checkpoints]
@@ -69,10 +69,18 @@ def compacted_through(state: ManifestState, through: int) -> int:
 def record_compaction(state: ManifestState, request: CompactedRequest, now_ms: int) -> Answer:
     """Record how far the log is compacted: a fact, accepted from any session, monotone.
 
+    Not while the end of an incarnation is dirty: whoever replaced entries before it may come to say so after it.
+
     Raises:
         ProtocolViolation: an entry up to there stays whole.
     """
+    if _is_dirty(state):
+        return AlreadyDone(Outcome.ALREADY_COMPACTED, f"job {state.job} has an end to clean up: recorded after that")
     through = compacted_through(state, request.through)
     if through == state.compacted:
         return AlreadyDone(Outcome.ALREADY_COMPACTED, f"the log is compacted up to version {through}")
     return advance(state, LogCompacted(now_ms, through, request.session_id), compacted=through)
+
+
+def _is_dirty(state: ManifestState) -> bool:
+    return any(result.clean_up is CleanUp.DIRTY for result in state.results)

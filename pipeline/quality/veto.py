@@ -112,8 +112,7 @@ def veto_of(
             shown = [name for name in columns if name in table.column_names]
             positions, observed = found.get(number, ((), None))
             taken = list(positions[: spec.rows])
-            rows = table.select(shown).take(taken).to_pylist() if taken else []
-            told = tuple({name: _json_value(value) for name, value in row.items()} for row in rows)
+            told = tuple({name: _json_value(_value(table[name][at])) for name in shown} for at in taken)
             refusals.append(Refusal(spec.sink, answer.expectations[number], _json_value(observed), told))
     return Veto(checkpoint_id, tuple(refusals))
 
@@ -143,9 +142,17 @@ def _dumps(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False).encode(errors="replace")
 
 
+def _value(scalar: pa.Scalar) -> Any:
+    """The value as Python has it; where Python has none, such as for a year beyond 9999, as text."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError, LookupError):
+        return f"{getattr(scalar, 'value', 'a value')} as {scalar.type}"
+
+
 def _json_value(value: Any) -> Any:
     """The value as JSON has it: a number or truth value as it is, NaN and all else as text, cut where it is long."""
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
+    if getattr(value, "ndim", None) == 0:
         value = value.item()  # of numpy
     if value is None or isinstance(value, bool | int):
         return value

@@ -10,8 +10,8 @@
     chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
     chk-<id>/t<token>/_aborted                          to subtasks that still run: the checkpoint was aborted
     chk-<id>/t<token>/_veto                             failing rows of an epoch that the quality gate vetoed
-    garbage/<sha256>.json                               a list of garbage that a manifest entry names
     vetoes/<id>.json                                    the same, once it is aborted; the abort's event has its digest
+    garbage/<sha256>.json                               a list of garbage that a manifest entry names
     savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
 
 Ids are padded to 20 digits, so that LIST order is numeric. A writer writes only below its own token (I3).

@@ -72,6 +72,25 @@ def counting() -> Iterator[list[int]]:
         yield read
 
 
+def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_to_the_empty_state(
+    tmp_path: Path,
+) -> None:
+    job, log = SparklessJob.create(tmp_path / "job"), StoredLog()
+    log.epoch(A)
+    for _ in range(2):
+        log.rollback(A, 0)
+        log.realign(A)
+        log.epoch(A)
+    log.subsume(A, (1, 2), last=1)
+    log.rollback(A, 0)
+    assert all(timeline.timeline_id != "main" for timeline in log.state.timelines)
+    for state, event in zip(log.states, log.events, strict=True):
+        entry = LogEntry(state.version, f"write-{state.version}", event, state)
+        job.context.store.create(manifest_key(state.version), encode_entry(entry))
+    shown = job.master.show(1)
+    assert (shown["status"], shown["live"]) == ("subsumed", False)
+
+
 def compact(context: JobContext, up_to: int) -> None:
     """Put tombstones in the place of the oldest entries, as the leader does."""
     for version in range(1, up_to + 1):

@@ -143,6 +143,15 @@ def test_an_epoch_collects_what_is_too_old(tmp_path: Path, monkeypatch: pytest.M
         assert file.exists() is (hour < 24)
 
 
+def test_a_failing_row_with_a_time_that_python_lacks_is_shown_and_refuses_the_epoch_as_any_other() -> None:
+    far = pa.array([10**18], pa.timestamp("us", "UTC"))
+    rows = pa.table({"v": [-5], "at": far})
+    specs = [suite({"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0})]
+    verdict = evaluate_all(specs, {"carriers": rows})
+    (refusal,) = veto_of(7, verdict, specs, {"carriers": rows}, {"carriers": ["at"]}).refusals
+    assert refusal.rows == ({"v": -5, "at": "1000000000000000000 as timestamp[us, tz=UTC]"},)
+
+
 def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
     names = [f"column_{number}" for number in range(300)]
     rows = pa.table({name: ["x" * 5_000 + str(number) for number in range(50)] for name in names})

@@ -73,8 +73,11 @@ def test_nothing_is_compacted_while_an_end_has_something_to_clean_up() -> None:
     log.trigger(A)
     log.cancel(B)
     assert list(compactable(log.state, 10)) == []
-    late = log.compact(B, 1)
-    assert isinstance(late, AlreadyDone)
+    version = log.state.version
+    for through in (1, 2):
+        late = log.compact(B, through)
+        assert isinstance(late, AlreadyDone), "entries that were replaced before the cancel are no fault after it"
+    assert (log.state.version, log.state.compacted) == (version, 1)
     log.clean(B)
     assert list(compactable(log.state, 10)) != []
 
