@@ -2,9 +2,10 @@
 
 An entry that is older than everything retained is needed by nobody whole: what a replay, an audit and a report ask of
 it, its tombstone has. But for the time while the end of an incarnation is dirty, when nothing more is compacted, the
-horizon never goes back (checkpoints leave the retained ones and never come back, forks and switches end), so an entry below the horizon of any head may be replaced at any later time, by anybody, twice, or by a
-session that slept: each writes the same bytes. Order: replace the bodies, then say so; stopped between, the next one
-finds tombstones and goes on.
+horizon never goes back (checkpoints leave the retained ones and never come back, forks and switches end), so an entry
+below the horizon of any head may be replaced at any later time, by anybody, twice, or by a session that slept: each
+writes the same bytes. Order: replace the bodies, then say so; stopped between, the next one finds tombstones and goes
+on.
 """
 
 from __future__ import annotations
