@@ -26,6 +26,7 @@ from pipeline.protocol.errors import (
 )
 from pipeline.protocol.ids import CheckpointId, SessionId
 from pipeline.protocol.log_entries import LogEntry
+from pipeline.protocol.packing import unpacked
 from pipeline.protocol.pins import live_pins
 from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, JobStatus, ManifestState
 from pipeline.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
@@ -135,7 +136,7 @@ def test_what_is_read_back_is_sorted_or_refused(tmp_path: Path) -> None:
     entry = job.context.log.entry(head.version)
     assert isinstance(entry, LogEntry)
     document = json.loads(encode_entry(entry))
-    document["state"]["checkpoints"].reverse()
+    document["state"]["checkpoints"] = unpacked(document["state"]["checkpoints"])[::-1]  # type: ignore[index]
     with pytest.raises(StateCorrupt, match="must rise strictly"):
         decode_entry(json.dumps(document).encode())
 

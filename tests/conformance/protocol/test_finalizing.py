@@ -98,7 +98,7 @@ def test_a_commit_that_cannot_be_made_is_a_counted_failure(job: SparklessJob, mo
 
     Case: CheckpointCoordinatorTest.testExceptionInStoringCompletedCheckpointIsReportedToFailureManager
     """
-    outage = Fault(at("list", MANIFEST_PREFIX), Effect.UNAVAILABLE, skip=HEADS_READ_BEFORE)
+    outage = Fault(at("stat", MANIFEST_PREFIX), Effect.UNAVAILABLE, skip=2 * HEADS_READ_BEFORE)  # by name, two each
     fails(job, monkeypatch, StoreUnavailable, outage)
     assert_given_up(job, "FINALIZE_CHECKPOINT_FAILURE")
     failures = job.context.head().state.failures
