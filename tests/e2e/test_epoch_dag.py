@@ -7,6 +7,7 @@ import pytest
 from pipeline.jobmaster import Session, Triggered
 from pipeline.protocol.errors import Fenced
 from tests.harness.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
+from tests.harness.form_run import FormRun
 
 ALL_DONE = {task_id: "success" for task_id in TASKS if task_id != "notify_complete"} | {
     "notify_complete[0]": "success",
@@ -115,6 +116,13 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
     assert gated.tries(red, "run_epoch") == 2
     assert "fenced; trigger a new run" in gated.log(red, "run_epoch", 2)
     assert gated.statuses() == [(1, "aborted")]
+
+    assert gated.master.job_state()["job_status"] == "failed"
+    resume = FormRun(airflow, "gated__resume")
+    assert resume.wait() == "success"
+    told = resume.log("resume")
+    assert "its last failure: QUALITY_GATE_FAILED: " in told and "the job was FAILED and is " in told, told
+    assert gated.master.job_state()["job_status"] != "failed"
 
 
 def test_a_run_beside_another_session_is_skipped_until_it_takes_over(airflow: AirflowInstance) -> None:
