@@ -47,7 +47,7 @@ def test_another_job_starts_from_an_export_and_ends_at_a_savepoint(job: CountedJ
     assert made.stdout.splitlines()[1] == f"at file://{tmp_path}/copy"
     other = OtherJob.beside(job)
     refused = milepost("start", job.spec_path, "--from", f"file://{tmp_path}/copy")
-    assert refused.exit_code == 2 and "milepost cancel small" in refused.stderr
+    assert refused.exit_code == 2 and f"milepost cancel {job.spec_path} " in refused.stderr
     assert milepost("start", other.spec_path, "--from", f"file://{tmp_path}/none").exit_code == 3
     started = ok(milepost("start", other.spec_path, "--from", f"file://{tmp_path}/copy", "--claim"))
     assert "is open at checkpoint 3, a copy of checkpoint 2 of job small" in started.stdout

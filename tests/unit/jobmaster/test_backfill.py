@@ -420,8 +420,10 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     assert (left["working"], left["head"], left["pending"]) == (False, 6, None)
     assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left["next_step"]
     assert (status["exit_code"], status["next_step"]) == (0, "nothing to do")
-    line = milepost("status", job.small.folder / "config" / "small.yaml").stdout
-    assert line.endswith(f"; next: nothing to do; {left['next_step']}\n")
+    spec = job.small.folder / "config" / "small.yaml"
+    line = milepost("status", spec).stdout
+    typed = left["next_step"].replace("backfill small", f"backfill {spec}")
+    assert line.endswith(f"; next: nothing to do; {typed}\n")
     ran = SparklessRunner()
     assert job.backfill(ran, None, from_checkpoint=2)["timeline"] == fork
     assert len(ran.plans) == 2, "the range that was replayed is not replayed again"
