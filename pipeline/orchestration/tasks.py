@@ -156,8 +156,7 @@ class CompleteCheckpointOperator(EpochOperator):
         master.keep_times(checkpoint_id, completed.token, clock)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
-        shown = master.show(checkpoint_id)
-        log.info("%s", in_words({name: shown.get(name) for name in _TOLD}))
+        log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))
         return [acting | {"sink": sink} for sink in sinks]
 
 
