@@ -164,7 +164,7 @@ class JobContext:
         if head is None:
             raise NotFound(
                 f"job {self.spec.name} has no checkpoint yet: nothing lies under {self.store_config.url}",
-                hint=f"milepost run {self.job.path}",
+                hint=f"milepost run {self.spec.name}",
             )
         return head
 

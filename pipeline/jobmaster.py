@@ -212,7 +212,7 @@ class JobMaster(Bootstrap, Backfills):
         if completed is not None:
             return self._context.metadata(completed).verdict
         metadata, _ = self._leadership.pending_metadata(self._leadership.require_own(state, session, checkpoint_id))
-        metadata.verdict.raise_if_vetoed(checkpoint_id)
+        metadata.verdict.raise_if_vetoed(state.job, checkpoint_id)
         return metadata.verdict
 
     def complete(self, session: Session, checkpoint_id: int) -> CompletedCheckpoint:
@@ -223,7 +223,7 @@ class JobMaster(Bootstrap, Backfills):
             return completed
         pending = self._leadership.require_own(state, session, checkpoint_id)
         metadata, handle = self._leadership.pending_metadata(pending)
-        metadata.verdict.raise_if_vetoed(checkpoint_id)
+        metadata.verdict.raise_if_vetoed(state.job, checkpoint_id)
         completed = self._leadership.complete(session, pending, metadata, handle)
         self._context.know_metadata(handle, metadata)
         return completed
@@ -317,7 +317,7 @@ class JobMaster(Bootstrap, Backfills):
         try:
             report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
             clock("validate")
-            report.verdict.raise_if_vetoed(checkpoint_id)  # `complete` asks what is stored
+            report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)  # `complete` asks what is stored
             clock("complete")
             completed = self.complete(session, checkpoint_id)
         except BaseException as error:

@@ -155,6 +155,10 @@ def show(
         elif nested and key == "veto":
             output.text("veto:")
             show_veto(value, output)
+        elif key == "spec" and value:
+            output.text("spec:")
+            for line in str(value).splitlines():
+                output.text(f"  {printable(line)}")
         else:
             shown = json.dumps(value, ensure_ascii=False, indent=2, default=str) if nested else printable(value)
             output.text(f"{key}: {shown}")

@@ -28,7 +28,7 @@ def pin(state: ManifestState, request: PinRequest, now_ms: int) -> Answer:
             f"pin {request.name!r} refused: expected a name and more than 0 ms, got {request.hold_ms} ms."
         )
     if state.checkpoint(request.checkpoint_id) is None:
-        retained = [int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints]
+        retained = ", ".join(str(checkpoint.checkpoint_id) for checkpoint in state.checkpoints) or "none"
         raise NotFound(
             f"job {state.job} retains no completed checkpoint {request.checkpoint_id}; retained: {retained}."
             " Nothing was changed.",

@@ -165,7 +165,7 @@ class GateVerdict:
         shown = "; ".join(broken[:3]) + (f"; and {len(broken) - 3} more" if len(broken) > 3 else "")
         return f"{self.status.value}: {shown}" if shown else self.status.value
 
-    def raise_if_vetoed(self, checkpoint_id: int) -> None:
+    def raise_if_vetoed(self, job: str, checkpoint_id: int) -> None:
         """Raises QualityGateFailed when the epoch must not be published."""
         if self.vetoes:
             undecided = self.status is VerdictStatus.ERROR
@@ -175,7 +175,7 @@ class GateVerdict:
             raise QualityGateFailed(
                 f"checkpoint {checkpoint_id}: the quality gate says {self.summary()}. "
                 "Nothing of this epoch is published.",
-                hint="correct the input or the expectation, then run again",
+                hint=f"milepost show {job} {checkpoint_id} has what it refused; correct it or the gate, then run again",
                 reason=reason.value,
                 detail=self.summary(),
                 checkpoint_id=checkpoint_id,

@@ -43,6 +43,14 @@ def test_a_name_stays_a_name(failed: SparklessJob, monkeypatch: pytest.MonkeyPat
     assert milepost("status", "small").stdout.rstrip().endswith("then: milepost resume small")
 
 
+def test_a_job_that_never_ran_is_run_as_it_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = SparklessJob.create(tmp_path)
+    monkeypatch.chdir(job.folder)
+    assert milepost("read", "small", "table").stderr.rstrip().endswith("\nmilepost run small")
+    spec = job.folder / "config" / "small.yaml"
+    assert milepost("read", spec, "table").stderr.rstrip().endswith(f"\nmilepost run {spec}")
+
+
 def test_a_path_through_a_parent_folder_is_shown_plain(failed: SparklessJob) -> None:
     spec = failed.folder / "config" / ".." / "config" / "small.yaml"
     job = load_job(spec)

@@ -49,8 +49,9 @@ def vetoed(folder: Path, edit: dict[str, str] | None = None) -> SparklessJob:
     job.land("1.csv")
     job.master.run(Session.cli(), SparklessRunner())
     job.land("2.csv", "k,v\n" + "".join(f"{number},{SECRET}\n" for number in range(100, 130)) + "99,fine\n")
-    with pytest.raises(QualityGateFailed):
+    with pytest.raises(QualityGateFailed) as refused:
         job.master.run(Session.cli(), SparklessRunner())
+    assert "milepost show small 2" in refused.value.hint
     return job
 
 
@@ -74,6 +75,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     page = plugin.checkpoint("small__epoch", 2).body.decode()
     assert page.count("&lt;b&gt;4711") == 20 and "<b>4711" not in page
     assert job.master.show(1)["veto"] is None
+    assert "\nspec:\n  name: small\n" in milepost("show", spec(job), "1").stdout
 
 
 def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(

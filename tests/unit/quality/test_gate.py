@@ -229,7 +229,7 @@ def test_the_epochs_verdict_is_as_grave_as_its_gravest_sink() -> None:
     verdict = evaluate_all(specs, tables)
     assert [inner.status.value for inner in verdict.verdicts] == ["passed", "warning", "skipped"]
     assert verdict.status is VerdictStatus.WARNING and not verdict.vetoes
-    verdict.raise_if_vetoed(7)
+    verdict.raise_if_vetoed("orders", 7)
     assert evaluate_all(specs, {**tables, "c": BAD}).vetoes
     assert evaluate_all([], {}).status is VerdictStatus.SKIPPED
 
@@ -237,7 +237,7 @@ def test_the_epochs_verdict_is_as_grave_as_its_gravest_sink() -> None:
 def test_a_veto_says_what_is_not_met_and_that_nothing_is_published() -> None:
     verdict = evaluate_all([suite(IN_RANGE, {**NOT_NULL, "column": "gone"})], {"carriers": BAD})
     with pytest.raises(QualityGateFailed) as refused:
-        verdict.raise_if_vetoed(42)
+        verdict.raise_if_vetoed("orders", 42)
     message = refused.value.message
     assert "checkpoint 42" in message and "Nothing of this epoch is published" in message
     assert "sink carriers: expect_column_values_to_be_between(v) refused 1 of 3 rows (critical)" in message
