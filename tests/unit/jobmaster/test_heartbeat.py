@@ -96,7 +96,7 @@ def test_a_checkpoint_that_a_sweep_has_adopted_is_nothing_to_stop_for(job: Spark
     store = context.store
 
     def after(operation: str, key: str) -> None:
-        if operation == "list" and len(completed) and key.startswith("manifest/"):
+        if operation in ("list", "stat") and len(completed) and key.startswith("manifest/"):
             looked.set()
 
     completed: list[object] = []
