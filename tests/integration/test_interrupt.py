@@ -19,7 +19,7 @@ SPEC = """\
 name: small
 storage: store
 sources:
-  rows: {format: csv, path: "landing/*.csv", schema: {k: int64, t: "timestamp[us, UTC]"}, event_time: t}
+  rows: {format: csv, path: "landing/*.csv", schema: {k: int64, t: "timestamp[us, UTC]"}, event_time: t, settle: 0s}
 operators:
   - {uid: waits, kind: process, inputs: [rows], key: [k], function: "waiting:Waits"}
 sinks:
