@@ -20,7 +20,7 @@ from pipeline.protocol.log_entries import CompletedEpoch, completion_of
 from pipeline.protocol.records import ManifestState
 from pipeline.sources.consumed import load
 from pipeline.sources.contract import SourceObject
-from pipeline.sources.objects import list_objects
+from pipeline.sources.objects import list_objects, named_objects
 from pipeline.storage.checked import read_handle
 from pipeline.storage.open import open_store
 from pipeline.summary import watermark_of
@@ -316,14 +316,13 @@ def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
                     faults[-1] |= {"recorded": f"{obj.etag} ({obj.size} bytes)", "found": state}
     if faults:
         lines = [
-            f"\n  {one['source']}: {one['key']}: consumed by checkpoint {one['checkpoint_id']} as {one['recorded']}, "
+            f"{one['source']}: {one['key']}: consumed by checkpoint {one['checkpoint_id']} as {one['recorded']}, "
             f"{one['found']}"
             for one in faults[:_NAMED]
         ]
-        more = f"\n  and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
         raise SourceChanged(
             f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."
-            f"{''.join(lines)}{more}\nNothing was changed; the live timeline goes on.",
+            f"{named_objects(lines, len(faults))}\nNothing was changed; the live timeline goes on.",
             hint="put the recorded versions back, or backfill from a checkpoint after them: --from-checkpoint ID",
             objects=faults,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -99,6 +100,12 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         if wanted and not hidden(name):
             bad_names.append(BadName(escaped(name), "it is not UTF-8, or has a control character, or is too long"))
     return Listing(tuple(objects), skipped_hidden, skipped_empty, tuple(bad_names))
+
+
+def named_objects(lines: Sequence[str], count: int) -> str:
+    """Return the lines of the first of `count` objects for an error, each on its own, and how many more there are."""
+    more = [f"and {count - len(lines)} more"] if count > len(lines) else []
+    return "".join(f"\n  {line}" for line in (*lines, *more))
 
 
 def escaped(name: str) -> str:

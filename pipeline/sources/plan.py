@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pipeline.protocol.errors import InvalidRequest, SourceChanged
 from pipeline.sources.consumed import ConsumedSet
 from pipeline.sources.contract import SourceObject
-from pipeline.sources.objects import BadName, Listing, escaped
+from pipeline.sources.objects import BadName, Listing, escaped, named_objects
 from pipeline.sources.path_columns import PathColumns
 
 ON_CHANGE = ("fail", "ignore", "reprocess")
@@ -249,11 +249,10 @@ def _without_values(partitions: PathColumns | None, objects: Sequence[SourceObje
 
 
 def _unusable(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
-    lines = [f"\n  {bad.name}: {bad.reason}" for bad in bad_names[:_NAMED_IN_AN_ERROR]]
-    more = f"\n  and {len(bad_names) - _NAMED_IN_AN_ERROR} more" if len(bad_names) > _NAMED_IN_AN_ERROR else ""
+    lines = [f"{bad.name}: {bad.reason}" for bad in bad_names[:_NAMED_IN_AN_ERROR]]
     return InvalidRequest(
-        f"source {name}: the names of {len(bad_names)} object(s) cannot be used.{''.join(lines)}{more}\n"
-        "Nothing was planned.",
+        f"source {name}: the names of {len(bad_names)} object(s) cannot be used."
+        f"{named_objects(lines, len(bad_names))}\nNothing was planned.",
         hint=f"Rename or remove them, narrow the source's path, or set sources.{name}.on_bad_name to skip.",
         source=name,
         names=[bad.name for bad in bad_names],
@@ -265,12 +264,12 @@ def _changed(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) 
     for obj in objects[:_NAMED_IN_AN_ERROR]:
         row = consumed.table.filter(pc.equal(consumed.table["key"], obj.key)).to_pylist()[-1]
         lines.append(
-            f"\n  {obj.key}: consumed by checkpoint {row['checkpoint_id']} as {row['etag']} ({row['size']} bytes), "
+            f"{obj.key}: consumed by checkpoint {row['checkpoint_id']} as {row['etag']} ({row['size']} bytes), "
             f"now {obj.etag} ({obj.size} bytes)"
         )
-    more = f"\n  and {len(objects) - _NAMED_IN_AN_ERROR} more" if len(objects) > _NAMED_IN_AN_ERROR else ""
     return SourceChanged(
-        f"source {name}: {len(objects)} object(s) changed after they were consumed.{''.join(lines)}{more}\n"
+        f"source {name}: {len(objects)} object(s) changed after they were consumed."
+        f"{named_objects(lines, len(objects))}\n"
         "Nothing was planned; what is published still holds the consumed versions.",
         hint=f"Put the consumed versions back, or set sources.{name}.on_change to ignore or reprocess.",
         source=name,
