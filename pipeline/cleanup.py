@@ -51,16 +51,19 @@ def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointI
     Entries of the log that are older than everything retained become tombstones before, some at once, and the same
     transition records how far that is (I6).
     """
-    compacted = compact_some(context)
-    dropped = _subsume(context, session_id, compacted)
-    record_backlog(context, session_id, compacted)
+    state = context.head().state
+    compacted = compact_some(context, state)
+    dropped = _subsume(context, session_id, state, compacted)
+    if not dropped:
+        record_backlog(context, session_id, state, compacted)
     return dropped
 
 
-def _subsume(context: JobContext, session_id: SessionId, compacted: int) -> tuple[CheckpointId, ...]:
+def _subsume(
+    context: JobContext, session_id: SessionId, state: ManifestState, compacted: int
+) -> tuple[CheckpointId, ...]:
     retained = context.spec.checkpointing.retained
     policy = RetentionPolicy(retained.last, retained.hourly, retained.daily)
-    state = context.head().state
     dropped = subsumable(state, policy)
     if not dropped:
         return ()
@@ -97,7 +100,8 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
         # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
         result = context.transact(lambda state, now: coordinator.garbage_deleted(state, request, max(now, judged_ms)))
         forget_lists(context, state, result.state)
-    fold(context, session_id, grace_ms)
+        state = result.state
+    fold(context, session_id, state, grace_ms)
     return deleted + more
 
 

@@ -54,9 +54,12 @@ def listed_in(store: ObjectStore, state: ManifestState) -> Listed:
     return Listed(frozenset(keys))
 
 
-def fold(context: JobContext, session_id: SessionId, grace_ms: int) -> None:
-    """Fold what the head lists as garbage when that is much: then its size is bounded at any pace of epochs."""
-    state = context.head().state
+def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace_ms: int) -> None:
+    """Fold what a head lists as garbage when that is much: then its size is bounded at any pace of epochs.
+
+    Args:
+        state: the head; when it has moved on and lists something else, nothing is folded.
+    """
     plan = plan_fold(state, grace_ms)
     if plan is None:
         return

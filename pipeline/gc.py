@@ -212,7 +212,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
         # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
         result = context.transact(lambda state, now: forget_collected(state, request, max(now, judged_ms)))
         forget_lists(context, before, result.state)
-    fold(context, session_id, grace_ms)
+    fold(context, session_id, context.head().state, grace_ms)
     for owner in plan.staged:
         discard(context, *owner)
     context.store.delete([*plan.probes, *plan.vetoes])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pipeline.job_context import JobContext
 from pipeline.protocol.compaction import CompactedRequest, compactable, horizon, record_compaction
 from pipeline.protocol.ids import SessionId
+from pipeline.protocol.records import ManifestState
 
 ENTRIES_PER_EPOCH = 64
 """An epoch makes fewer than ten entries, so that a log of an older program is caught up with soon."""
@@ -16,14 +17,18 @@ ENTRIES_PER_EPOCH = 64
 _ENTRIES_AT_ONCE = 1_024
 
 
-def compact_some(context: JobContext) -> int:
-    """Compact what one epoch may. Returns up to which version all entries are tombstones."""
-    return context.log.compact(compactable(context.head().state, ENTRIES_PER_EPOCH))
+def compact_some(context: JobContext, state: ManifestState) -> int:
+    """Compact what one epoch may, as of a head. Returns up to which version all entries are tombstones."""
+    return context.log.compact(compactable(state, ENTRIES_PER_EPOCH))
 
 
-def record_backlog(context: JobContext, session_id: SessionId, compacted: int) -> None:
-    """Record a compaction that no subsumption carried, once it is as much as an epoch may do: less is not worth it."""
-    if compacted - context.head().state.compacted >= ENTRIES_PER_EPOCH:
+def record_backlog(context: JobContext, session_id: SessionId, state: ManifestState, compacted: int) -> None:
+    """Record a compaction that no subsumption carried, once it is as much as an epoch may do: less is not worth it.
+
+    Args:
+        state: the head that the entries were compacted as of.
+    """
+    if compacted - state.compacted >= ENTRIES_PER_EPOCH:
         _record(context, session_id, compacted)
 
 

@@ -13,7 +13,7 @@ from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
 EMPTY = 6
-NORMAL = {"trigger": 9, "run": 16, "complete": 6, "notify table": 9, "subsume": 29}
+NORMAL = {"trigger": 9, "run": 16, "complete": 6, "notify table": 9, "subsume": 26}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own.
 
 `trigger` asks for the clock once more, by which it is judged how young an object is. `run` reads what each of its three
