@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 SCHEMA = "milepost/v1"
@@ -17,7 +18,7 @@ SCHEMA = "milepost/v1"
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass
 class Output:
     """How one invocation prints.
 
@@ -39,18 +40,22 @@ class Output:
         return cast("T", _each_text(told, self._text_as_typed))
 
     def _text_as_typed(self, text: str) -> str:
-        if self.typed is None or "milepost " not in text:
+        if self.typed is None or "milepost " not in text or self._own_command is None:
             return text
+        typed = shlex.quote(self.typed)
+        return self._own_command.sub(lambda match: match[1] + typed, text)
+
+    @cached_property
+    def _own_command(self) -> re.Pattern[str] | None:
+        """What a command for this job looks like that names it by its name; None when its spec cannot be read."""
         from pipeline.config.load import load_job
         from pipeline.protocol.errors import CheckpointError
 
         try:
-            name = load_job(self.typed).spec.name
+            name = load_job(str(self.typed)).spec.name
         except CheckpointError:
-            return text
-        typed = shlex.quote(self.typed)
-        command = rf"(\bmilepost (?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)"
-        return re.sub(command, lambda match: match[1] + typed, text)
+            return None
+        return re.compile(rf"(\bmilepost (?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)")
 
     def document(self, data: Mapping[str, Any], *, ok: bool = True) -> None:
         """Print `data` as one versioned document, on one line."""
