@@ -22,7 +22,7 @@ from typing import Any
 from pyspark import java_gateway
 
 from pipeline import epoch_inputs, job_context
-from pipeline.cli.main import app
+from pipeline.__main__ import main
 from pipeline.protocol.object_store import ObjectStore, StoreConfig
 from pipeline.storage.open import open_store
 from tests.harness.hooked_store import HookedStore
@@ -96,5 +96,5 @@ def independent(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
 
 if __name__ == "__main__":
     java_gateway.Popen = independent
-    plan_stores(json.loads(sys.argv[1]))
-    app(sys.argv[2:])
+    plan_stores(json.loads(sys.argv.pop(1)))
+    main()

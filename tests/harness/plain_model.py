@@ -50,6 +50,8 @@ class PlainModel:
         ended: by checkpoint id: the winning token, 0: aborted. lineage: (checkpoint id, objects it consumed).
         chains: per sink, the checkpoint ids in the order of their heads.
         answers: by (checkpoint, token): whether what reached the driver allows to complete.
+        listings: by key or prefix: version and time of each time that it was listed as garbage. A heartbeat may be
+            listed again, in another list: then it may go once any of these is over.
         latest_ms: how far the clock has ever been.
         dead: sessions whose process is gone, as everybody can see. insisting: those that came to take over.
     """
@@ -69,7 +71,7 @@ class PlainModel:
         self.failures = 0
         self.counted: set[int] = set()
         self.garbage: dict[str, tuple[int, int]] = {}
-        self.ever_garbage: dict[str, int] = {}
+        self.listings: dict[str, list[tuple[int, int]]] = {}
         self.lists: dict[str, int] = {}
         self._entries: set[str] = set()
         self._tokens: list[int] = []
@@ -133,7 +135,7 @@ class PlainModel:
             winner = self.ended.get(number)
             require(winner is not None and winner != token, f"I8: {key} is deleted, and may still be published")
             return
-        listed = [since for entry, since in self.ever_garbage.items() if covers(entry, key)]
+        listed = [since for entry, known in self.listings.items() if covers(entry, key) for _, since in known]
         require(listed, f"I8: {key} is deleted, and was never listed as garbage")
         require(self.latest_ms - min(listed) > TIMEOUT_MS, f"I8: {key} is deleted before the grace period is over")
         require(key not in self.needed(), f"I8: {key} is deleted, and a root needs it")
@@ -313,15 +315,21 @@ class PlainModel:
 
     def _garbage_deleted(self, event: Json) -> None:
         leads = self.leader is not None and self.leader[0] == event["session_id"]
+
+        def later(version: int) -> bool:
+            if leads:
+                return self.leader is not None and self.leader[1] > version
+            return self.pending is None or self.pending["prefixes"][0] > version
+
         gone = set(event["prefixes"])
         for digest, done in event["lists"]:
             gone |= set(self._keys_of({"sha256": digest, "count": self.lists[digest], "done": 0})[:done])
         for entry in (gone - self._entries) & self.garbage.keys():
-            version, since_ms = self.garbage.pop(entry)
-            require(event["at_ms"] - since_ms > TIMEOUT_MS, f"I8: {entry} is deleted before the grace period is over")
-            later = leads and self.leader is not None and self.leader[1] > version
-            beside = self.pending is None or self.pending["prefixes"][0] > version
-            require(later or (not leads and beside), f"I8: {entry} is deleted by no later leader")
+            known = self.garbage.pop(entry)
+            listings = self.listings[entry] if entry in self._twice else [known]
+            over = [version for version, since_ms in listings if event["at_ms"] - since_ms > TIMEOUT_MS]
+            require(over, f"I8: {entry} is deleted before the grace period is over")
+            require(any(later(version) for version in over), f"I8: {entry} is deleted by no later leader")
 
     def _job_resumed(self, event: Json) -> None:
         require(self.status == "failed", f"I4: a job that is {self.status} is resumed")
@@ -388,7 +396,7 @@ class PlainModel:
             pending = self.pending is not None and entry.startswith(f"chk-{self.pending['id']:020d}/")
             require(not pending, f"I8: {entry} is listed as garbage, and its checkpoint is pending")
             self.garbage.setdefault(entry, (self.version, at_ms))
-            self.ever_garbage.setdefault(entry, at_ms)
+            self.listings.setdefault(entry, []).append((self.version, at_ms))
 
     def _read(self, handle: Json) -> bytes:
         body = self._stored(handle["key"])

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline import installation, leadership
 from pipeline.job_context import JobContext
+from pipeline.jobmaster import Session
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.codec import LogEntry
 from pipeline.protocol.errors import StateCorrupt
@@ -59,13 +60,17 @@ def older(tmp_path: Path) -> Iterator[CountedJob]:
     yield job
 
 
-def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_it(job: CountedJob) -> None:
+def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_it(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path, 0)
+    job.land([1, 2])
     context = job.small.context
-    *_, first = context.log.entries()
+    job.small.trigger(Session.cli())
+    *_, first = context.log.entries()  # which the first epoch compacts
     assert isinstance(first, LogEntry) and first.version == 1
-    assert first.state.key_hash_secret == secret_of(context)
-    assert secret_of(context) is not None
+    assert first.state.key_hash_secret is not None
+    job.master.abort_running()
     job.run(2)
+    assert first.state.key_hash_secret == secret_of(context)
     metadata = head_metadata(context)
     assert metadata.hasher == KeyHash(secret_of(context)) and versions(metadata) == {2}
     job.assert_tables_equal_the_oracle()
