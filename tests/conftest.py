@@ -8,6 +8,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import hypothesis
@@ -91,14 +92,26 @@ class SharedFirst(LoadScopeScheduling):
         return airflow if nodeid.startswith(airflow) else nodeid.split("::", 1)[0]
 
 
+def _draw_secrets(patch: pytest.MonkeyPatch) -> None:
+    drawn = random.Random(5575)
+    patch.setattr(key_hash, "secrets", SimpleNamespace(token_hex=lambda size: drawn.randbytes(size).hex()))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drawn_secrets_of_shared_jobs() -> Iterator[None]:
+    """As `drawn_secrets`, for the jobs that the tests of a file share."""
+    with pytest.MonkeyPatch.context() as patch:
+        _draw_secrets(patch)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def drawn_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The jobs of a test hash keys the same in each run: a test may depend on which subtask a key belongs to.
 
     Of two subtasks, the first secret gives 0, 1, 5, 6, 7, 8 to the second one, and 2, 3, 4, 9 to the first.
     """
-    drawn = random.Random(5575)
-    monkeypatch.setattr(key_hash, "secrets", SimpleNamespace(token_hex=lambda size: drawn.randbytes(size).hex()))
+    _draw_secrets(monkeypatch)
 
 
 @pytest.fixture(scope="session")

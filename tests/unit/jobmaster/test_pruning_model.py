@@ -167,8 +167,9 @@ class PrunedMachine(SinkMachine):
         return [0, *sorted(self.retained)]
 
     def may_commit(self, entry: Completed) -> bool:
-        """No fork commits before it is live, and then its checkpoints come with the follow."""
-        return entry.mark.timeline in {"main", *(timeline for _, timeline, _ in self.decisions)}
+        """No line commits before the table has followed the switch to it (I14: whoever commits realigns first)."""
+        followed = {timeline for decision, timeline, _ in self.decisions if decision <= self.followed}
+        return entry.mark.timeline in {"main", *followed}
 
     def bases(self, target: int) -> list[int]:
         return super().bases(target)[-1:]
