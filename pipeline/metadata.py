@@ -18,6 +18,7 @@ from pipeline.pace import Pace
 from pipeline.protocol.codec import from_json, to_json
 from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.ids import KEY_HASH_SECRET_PATTERN
+from pipeline.protocol.packing import packed, restored, shortened, unpacked
 from pipeline.protocol.records import ObjectHandle
 from pipeline.protocol.watermarks import operator_watermark
 from pipeline.quality.verdict import GateVerdict
@@ -185,8 +186,8 @@ class CheckpointMetadata:
             "signatures": self.signatures,
             "max_parallelism": self.max_parallelism,
             "key_hash_secret": self.hasher.secret,
-            "plan": to_json(self.plan),
-            "sources": {name: to_json(item) for name, item in self.sources.items()},
+            "plan": shortened(to_json(self.plan)),
+            "sources": {name: _source_json(item) for name, item in self.sources.items()},
             "operators": {uid: _operator_json(item) for uid, item in self.operators.items()},
             "sinks": {
                 name: {
@@ -206,7 +207,7 @@ class CheckpointMetadata:
             "pace": self.pace.to_json(),
             "started_ms": self.started_ms,
             "timings": dict(self.timings),
-            "tasks": [task.to_json() for task in self.tasks],
+            "tasks": packed([task.to_json() for task in self.tasks]),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
@@ -271,8 +272,8 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         signatures=document["signatures"],
         max_parallelism=document["max_parallelism"],
         hasher=_hasher(document["key_hash_secret"]),
-        plan=from_json(ObjectHandle, document["plan"], "plan"),
-        sources={name: from_json(SourceSnapshot, item, f"source {name}") for name, item in document["sources"].items()},
+        plan=from_json(ObjectHandle, restored(document["plan"]), "plan"),
+        sources={name: _source(item, name) for name, item in document["sources"].items()},
         operators={uid: _operator(item) for uid, item in document["operators"].items()},
         sinks={
             name: SinkSnapshot(Committable.from_json(item["committable"]), item["predecessor"], item["location"])
@@ -286,7 +287,7 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         pace=Pace.from_json(document["pace"]),
         started_ms=_optional_ms(document["started_ms"], "started_ms"),
         timings={name: _ms(value, name) for name, value in document["timings"].items()},
-        tasks=tuple(TaskTimes.from_json(task, "task") for task in document["tasks"]),
+        tasks=tuple(TaskTimes.from_json(task, "task") for task in unpacked(document["tasks"])),
     )
 
 
@@ -304,6 +305,16 @@ def _ms(value: object, name: str) -> int:
 
 def _optional_ms(value: object, name: str) -> int | None:
     return None if value is None else _ms(value, name)
+
+
+def _source_json(item: SourceSnapshot) -> dict[str, Any]:
+    document: dict[str, Any] = shortened(to_json(item))
+    return document | {"consumed": packed(document["consumed"])}
+
+
+def _source(item: Mapping[str, Any], name: str) -> SourceSnapshot:
+    whole = restored({**item, "consumed": unpacked(item["consumed"])})
+    return from_json(SourceSnapshot, whole, f"source {name}")
 
 
 def _operator_json(item: OperatorSnapshot) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pipeline.protocol.layout import token_prefix
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Leader, ManifestState, PendingCheckpoint, Timeline, TimelineRole
 
-MAX_SESSIONS = 48
+MAX_SESSIONS = 32
 """How many completed, and how many aborted, sessions the manifest remembers.
 
 A run with a logical date is recognised by that, however old it is; only one without needs to be remembered.

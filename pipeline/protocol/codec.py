@@ -22,7 +22,7 @@ from pipeline.protocol.invariants import faults
 from pipeline.protocol.layout import key_fault
 from pipeline.protocol.log_entries import LogEntry, Tombstone, TombstoneRow, from_row, to_row
 from pipeline.protocol.older_formats import NotOfThatFormat, upgraded
-from pipeline.protocol.packing import packed, unpacked
+from pipeline.protocol.packing import packed, restored, shortened, unpacked
 from pipeline.protocol.records import Garbage, ObjectHandle
 
 FORMAT = 4
@@ -31,7 +31,7 @@ FORMAT = 4
 Record = TypeVar("Record")
 
 _TAG = "type"
-_PACKED = ("checkpoints", "garbage", "garbage_lists")
+_PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "garbage_lists")
 """Fields of a state whose records are alike."""
 
 _EVENT_NAMES: dict[str, type[Event]] = {event.__name__: event for event in EVENT_TYPES}
@@ -118,7 +118,7 @@ def from_json(kind: type[Record], value: object, what: str) -> Record:
 
 def encode_entry(entry: LogEntry) -> bytes:
     """Return the body of one manifest object: ``{event, format, state, version, write_id}``."""
-    value = to_json(entry)
+    value: Any = shortened(to_json(entry))
     value["state"] |= {name: packed(value["state"][name]) for name in _PACKED}
     return _dumps({"format": FORMAT, **value})
 
@@ -154,9 +154,12 @@ def _decode(value: dict[str, object], what: str) -> LogEntry | Tombstone:
         return _decode_tombstone(value, what)
     state = value.get("state")
     if isinstance(state, dict):
-        whole = {name: unpacked(state[name]) for name in _PACKED if name in state}
+        try:
+            whole = {name: unpacked(state[name]) for name in _PACKED if name in state}
+        except ValueError as error:
+            raise StateCorrupt(f"{what}: state: {error}. Nothing was changed.") from error
         value = {**value, "state": {**state, **whole}}
-    entry = from_json(LogEntry, value, what)
+    entry = from_json(LogEntry, restored(value), what)
     if entry.version != entry.state.version:
         raise StateCorrupt(
             f"{what}: entry of version {entry.version} carries the state of version {entry.state.version}."

@@ -1,51 +1,115 @@
-"""Records of one kind in a row, each written as what differs from the one before it: checkpoints of one job are alike.
+"""Records of one kind as columns: checkpoints of one job are alike, so a name, a prefix or a hash is said once.
 
-Works on JSON values, before the strict reader sees them: what is left out is what the one before says.
+Works on JSON values, before the strict reader sees them. A column is one of
+
+* ``{"all": value}``: every record has this value,
+* ``{"of": {field: column}}``, ``{"of": [columns]}``: every record has an object with these fields, a list of these,
+* ``{"each": [values]}``: one value per record; with ``"text": [prefix, suffix]``, what stands between the two.
+
+And a handle whose key has its digest says it once: ``{"key": "inputs/{sha256}.json", "sha256": …, "size": …}``. No key
+that a handle refers to has braces of its own: they are made by `layout`, of names that are checked.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from json import dumps
+from typing import Any, TypeAlias
 
-Value: TypeAlias = dict[str, object]
+Column: TypeAlias = dict[str, object]
 
-_OPAQUE = frozenset({"summary"})
-"""Fields that hold any JSON: what has no fixed keys is written whole."""
-
-
-def packed(records: list[Value]) -> list[Value]:
-    """Return the records, from the second on without what equals the one before."""
-    return [record if index == 0 else _difference(records[index - 1], record) for index, record in enumerate(records)]
+_HANDLE = {"key", "sha256", "size"}
+_DIGEST = "{sha256}"
 
 
-def unpacked(records: object) -> object:
-    """Return what `packed` was given; what is no list of objects is returned as it is."""
-    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        return records
-    found: list[Value] = []
-    for record in records:
-        found.append(_merged(found[-1], record) if found else record)
-    return found
+def shortened(value: Any) -> Any:
+    """Return a JSON value whose handles say their digest once."""
+    return _with_keys(value, lambda key, digest: key.replace(digest, _DIGEST))
 
 
-def _difference(before: Value, record: Value) -> Value:
-    different: Value = {}
-    for name, value in record.items():
-        known = before.get(name)
-        if name not in _OPAQUE and isinstance(value, dict) and isinstance(known, dict):
-            value = _difference(known, value)
-            if not value:
-                continue
-        elif name in before and known == value and type(known) is type(value):
-            continue
-        different[name] = value
-    return different
+def restored(value: Any) -> Any:
+    """Return what `shortened` was given."""
+    return _with_keys(value, lambda key, digest: key.replace(_DIGEST, digest))
 
 
-def _merged(before: Value, record: Value) -> Value:
-    merged = {**before, **record}
-    for name, value in record.items():
-        known = before.get(name)
-        if name not in _OPAQUE and isinstance(value, dict) and isinstance(known, dict):
-            merged[name] = _merged(known, value)
-    return merged
+def _with_keys(value: object, changed: Callable[[str, str], str]) -> object:
+    if isinstance(value, list):
+        return [_with_keys(item, changed) for item in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"key": str(key), "sha256": str(digest)} if digest and value.keys() == _HANDLE:
+            return {**value, "key": changed(key, digest)}
+    return {name: _with_keys(item, changed) for name, item in value.items()}
+
+
+def packed(records: list[object]) -> list[object] | Column:
+    """Return two or more records as a column; what a column does not shorten, or could not count, as it is."""
+    column = _column(records) if records else {}
+    return column if "of" in column else records
+
+
+def unpacked(stored: Any) -> Any:
+    """Return what `packed` was given; what is no column is returned as it is. Raises ValueError: it is a broken one."""
+    if not isinstance(stored, dict):
+        return stored
+    counts = set(_counts(stored))
+    if len(counts) != 1:
+        raise ValueError(f"expected columns of one length, got lengths {sorted(counts)}")
+    return _values(stored, counts.pop())
+
+
+def _column(values: Sequence[object]) -> Column:
+    first = values[0]
+    if len({dumps(value, sort_keys=True) for value in values}) == 1:
+        return {"all": first}
+    objects = [value for value in values if isinstance(value, dict)]
+    if isinstance(first, dict) and len(objects) == len(values) and all(one.keys() == first.keys() for one in objects):
+        return {"of": {name: _column([one[name] for one in objects]) for name in first}}
+    lists = [value for value in values if isinstance(value, list)]
+    if isinstance(first, list) and len(lists) == len(values) and {len(one) for one in lists} == {len(first)}:
+        return {"of": [_column(parts) for parts in zip(*lists, strict=True)]}
+    texts = [value for value in values if isinstance(value, str)]
+    if len(texts) < len(values):
+        return {"each": list(values)}
+    prefix = _common_prefix(texts)
+    rests = [text[len(prefix) :] for text in texts]
+    suffix = _common_prefix([rest[::-1] for rest in rests])[::-1]
+    return {"each": [rest[: len(rest) - len(suffix)] for rest in rests], "text": [prefix, suffix]}
+
+
+def _common_prefix(texts: Sequence[str]) -> str:
+    least, greatest = min(texts), max(texts)
+    return next((least[:at] for at, letter in enumerate(least) if letter != greatest[at]), least)
+
+
+def _counts(column: object) -> Sequence[int]:
+    """How many records each column of values has. Raises ValueError: it is no column."""
+    match column:
+        case {"all": _, **rest} if not rest:
+            return ()
+        case {"of": dict(columns), **rest} if not rest:
+            return [count for one in columns.values() for count in _counts(one)]
+        case {"of": list(columns), **rest} if not rest:
+            return [count for one in columns for count in _counts(one)]
+        case {"each": list(values), "text": [str(), str()], **rest} if not rest and all(
+            isinstance(value, str) for value in values
+        ):
+            return (len(values),)
+        case {"each": list(values), **rest} if not rest:
+            return (len(values),)
+    raise ValueError("expected a column: `all`, `of`, or `each`")
+
+
+def _values(column: Column, count: int) -> list[object]:
+    match column:
+        case {"of": dict(columns)}:
+            fields = {name: _values(one, count) for name, one in columns.items()}
+            return [{name: values[at] for name, values in fields.items()} for at in range(count)]
+        case {"of": list(columns)}:
+            return [list(parts) for parts in zip(*(_values(one, count) for one in columns), strict=True)]
+        case {"each": list(values), "text": [prefix, suffix]}:
+            return [f"{prefix}{value}{suffix}" for value in values]
+        case {"each": list(values)}:
+            return values
+    return [column["all"]] * count

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 TIMEOUT_MS = 600_000
@@ -93,7 +93,7 @@ class PlainModel:
 
     def entry(self, body: bytes) -> None:
         """A new entry of the manifest log, or the tombstone of one that nothing retained needs (I6)."""
-        document = json.loads(body)
+        document = entry_of(body)
         if "tombstone" in document:
             version = document["tombstone"][0]
             require(
@@ -101,7 +101,6 @@ class PlainModel:
             )
             return
         event = document["event"]
-        document["state"] |= {name: unpacked(document["state"][name]) for name in PACKED}
         self._entries = {one["prefix"] for one in document["state"]["garbage"]}
         self._tokens = [one["token"] for one in document["state"]["checkpoints"]]
         require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
@@ -232,7 +231,7 @@ class PlainModel:
         objects = [row[0] for source in plan["sources"].values() for row in source["objects"]]
         again = [name for name in objects if name not in self.unread(objects)]
         require(not again, f"checkpoint {number} reads {again} once more")
-        keys = set(_KEY.findall(metadata.decode())) | {done["metadata"]["key"], done["plan"]["key"]}
+        keys = keys_in(metadata) | {done["metadata"]["key"], done["plan"]["key"]}
         self.retained[number] = {"unconfirmed": set(self._sinks), "keys": keys}
         self.lineage.append((number, objects))
         self.final = number if plan["final"] else self.final
@@ -446,20 +445,57 @@ class PlainModel:
         }
 
 
-PACKED = ("checkpoints", "garbage", "garbage_lists")
+PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "garbage_lists")
 
 
-def unpacked(records: list[Json]) -> list[Json]:
-    """Records of one kind as they are stored: each says what differs from the one before it."""
-    found: list[Json] = []
-    for record in records:
-        before = found[-1] if found else {}
-        nested = {
-            name: {**before.get(name, {}), **value}
-            for name, value in record.items()
-            if isinstance(value, dict) and name != "summary"
-        }
-        found.append({**before, **record, **nested})
+def entry_of(body: bytes) -> Json:
+    """What an entry of the log says: its columns as records, and each handle with its whole key."""
+    document: Json = json.loads(body, object_hook=_with_key)
+    if "state" in document:
+        document["state"] |= {name: _records(document["state"][name]) for name in PACKED}
+    return document
+
+
+def keys_in(metadata: bytes) -> set[str]:
+    """Every object that the metadata of a checkpoint names."""
+    document = json.loads(metadata, object_hook=_with_key)
+    for source in document.get("sources", {}).values():
+        source["consumed"] = _records(source["consumed"])
+    return set(_KEY.findall(json.dumps(document)))
+
+
+def _records(stored: list[Json] | Json) -> list[Json]:
+    if isinstance(stored, list):
+        return stored
+    (count,) = set(_lengths(stored))
+    return [_at(stored, number) for number in range(count)]
+
+
+def _lengths(column: Json) -> Iterator[int]:
+    if "each" in column:
+        yield len(column["each"])
+    for one in _parts(column).values():
+        yield from _lengths(one)
+
+
+def _parts(column: Json) -> Json:
+    parts = column.get("of", {})
+    return parts if isinstance(parts, dict) else dict(enumerate(parts))
+
+
+def _at(column: Json, number: int) -> Any:
+    if "of" in column:
+        found = {name: _at(one, number) for name, one in _parts(column).items()}
+        return _with_key(found) if isinstance(column["of"], dict) else [*found.values()]
+    if "all" in column:
+        return column["all"]
+    value = column["each"][number]
+    return value.join(column["text"]) if "text" in column else value
+
+
+def _with_key(found: Json) -> Json:
+    if found.keys() == {"key", "sha256", "size"} and isinstance(found["key"], str):
+        found["key"] = found["key"].replace("{sha256}", found["sha256"])
     return found
 
 

@@ -16,9 +16,8 @@ from typing import Any
 import duckdb
 
 from tests.harness.lineage_model import kept_by_a_plain_reading
-from tests.harness.plain_model import PACKED, covers, require, unpacked
+from tests.harness.plain_model import covers, entry_of, keys_in, require
 
-_KEY = re.compile(r"(?:chk-\d{20}/t\d{20}|inputs)/[\w./-]+")
 _STAGED = re.compile(r"data/chk-(\d{20})/t(\d+)/")
 
 Rows = list[tuple[Any, ...]]
@@ -145,14 +144,13 @@ class TimelineModel:
 
     def entry(self, body: bytes) -> None:
         """A new entry of the manifest log."""
-        document = json.loads(body)
+        document = entry_of(body)
         if "tombstone" in document:
             version = document["tombstone"][0]
             needed = [one["token"] for one in self.state["checkpoints"]]
             require(version < min([self.version, *needed]), f"I6: version {version} is compacted, and needed whole")
             return
         event = document["event"]
-        document["state"] |= {name: unpacked(document["state"][name]) for name in PACKED}
         require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
         self.version += 1
         before, self.state = self.state, document["state"]
@@ -255,7 +253,7 @@ class TimelineModel:
         self.rule[number] = self.rules[done["spec_hash"]]
         before = self.rule.get(done["parent"], self.rule[number])
         require(before == self.rule[number], f"checkpoint {number} continues {before} as {self.rule[number]}")
-        self.keys[number] = set(_KEY.findall((metadata or b"").decode()))
+        self.keys[number] = keys_in(metadata or b"{}")
         self.keys[number] |= {done["metadata"]["key"], done["plan"]["key"]}
 
     def _aborted(self, event: Json) -> None:

@@ -15,7 +15,7 @@ from pipeline.jobmaster import Session
 from pipeline.metadata import CheckpointMetadata
 from pipeline.protocol.codec import LogEntry
 from pipeline.protocol.errors import StateCorrupt
-from pipeline.state.key_hash import KeyHash
+from pipeline.state.key_hash import KeyHash, new_secret
 from pipeline.tables import operator_rows
 from tests.harness.counted_job import CountedJob
 from tests.harness.milepost_cli import milepost
@@ -97,6 +97,7 @@ def test_state_of_version_1_keeps_it_until_it_is_rebuilt(older: CountedJob) -> N
 def test_a_job_that_starts_from_a_savepoint_goes_on_with_its_secret(job: CountedJob, tmp_path: Path) -> None:
     """And another one that starts from nothing has another."""
     location = moved(job.master.create_savepoint("two"), tmp_path / "away")
+    assert new_secret() == secret_of(job.small.context)  # tests draw from one seed: the next one is another
     other = OtherJob.beside(job)
     other.master.start(location)
     other.run(2)

@@ -25,7 +25,7 @@ from pipeline.protocol.log_entries import (
     event_name,
     tombstone_of,
 )
-from pipeline.protocol.packing import unpacked
+from pipeline.protocol.packing import restored, unpacked
 from pipeline.protocol.reasons import CheckpointFailureReason
 from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey, TimelineRole
 from pipeline.protocol.requests import ListProgress
@@ -148,9 +148,11 @@ ABORTED = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointA
 
 
 def document(entry: LogEntry = ABORTED) -> dict[str, Any]:
+    """An entry with its columns as records."""
     value = json.loads(encode_entry(entry))
-    assert isinstance(value, dict)
-    return value
+    state = value["state"]
+    state |= {name: unpacked(stored) for name, stored in state.items() if isinstance(stored, dict) and "of" in stored}
+    return dict(value)
 
 
 def dumped(value: object) -> bytes:
@@ -219,9 +221,8 @@ def test_entries_of_format_4_are_read_for_ever() -> None:
 
 def older(entry: LogEntry, number: int) -> dict[str, Any]:
     """An entry as an older format would have written it: without the keys that came later."""
-    value = document(entry)
+    value: Any = restored(document(entry))
     state = value["state"]
-    state |= {name: unpacked(state[name]) for name in ("checkpoints", "garbage")}
     for name in ("garbage_list", "lists") if not isinstance(entry.event, SINCE_4) else ():
         value["event"].pop(name, None)
     for key in (

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from json import dumps
+from json import dumps, loads
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.protocol.aborts import MAX_SESSIONS
 from pipeline.protocol.codec import decode_entry, encode_entry
 from pipeline.protocol.coordinator import trigger
+from pipeline.protocol.errors import StateCorrupt
 from pipeline.protocol.garbage import MAX_FOLDED_KEYS, MAX_KEPT_ENTRIES, MAX_LISTS, STRETCHES
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionDigest
 from pipeline.protocol.layout import token_prefix
 from pipeline.protocol.log_entries import LogEntry
-from pipeline.protocol.packing import packed, unpacked
+from pipeline.protocol.packing import packed, restored, shortened, unpacked
 from pipeline.protocol.records import Garbage, GarbageList, SubtaskKey
 from tests.harness.job_log import A, JobLog, airflow_run
 
@@ -29,6 +31,7 @@ _RECORDS = st.lists(
             "id": st.integers(0, 2),
             "run": st.fixed_dictionaries({"dag": _SCALARS, "at": st.fixed_dictionaries({"day": _SCALARS})}),
             "sinks": st.lists(_SCALARS, max_size=2),
+            "named": st.tuples(st.integers(0, 2), st.sampled_from(["ab", "acb", ""])).map(list),
             "summary": st.dictionaries(st.sampled_from("pq"), _JSON),
         }
     ),
@@ -37,23 +40,62 @@ _RECORDS = st.lists(
 
 
 @given(_RECORDS)
-def test_what_is_packed_comes_back_as_it_was_types_included(records: list[dict[str, object]]) -> None:
+def test_what_is_packed_comes_back_as_it_was_types_included(records: list[object]) -> None:
     assert dumps(unpacked(packed(records)), sort_keys=True) == dumps(records, sort_keys=True)
 
 
-def test_what_equals_the_one_before_is_left_out_and_a_summary_never_is_in_part() -> None:
-    one = {"id": 1, "run": {"dag": "a", "id": 1}, "flag": True, "summary": {"rows": 1, "late": 0}}
-    two = {"id": 2, "run": {"dag": "a", "id": 2}, "flag": 1, "summary": {"rows": 2}}
-    assert packed([one, two, {**two, "id": 3}]) == [
-        one,
-        {"id": 2, "run": {"id": 2}, "flag": 1, "summary": {"rows": 2}},
-        {"id": 3},
-    ]
+def test_records_become_columns_that_say_once_what_is_alike() -> None:
+    one = {"id": 1, "run": {"dag": "a", "at": "chk-1/_metadata"}, "flag": True, "summary": {"rows": 1, "late": 0}}
+    two = {"id": 2, "run": {"dag": "a", "at": "chk-12/_metadata"}, "flag": True, "summary": {"rows": 2}}
+    assert packed([one, two]) == {
+        "of": {
+            "id": {"each": [1, 2]},
+            "run": {"of": {"dag": {"all": "a"}, "at": {"each": ["", "2"], "text": ["chk-1", "/_metadata"]}}},
+            "flag": {"all": True},
+            "summary": {"each": [{"rows": 1, "late": 0}, {"rows": 2}]},
+        }
+    }
+    assert packed([["a", 1], ["b", 1]]) == {"of": [{"each": ["a", "b"], "text": ["", ""]}, {"all": 1}]}
+    assert packed([one]) == [one] and packed([one, one]) == [one, one]
 
 
-def test_what_is_no_list_of_records_is_left_to_the_strict_reader() -> None:
+def test_what_is_no_column_is_left_to_the_strict_reader() -> None:
     for value in (None, 7, ["x"], [{}, 7]):
         assert unpacked(value) == value
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {},
+        {"all": 1},
+        {"all": 1, "each": [1]},
+        {"of": {"a": {"each": [1]}, "b": {"each": [1, 2]}}},
+        {"of": {"a": 7}},
+        {"of": [{"each": [1]}, {"each": [1, 2]}]},
+        {"of": [{"each": [1]}], "more": 1},
+        {"each": [1], "text": ["a", "b"]},
+        {"each": ["1"], "text": ["a"]},
+        {"each": [1], "more": 1},
+        {"of": {"a": {"each": [1]}}, "more": 1},
+    ],
+)
+def test_a_broken_column_is_state_corrupt(column: object) -> None:
+    log = JobLog()
+    log.epoch(A)
+    document = loads(encode_entry(LogEntry(log.state.version, "w", log.events[-1], log.state)))
+    document["state"]["checkpoints"] = column
+    with pytest.raises(StateCorrupt, match="state: expected"):
+        decode_entry(dumps(document).encode())
+
+
+def test_a_handle_says_its_digest_once_and_nothing_else_is_touched() -> None:
+    handle = {"key": f"inputs/{'a' * 64}.json", "sha256": "a" * 64, "size": 7}
+    short = {**handle, "key": "inputs/{sha256}.json"}
+    file = {**handle, "rows": 1}
+    assert shortened({"plans": [handle], "file": file, "n": 1}) == {"plans": [short], "file": file, "n": 1}
+    assert restored({"plans": [short], "file": file, "n": 1}) == {"plans": [handle], "file": file, "n": 1}
+    assert restored(shortened({"key": "", "sha256": "", "size": 0})) == {"key": "", "sha256": "", "size": 0}
 
 
 def test_a_retained_checkpoint_more_costs_half_of_what_the_first_one_does() -> None:
