@@ -29,7 +29,7 @@ from pipeline.realignment import route
 from pipeline.replay import Consumed, LiveRanges, RecordedRange, check_objects
 from pipeline.rewind_plan import DOWN
 from pipeline.summary import watermark_of
-from pipeline.times import watermark_text
+from pipeline.times import watermark_text, watermark_us
 
 _MICROSECONDS = 1_000_000
 
@@ -266,7 +266,7 @@ def document_of(
 
 
 def _begins_before(item: RecordedRange, to_us: int | None) -> bool:
-    return to_us is None or item.starts is None or event_time_us(item.starts, "watermark") < to_us
+    return to_us is None or item.starts is None or watermark_us(item.starts) < to_us
 
 
 def _sinks(context: JobContext, plan: BackfillPlan) -> dict[str, dict[str, Any]]:

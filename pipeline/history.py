@@ -268,7 +268,8 @@ def _waiting(document: dict[str, Any]) -> str:
     if document["pending"] is not None:
         return f"checkpoint {document['pending']} is running: wait for it (milepost abort {job} gives it up)"
     if document["unread_objects"]:
-        return f"{document['unread_objects']} unread objects: milepost run {job}"
+        unread = document["unread_objects"]
+        return f"{unread} unread object{'' if unread == 1 else 's'}: milepost run {job}"
     if document["in_flight_bytes"]:
         return f"{document['in_flight_bytes']} bytes in flight: milepost run {job}"
     return "nothing to do"
@@ -348,6 +349,8 @@ def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:
         }
     fields = to_json(event)
     assert isinstance(fields, dict)
+    if isinstance(event, SinkConfirmed):
+        document["detail"] = f"sink {event.sink}"
     return document | {name: value for name, value in fields.items() if name != "at_ms"}
 
 

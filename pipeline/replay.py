@@ -42,7 +42,7 @@ class RecordedRange:
 
     Attributes:
         checkpoint_id: of that epoch. epoch: its number.
-        starts: watermark at the epoch's start, as `summary_of` writes it; None is minus infinity.
+        starts: watermark at the epoch's start, as `watermark_text` tells it; None is minus infinity.
         objects, baseline: per source, in plan order: read, and recorded as consumed without being read.
         final: the epoch was the last one of a drained job.
     """

@@ -24,6 +24,8 @@ def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -
     try:
         plans = plan_sources(context, base)
     except (SourceChanged, InvalidRequest) as error:
+        if isinstance(error, InvalidRequest) and "names" not in error.details:
+            raise
         found = "source_changed" if isinstance(error, SourceChanged) else "bad_name"
         nothing = dict.fromkeys(("unread_objects", "unread_bytes", "lag_ms", "source_changed", "bad_name", "sources"))
         return nothing | {found: _one_line(error)}

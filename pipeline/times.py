@@ -24,3 +24,15 @@ def watermark_text(microseconds: int | None) -> str | None:
         import numpy
 
         return f"{numpy.datetime64(max(microseconds, 1 - 2**63), 'us')}+00:00"
+
+
+def watermark_us(text: str) -> int:
+    """The watermark that `watermark_text` told so."""
+    if text == "end":
+        return END_OF_TIME_US
+    try:
+        return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
+    except ValueError:  # its year has not four digits
+        import numpy
+
+        return int(numpy.datetime64(text.removesuffix("+00:00"), "us").astype(numpy.int64))

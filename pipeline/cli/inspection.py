@@ -119,7 +119,9 @@ def _asked(limit: int, every: bool) -> int | None:
 
 
 def _say_more(output: Output, shown: int, found: int) -> bool:
-    """Say, when it is so, that there are more than are shown. Returns whether there are."""
+    """Say, when it is so, that there are more than are shown, or nothing yet. Returns whether there are more."""
+    if not found:
+        output.note("nothing yet")
     if found > shown:
         output.note(f"the newest {shown}: there are more (--limit N, --all)")
     return found > shown
@@ -207,7 +209,7 @@ def status(
         f"head {printable(health['head'])}{_on_timeline(health['timeline'])}",
         f"last success {printable(health['last_success'])}",
         "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
-        f"{show_count(health['unread_objects'])} unread objects",
+        _unread(health["unread_objects"]),
     ]
     facts += _freshness(health["sources"] or {})
     unproven = code == 1 and health["head"] is None and health["last_failure"] is None
@@ -222,6 +224,12 @@ def status(
     steps = [health["next_step"], *(one["next_step"] for one in health["unfinished_backfills"])]
     output.text(f"{health_word}: {', '.join(facts)}; next: {'; '.join(steps)}")
     raise typer.Exit(code)
+
+
+def _unread(objects: int | None) -> str:
+    if objects is None:
+        return "unread objects unknown"
+    return f"{show_count(objects)} unread object{'' if objects == 1 else 's'}"
 
 
 def _freshness(sources: dict[str, Any]) -> list[str]:

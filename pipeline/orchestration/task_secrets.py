@@ -24,7 +24,7 @@ def mask_secrets(spec_path: str) -> None:
         text = Path(spec_path).read_text(encoding="utf-8", errors="replace")
     except OSError:  # whoever loads it says so
         text = ""
-    for value in {*_of_environment(os.environ, text), *_of_credentials_file(os.environ)}:
+    for value in {*_of_environment(os.environ, text), *_of_aws_files(os.environ)}:
         if value:
             mask_secret(value)
 
@@ -34,13 +34,14 @@ def _of_environment(environment: Mapping[str, str], spec: str) -> Iterator[str]:
     yield from (environment.get(name, "") for name in names)
 
 
-def _of_credentials_file(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets of every profile of AWS' shared credentials file; none of one that cannot be read."""
-    file = environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
-    profiles = configparser.RawConfigParser(default_section="")
-    try:
-        profiles.read_string(Path(file).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RuntimeError, configparser.Error):  # the S3 client says so when it needs it
-        return
-    for profile in profiles.sections():
-        yield from (profiles.get(profile, name, fallback="") for name in _CREDENTIALS)
+def _of_aws_files(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the secrets of every profile of AWS' shared files; none of one that cannot be read."""
+    for variable, usual in (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")):
+        profiles = configparser.RawConfigParser(default_section="")
+        try:
+            file = Path(environment.get(variable) or f"~/.aws/{usual}").expanduser()
+            profiles.read_string(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RuntimeError, configparser.Error):  # the S3 client says so when it needs it
+            continue
+        for profile in profiles.sections():
+            yield from (profiles.get(profile, name, fallback="") for name in _CREDENTIALS)

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from pipeline.garbage_lists import listed_in
-from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted, Event, GarbageDeleted
-from pipeline.protocol.layout import metadata_key
+from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted, Event, GarbageDeleted, GarbageFolded
+from pipeline.protocol.layout import garbage_list_key, metadata_key
+from pipeline.protocol.log_entries import LogEntry, Tombstone
 from pipeline.protocol.reasons import CheckpointFailureReason
 from tests.harness.kill_chain import SINKS, KillChain
 from tests.harness.mortal_processes import MortalProcess
@@ -143,6 +144,28 @@ def deleted(chain: KillChain) -> list[str]:
     return [key for key in listed_in(store, chain.state).keys if not any(store.list(key))]
 
 
+def partly_compacted(chain: KillChain) -> None:
+    """An entry is a tombstone, and the state does not know of it yet (I6)."""
+    compacted = chain.state.compacted
+    assert any(isinstance(one, Tombstone) and one.version > compacted for one in chain.context.log.entries())
+
+
+def list_not_named(chain: KillChain) -> None:
+    """A list of garbage is stored, and no transition names it yet: nothing of it is garbage by that (I8)."""
+    assert _stored_lists(chain) > {garbage_list_key(one.sha256) for one in chain.state.garbage_lists}
+
+
+def folded(chain: KillChain) -> None:
+    """What the fold replaced is not named any more, and still there."""
+    list_not_named(chain)
+    (event, *_) = (one.event for one in chain.context.log.entries() if isinstance(one, LogEntry))
+    assert isinstance(event, GarbageFolded) and event.garbage_list in chain.state.garbage_lists
+
+
+def _stored_lists(chain: KillChain) -> set[str]:
+    return {stat.key for stat in chain.context.store.list("garbage/")}
+
+
 KILLS = (
     Kill("manifest created", no_checkpoint, entry("JobCreated")),
     Kill("input record", only_planned, {"operation": "put", "store": JOB, "key": r"inputs/.+"}),
@@ -184,6 +207,9 @@ KILLS = (
     Kill("head of carriers, at once", completed(published=1, confirmed=0), head_of("carriers", skip=1), orphan=True),
     Kill("all confirmed, at once", completed(published=3, confirmed=3), entry("SinkConfirmed", skip=5), orphan=True),
     Kill("subsume", subsumed, entry("CheckpointsSubsumed"), orphan=True),
+    Kill("tombstone", partly_compacted, {"operation": "put", "store": JOB, "key": r"manifest/.+"}, orphan=True),
+    Kill("list of garbage", list_not_named, {"operation": "put", "store": JOB, "key": r"garbage/.+"}, orphan=True),
+    Kill("fold of garbage", folded, entry("GarbageFolded"), orphan=True),
     Kill(
         "deletion",
         partly_deleted,
@@ -201,7 +227,7 @@ UNREAD_DAYS = 12
 @pytest.fixture(scope="module")
 def chains(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[dict[str, Future[None]]]:
     """Both chains at once: a starting JVM leaves a second core idle."""
-    named = KillChain(tmp_path_factory.mktemp("named kills"), days=10)
+    named = KillChain(tmp_path_factory.mktemp("named kills"), days=13)
     anywhere = KillChain(tmp_path_factory.mktemp("random kills"), days=4)
     with ThreadPoolExecutor(2) as pool:
         try:

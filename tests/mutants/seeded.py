@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import backfill, commit, deletion, exchange, jobmaster, leadership, rows, subtask, timelines
+from tests.mutants import backfill, commit, deletion, exchange, jobmaster, leadership, log, rows, subtask, timelines
 from tests.mutants.mutant import INVARIANTS, Mutant
 
 ALL: tuple[Mutant, ...] = tuple(
@@ -16,6 +16,7 @@ ALL: tuple[Mutant, ...] = tuple(
             *timelines.MUTANTS,
             *backfill.MUTANTS,
             *jobmaster.MUTANTS,
+            *log.MUTANTS,
             *rows.MUTANTS,
         ),
         key=lambda mutant: INVARIANTS.index(mutant.invariant),

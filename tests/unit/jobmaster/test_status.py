@@ -45,7 +45,7 @@ def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
     assert status["sources"]["rows"]["no_match"] == "no object matches ../landing/*.csv"
     job.land("a.csv")
     status = job.master.status()
-    assert (status["exit_code"], status["next_step"]) == (1, "1 unread objects: milepost run small")
+    assert (status["exit_code"], status["next_step"]) == (1, "1 unread object: milepost run small")
     job.epoch()
     assert job.master.status()["exit_code"] == 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.times import watermark_text
+from pipeline.times import watermark_text, watermark_us
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,4 @@ from pipeline.times import watermark_text
 def test_every_watermark_can_be_read(time_us: int | None, text: str | None) -> None:
     """A row of a year beyond 9999 moves the watermark, and then `list` and `show` must still be able to tell it."""
     assert watermark_text(time_us) == text
+    assert text is None or watermark_us(text) == max(time_us or 0, 1 - 2**63)

@@ -49,6 +49,7 @@ def test_what_a_spec_takes_from_the_environment_and_aws_secrets_are_masked(
         "[default]\naws_access_key_id = AKIA1\naws_secret_access_key = the-secret-of-a-profile\n"
         "[other]\naws_session_token = the-token-of-another-profile\n"
     )
+    (tmp_path / "config").write_text("[profile third]\naws_secret_access_key = the-secret-of-a-config\n")
     secret = {
         "ENDPOINT_WITH_PASSWORD": "http://user:pass@store:1",
         "CATALOG_PASSWORD": "the-password-of-a-catalog",
@@ -58,7 +59,13 @@ def test_what_a_spec_takes_from_the_environment_and_aws_secrets_are_masked(
     for name, value in secret.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    values = [*secret.values(), "the-secret-of-a-profile", "the-token-of-another-profile"]
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    values = [
+        *secret.values(),
+        "the-secret-of-a-profile",
+        "the-token-of-another-profile",
+        "the-secret-of-a-config",
+    ]
     assert [str(redact(f"value={value}")) for value in values] == [f"value={value}" for value in values]
 
     printed = Printing(task_id="prints", spec_path=str(tmp_path / "job.yaml")).execute(
