@@ -65,6 +65,6 @@ MUTANTS = (
         "pipeline/vetoes.py",
         "        if is_veto_key(stat.key) and is_expired(context, stat.last_modified_ms, now_ms)\n",
         "        if is_veto_key(stat.key)\n",
-        (_VETOES + "test_a_veto_is_kept_for_retained_daily_and_collected_afterwards",),
+        (_VETOES + "test_an_epoch_collects_what_is_too_old",),
     ),
 )
