@@ -12,8 +12,7 @@ that a handle refers to has braces of its own: they are made by `layout`, of nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from json import dumps
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 Column: TypeAlias = dict[str, object]
@@ -59,23 +58,26 @@ def unpacked(stored: Any) -> Any:
     return _values(stored, counts.pop())
 
 
-def _column(values: Sequence[object]) -> Column:
+def _column(values: Sequence[Any]) -> Column:
     first = values[0]
-    if len({dumps(value, sort_keys=True) for value in values}) == 1:
+    if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
+        columns = {name: _column([value[name] for value in values]) for name in first}
+        return {"of": columns} if _differs(columns.values()) else {"all": first}
+    if all(isinstance(value, list) and len(value) == len(first) for value in values):
+        parts = [_column(part) for part in zip(*values, strict=True)]
+        return {"of": parts} if _differs(parts) else {"all": first}
+    if len({repr(value) for value in values}) == 1:
         return {"all": first}
-    objects = [value for value in values if isinstance(value, dict)]
-    if isinstance(first, dict) and len(objects) == len(values) and all(one.keys() == first.keys() for one in objects):
-        return {"of": {name: _column([one[name] for one in objects]) for name in first}}
-    lists = [value for value in values if isinstance(value, list)]
-    if isinstance(first, list) and len(lists) == len(values) and {len(one) for one in lists} == {len(first)}:
-        return {"of": [_column(parts) for parts in zip(*lists, strict=True)]}
-    texts = [value for value in values if isinstance(value, str)]
-    if len(texts) < len(values):
+    if not all(isinstance(value, str) for value in values):
         return {"each": list(values)}
-    prefix = _common_prefix(texts)
-    rests = [text[len(prefix) :] for text in texts]
+    prefix = _common_prefix(values)
+    rests = [text[len(prefix) :] for text in values]
     suffix = _common_prefix([rest[::-1] for rest in rests])[::-1]
     return {"each": [rest[: len(rest) - len(suffix)] for rest in rests], "text": [prefix, suffix]}
+
+
+def _differs(columns: Iterable[Column]) -> bool:
+    return any("all" not in column for column in columns)
 
 
 def _common_prefix(texts: Sequence[str]) -> str:
