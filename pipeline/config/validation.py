@@ -47,7 +47,13 @@ def validate_spec(value: object) -> tuple[JobSpec | None, list[Problem]]:
         for path in switched_off:
             _remove(pruned, path)
         return validate_spec(pruned)
-    return None, [_problem(error) for error in errors]
+    return None, [_problem(error) for error in errors if not _follows(error)]
+
+
+def _follows(error: ErrorDetails) -> bool:
+    """Return whether a list is said to be too short only because its items, refused by themselves, are not counted."""
+    value = error["input"]
+    return error["type"] == "too_short" and isinstance(value, list) and len(value) >= error["ctx"]["min_length"]
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

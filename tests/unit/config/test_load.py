@@ -308,6 +308,15 @@ def test_all_problems_of_a_file_come_together_in_the_order_of_the_file() -> None
     assert lines == [5, 11, 13]
 
 
+def test_a_list_whose_items_are_all_refused_is_not_called_empty() -> None:
+    text = SPEC.replace("inputs: [visits]", "inputs: [3]")
+    text += "quality: [{sink: totals, expectations: [{type: expect_column_to_exist, column: m, severity: fatal}]}]\n"
+    message = refused(text).message
+    assert "(2 problems)" in message
+    assert "expected one of critical, warning, info, got 'fatal'" in message
+    assert "operators[0].inputs[0]: expected a text, got 3" in message
+
+
 def test_a_spec_with_a_hundred_problems_stays_short() -> None:
     text = SPEC + "".join(f"bad{i}: 1\n" for i in range(100))
     error = refused(text)
