@@ -123,6 +123,8 @@ class RunEpochOperator(EpochOperator):
         checkpoint_id = self.say_for_whom(acting)
         planned = PlanTimes(**acting["times"]) if "times" in acting else None
         report = self.jobmaster().run_epoch(self.session(context), checkpoint_id, SparkEpochRunner(), planned=planned)
+        done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
+        log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
         return {"checkpoint_id": checkpoint_id, "timeline": acting["timeline"], "token": int(report.token)}
 
     def on_kill(self) -> None:
@@ -138,7 +140,10 @@ class ValidateOperator(EpochOperator):
     def act(self, context: Context) -> dict[str, Any]:
         checkpoint_id = self.say_for_whom(self.pending(context))
         verdict = self.jobmaster().validate(self.session(context), checkpoint_id)
-        log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict)
+        log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict.summary())
+        for sink in verdict.verdicts:
+            judged = {"rows": sink.rows, "expectations": len(sink.expectations)}
+            log.info("sink %s: %s, %s", sink.sink, sink.status.value, in_words(judged))
         return {"checkpoint_id": checkpoint_id}
 
 

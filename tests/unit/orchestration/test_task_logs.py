@@ -26,7 +26,8 @@ from tests.harness.task_runs import OutletEvents, TaskInstance
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> str:
     """The log of an epoch of two rows, task by task."""
     monkeypatch.setattr("pipeline.spark.runner.SparkEpochRunner", SparklessRunner)
-    job = SparklessJob.create(tmp_path)
+    gate = "quality: [{sink: table, expectations: [{type: expect_column_to_exist, column: k}]}]\ncheckpointing:"
+    job = SparklessJob.create(tmp_path, {"checkpointing:": gate})
     job.land("a.csv", "k,v\n1,x\n2,y\n")
     run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
     pushed: dict[tuple[str, str], Any] = {}
@@ -52,9 +53,13 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptu
 
 def test_the_log_of_an_epoch_says_what_it_did_in_words(log: str) -> None:
     for line in ("is planned: rows (objects 1, ", "rows in 2, rows out 2, ", "full bytes ", "sink table stands at ",
+                 "every subtask has acknowledged checkpoint 1: rows in 2, rows out 2, quality passed",
+                 "quality verdict of checkpoint 1: passed", "sink table: passed, rows 2, expectations 1",
                  "subsumed: subsumed none, deleted objects 0"):  # fmt: skip
         assert line in log, log
-    assert not [line for line in log.splitlines() if "{'" in line or "['" in line], "no Python reprs"
+    assert not [line for line in log.splitlines() if any(mark in line for mark in ("{'", "['", "=<", "=("))], (
+        "no Python reprs"
+    )
 
 
 def test_libraries_do_not_fill_the_log_of_a_task(log: str) -> None:
