@@ -42,10 +42,17 @@ def plan_epoch(
         drain: the epoch that would have nothing to do is the job's last one, unless that has been.
     """
     record = _planned(context, base, graph, plans, drain=drain)
-    for name, plan in plans.items() if record is not None else ():
-        if not plan.listed and not (base is not None and name in base.sources and base.sources[name].consumed):
-            _LOG.warning("source %s: %s", name, no_match(context, name, plan))
+    if record is not None:  # else `nothing_new` says it
+        _warn_of_paths_without_objects(context, base, plans)
     return record
+
+
+def _warn_of_paths_without_objects(context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans) -> None:
+    """Log each source that has never read an object, and whose path names none."""
+    for name, plan in plans.items():
+        has_read = base is not None and name in base.sources and bool(base.sources[name].consumed)
+        if not plan.listed and not has_read:
+            _LOG.warning("source %s: %s", name, no_match(context, name, plan))
 
 
 def _planned(

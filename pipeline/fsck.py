@@ -31,6 +31,7 @@ from pipeline.reachability import JobReach, SinkReach, missing_objects, walk_job
 from pipeline.savepoint_audit import audit_savepoint
 
 _IDLE = (Standing.UNREACHABLE, Standing.PROBE, Standing.EXPIRED, Standing.REPLACED_LIST)
+"""Where an object stands that nothing refers to, and that a collection may delete."""
 
 DAMAGED = 7
 """Exit code when something that is needed is missing or cannot be read."""

@@ -13,6 +13,8 @@ from pipeline.protocol.transitions import checkpoints_of
 from pipeline.storage.manifest_log import ManifestLog
 
 _PARENTS = 16
+"""Checkpoints that a lineage is followed through: each costs a search of the log."""
+
 _SOON = 64
 """Entries after a completion among which its sinks are looked for: what is confirmed later is told as unpublished."""
 

@@ -38,7 +38,11 @@ def hidden_by(pattern: str) -> Callable[[str], bool]:
 
 
 def can_name(pattern: str, names: Sequence[Step]) -> bool:
-    """Return whether some text is both a name that the pattern means and one that the steps spell."""
+    """Return whether some text is both a name that the pattern means and one that the steps spell.
+
+    Both are walked side by side: a place is the number of steps behind in either, and a text exists when both ends can
+    be reached together. `a*/x` and `ab/` + any character: (0,0) a (1,1) b (1,2) * is done (2,2) / (3,3) x (4,4).
+    """
     steps: list[Step] = []
     skips: dict[int, int] = {}
     for token in _TOKEN.findall(pattern):

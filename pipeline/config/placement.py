@@ -64,7 +64,7 @@ def placement_problems(spec: JobSpec, folder: Folder, environment: Mapping[str, 
     places = [_Place("the job's own folder", ("storage",), own, _JOB_FILES)]
     problems: list[Problem] = []
     for index, sink in enumerate(spec.sinks):
-        if any(variable not in environment for variable in _needed(sink.path)):
+        if any(variable not in environment for variable in _variables_without_default(sink.path)):
             continue
         text = resolve_text(sink.path, environment, "path")
         if location_problem(text) is None:
@@ -101,7 +101,7 @@ def _reads(pattern: str, place: _Place) -> bool:
     return False
 
 
-def _needed(text: str) -> list[str]:
+def _variables_without_default(text: str) -> list[str]:
     return [name for name in referenced_variables(text) if f"${{env:{name}}}" in text]
 
 

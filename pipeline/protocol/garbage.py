@@ -102,7 +102,8 @@ class Listing:
     """How the next version lists further keys as garbage.
 
     Attributes:
-        entries: those that the state names itself, and of them the fresh ones. named: the list of the others.
+        fresh: the keys that become entries of the state. entries: all of the state, these included.
+        named: the list of the other keys; None: there are none. lists: all of the state, this one included.
     """
 
     fresh: tuple[str, ...]

@@ -41,11 +41,13 @@ def _before(state: ManifestState, timeline_id: TimelineId, newest: CheckpointId)
     )
 
 
-def left_lines(state: ManifestState) -> tuple[tuple[CompletedCheckpoint, ...], ...]:
-    """Return, for each abandoned timeline that was live, its lineage and what the job has completed after it.
+def abandoned_lines(state: ManifestState) -> tuple[tuple[CompletedCheckpoint, ...], ...]:
+    """Return a line of checkpoints for each abandoned timeline that was live: what retention counts for it.
 
-    As if the job had gone on from there: what a fork had completed before it became live, a replay, comes after
-    nothing.
+    A line is the timeline's lineage, followed by whatever the job has completed live since, as if it had gone on from
+    there. What a fork had completed before it became live is a replay, and follows no line.
+
+    Returns: the retained checkpoints of each line, ascending by id; a checkpoint may be of several.
     """
     live_from = {one.timeline_id: one.live_from for one in state.timelines if one.live_from is not None}
     lived = [one for one in state.checkpoints if one.checkpoint_id > live_from.get(one.timeline, one.checkpoint_id)]

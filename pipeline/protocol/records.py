@@ -338,8 +338,8 @@ class ManifestState:
         timelines: the live one, open forks, and abandoned ones of which something is retained.
         checkpoints: retained ones, of all timelines, ascending by id.
         last_scheduled_logical_date: ISO 8601 with offset: greatest one of a completed run of type `scheduled`.
-        completed_sessions: newest 48 sessions that completed a checkpoint, oldest first, also of subsumed ones.
-        aborted_sessions: newest 48 sessions whose checkpoint was aborted, oldest first.
+        completed_sessions: newest 32 sessions that completed a checkpoint, oldest first, also of subsumed ones.
+        aborted_sessions: newest 32 sessions whose checkpoint was aborted, oldest first.
         results: of the newest 64 incarnations that have ended, ascending; only the newest may be dirty.
         pins: by name.
         compacted: up to this version the entries of the log are tombstones; of those that follow, some may be.

@@ -18,7 +18,7 @@ from pipeline.protocol.layout import (
     savepoint_root_of_key,
     token_prefix_of_key,
 )
-from pipeline.protocol.lineage import ancestry, left_lines, lineage, open_forks, with_unpublished
+from pipeline.protocol.lineage import abandoned_lines, ancestry, lineage, open_forks, with_unpublished
 from pipeline.protocol.records import (
     CheckpointKind,
     CompletedCheckpoint,
@@ -129,7 +129,7 @@ def subsumable(state: ManifestState, policy: RetentionPolicy) -> tuple[Checkpoin
     counted by the epochs of the live line, so that a rollback or a backfill can be undone for as long as one could have
     gone back without it.
     """
-    lines = (lineage(state, state.timeline()), *left_lines(state))
+    lines = (lineage(state, state.timeline()), *abandoned_lines(state))
     return plan_retention(state.checkpoints, retention_roots(state).union(*(selected(one, policy) for one in lines)))
 
 

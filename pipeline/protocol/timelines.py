@@ -89,7 +89,7 @@ def rollback(state: ManifestState, request: RollbackRequest, now_ms: int) -> Ans
     _check_head(state, live, request.expected_head, "rollback")
     timeline_id = _next_name(state)
     started = Timeline(timeline_id, (owner, request.to), leader=None, pending=None, head=request.to)
-    left = tuple(_left(one) if one in taken else one for one in state.timelines)
+    left = tuple(_abandoned_by_rollback(one) if one in taken else one for one in state.timelines)
     return _switched(state, SwitchKind.ROLLBACK, (*left, started), started, request, now_ms)
 
 
@@ -290,9 +290,13 @@ def _abandoned(timeline: Timeline) -> Timeline:
     return replace(timeline, leader=None, pending=None, role=TimelineRole.ABANDONED, frozen=None)
 
 
-def _left(timeline: Timeline) -> Timeline:
-    """The timeline that a rollback leaves; of a fork that it goes into nothing was completed live."""
-    return replace(_abandoned(timeline), live_from=timeline.head) if _is_fork(timeline) else _abandoned(timeline)
+def _abandoned_by_rollback(timeline: Timeline) -> Timeline:
+    """The live timeline, or the fork whose checkpoints a rollback takes, after it: a line that it can be undone to.
+
+    All that the fork has completed is a replay, so it counts as live from its head on.
+    """
+    live_from = timeline.head if _is_fork(timeline) else timeline.live_from
+    return replace(_abandoned(timeline), live_from=live_from)
 
 
 def _is_fork(timeline: Timeline) -> bool:

@@ -37,7 +37,7 @@ def validate_key(key: str) -> str:
         InvalidRequest: empty, a leading or trailing ``/``, an empty part, ``.`` or ``..``, a control character,
             text that is not UTF-8, or more than 1,024 bytes.
     """
-    reason = key_fault(key)
+    reason = storage_fault(key)
     if reason is not None:
         raise InvalidRequest(f"object key {key!r} is refused: {reason}. Nothing was read or written.", key=key)
     return key
@@ -49,14 +49,14 @@ def validate_prefix(prefix: str) -> str:
     Raises:
         InvalidRequest: no key could ever start with it.
     """
-    reason = None if prefix == "" else key_fault(prefix.removesuffix("/") if prefix != "/" else prefix)
+    reason = None if prefix == "" else storage_fault(prefix.removesuffix("/") if prefix != "/" else prefix)
     # The last part of a prefix may be the beginning of a longer name, so "a/." can still lead to "a/.hidden".
-    if reason is not None and not (prefix.rsplit("/", 1)[-1] in (".", "..") and key_fault(prefix + "x") is None):
+    if reason is not None and not (prefix.rsplit("/", 1)[-1] in (".", "..") and storage_fault(prefix + "x") is None):
         raise InvalidRequest(f"listing prefix {prefix!r} is refused: {reason}. Nothing was read.", prefix=prefix)
     return prefix
 
 
-def key_fault(key: str) -> str | None:
+def storage_fault(key: str) -> str | None:
     """Return why no store can hold a key, one clause; None when every store can."""
     if CONTROL.search(key):
         return "it contains a control character"

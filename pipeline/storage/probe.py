@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from pipeline.protocol.errors import CheckpointError, CommitConflict, EnvironmentUnusable, NotFound, StoreUnavailable
 from pipeline.protocol.object_store import ObjectStore
-from pipeline.storage.keys import key_fault
+from pipeline.storage.keys import storage_fault
 from pipeline.storage.layout import PROBE_PREFIX
 
 _RACERS = 8
@@ -120,7 +120,7 @@ def probe_versioned_reads(store: ObjectStore, prefix: str) -> ProbeCheck | None:
         EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
     """
     found = store.list(prefix, limit=_LISTED, unnamable=[])
-    listed = [stat for stat in found if key_fault(stat.key) is None]
+    listed = [stat for stat in found if storage_fault(stat.key) is None]
     if not listed:
         return None
     smallest = min(listed, key=lambda stat: stat.size)  # a store that ignores the condition sends the whole body

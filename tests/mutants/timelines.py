@@ -176,7 +176,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "after a rollback the checkpoints left behind push those of the live lineage out",
         "I8",
         _RETENTION,
-        "(lineage(state, state.timeline()), *left_lines(state))",
+        "(lineage(state, state.timeline()), *abandoned_lines(state))",
         "(state.checkpoints,)",
         (_TEST_RETENTION + "test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together",),
     ),
