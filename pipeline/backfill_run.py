@@ -321,7 +321,8 @@ def _require_progress(before: _Position, at: _Position) -> None:
     if at.replayed == before.replayed and not processed:
         raise ProtocolViolation(
             f"checkpoint {at.fork.head} of fork {at.fork.timeline_id} replayed none of the {len(before.left)} ranges "
-            "that are left, and worked off no row in flight. The live timeline is as it was."
+            "that are left, and worked off no row in flight. The live timeline is as it was.",
+            hint=f"milepost backfill {at.state.job} --dispose gives the fork up",
         )
 
 

@@ -29,9 +29,10 @@ from pipeline.storage.local_errors import LocalErrors
 STAGING = ".milepost-staging"
 """First part of no key: temp files lie there, never listed."""
 
-_Names = list[bytes]
 _STALE_SECONDS = 24 * 3600.0
 _PUBLISH_ATTEMPTS = 8
+
+_Entries = list[bytes]  # inside the class `list` is a method
 
 
 class LocalStore:
@@ -172,10 +173,10 @@ class LocalStore:
             if stat_modes.S_ISREG(status.st_mode):
                 yield _object_stat(key, status)
 
-    def _entries(self, base: bytes, prefix: bytes, start_after: bytes, unnamable: Names | None) -> _Names:
+    def _entries(self, base: bytes, prefix: bytes, start_after: bytes, unnamable: Names | None) -> _Entries:
         """Names below one directory that can still lead to a wanted key, descending; directories end in ``/``."""
         directory = os.fsencode(self._root) + b"/" + base
-        wanted: _Names = []
+        wanted: _Entries = []
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
