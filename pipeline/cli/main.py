@@ -56,7 +56,8 @@ class MilepostGroup(TyperGroup):
             error.show()
             code = 2
         except UsageError as error:
-            code = usage(error.format_message(), _usage_hint(error), output)
+            # pydantic, by which the library parses, says what kind of error it met before it says the error
+            code = usage(error.format_message().replace(": Value error, ", ": ", 1), _usage_hint(error), output)
         except ClickException as error:
             code = usage(error.format_message(), "", output)
         except (typer.Abort, KeyboardInterrupt):

@@ -296,7 +296,7 @@ class ManifestLog:
                 f"manifest version {version} of {self._store.config.url} was written, but the listing after it ends "
                 f"at {head.version if head else 'nothing'}: the store's listings are not consistent. "
                 "Nothing further was changed.",
-                hint="use a store with consistent listings; `milepost doctor` probes it",
+                hint="use a store with consistent listings; `milepost doctor JOB` probes it",
                 version=version,
             )
         return head

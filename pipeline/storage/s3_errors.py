@@ -51,7 +51,8 @@ _NEVER_SENT = (
 )
 
 _CREDENTIALS_HINT = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or a role) for this endpoint; `milepost doctor`"
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or a role) for this endpoint, "
+    "then check it with `milepost doctor JOB`"
 )
 _WRONG_CREDENTIALS = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "ExpiredTokenException",
@@ -189,7 +190,7 @@ class S3Errors:
         if status == 501 or code == "NotImplemented":
             return EnvironmentUnusable(
                 f"{doing}: {self.where} does not offer this request ({_reason(error)}). Nothing was changed.",
-                hint="use a store that offers conditional writes; `milepost doctor` probes it",
+                hint="use a store that offers conditional writes; `milepost doctor JOB` probes it",
                 **details,
             )
         if status == 507:

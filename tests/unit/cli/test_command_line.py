@@ -67,7 +67,7 @@ def test_a_command_of_a_later_version_is_refused_by_name(command: str) -> None:
         (["lst"], "Did you mean `milepost list`?"),
         (["list"], "Missing argument 'JOB'"),
         (["list", "x", "--bogus"], "No such option: --bogus"),
-        (["list", "x", "--status", "done"], "'done' is not one of"),
+        (["list", "x", "--status", "done"], "Invalid value for '--status': 'done' is not one of"),
         (["list", "x", "--limit", "0"], "greater than or equal to 1"),
         (["show", "x", "one"], "should be a valid integer"),
         (["run", "x", "--epochs", "0"], "greater than or equal to 1"),

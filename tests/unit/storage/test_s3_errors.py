@@ -102,6 +102,12 @@ def test_a_create_is_refused_only_by_a_definite_refusal_and_otherwise_unknown(er
     assert_readable(made)
 
 
+def test_missing_credentials_lead_to_the_doctor_that_asks_the_store() -> None:
+    """Without a job `milepost doctor` probes no store."""
+    hint = ERRORS.of(boto.NoCredentialsError(), "object 'k' could not be read", "k").hint
+    assert hint is not None and hint.endswith("`milepost doctor JOB`")
+
+
 def test_refused_deletes_are_an_error_that_names_one() -> None:
     denied = [{"Key": "job/a", "Code": "AccessDenied", "Message": "no"}]
     assert type(ERRORS.of_refused_deletes(denied, 3)) is EnvironmentUnusable
