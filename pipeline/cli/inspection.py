@@ -119,9 +119,9 @@ def _asked(limit: int, every: bool) -> int | None:
 
 
 def _say_more(output: Output, shown: int, found: int) -> bool:
-    """Say, when it is so, that there are more than are shown, or nothing yet. Returns whether there are more."""
+    """Say, when it is so, that there are more than are shown, or none. Returns whether there are more."""
     if not found:
-        output.note("nothing yet")
+        output.note("there are none")  # yet, or of the status that was asked for
     if found > shown:
         output.note(f"the newest {shown}: there are more (--limit N, --all)")
     return found > shown
