@@ -26,6 +26,7 @@ from pipeline.protocol.collection import (
     forget_collected,
     list_garbage,
 )
+from pipeline.protocol.compaction import horizon
 from pipeline.protocol.errors import CommitConflict, StateCorrupt
 from pipeline.protocol.garbage import listable
 from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
@@ -77,7 +78,7 @@ def collect_garbage(
         timeout_ms: `checkpointing.timeout` of the job: the grace period is longer than any of its timeouts.
         dry_run: change nothing, only return the plan.
     Returns: {job, manifest_version, grace_ms, dry_run, unreachable, listed, due, waiting, probes, vetoes, staged,
-        tables, deleted_objects, pruned_files}.
+        compactable_entries, tables, deleted_objects, pruned_files}; the entries are those of the manifest log.
     Raises:
         StateCorrupt: not every root can be walked: nothing is provably unreachable, nothing was changed.
         CommitConflict: the head moved during each of a few walks; nothing was deleted.
@@ -239,6 +240,7 @@ def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[
         "waiting": len(waiting),
         "probes": list(plan.probes),
         "vetoes": list(plan.vetoes),
+        "compactable_entries": horizon(reach.state) - 1 - reach.state.compacted,
         "tables": [table.describe() for table in plan.tables],
         "staged": [f"checkpoint {checkpoint_id}, token {token}" for checkpoint_id, token in plan.staged],
         "deleted_objects": 0,

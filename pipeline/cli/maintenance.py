@@ -68,6 +68,8 @@ def gc(
     _show_list("left by probes, would be deleted" if dry_run else "left by probes", report["probes"], output)
     expired = "failing rows of vetoed epochs, kept no longer"
     _show_list(f"{expired}, would be deleted" if dry_run else expired, report["vetoes"], output)
+    if report["compactable_entries"]:
+        output.text(f"entries of the log {would}compacted: {show_count(report['compactable_entries'])}")
     hours = report["grace_ms"] / _HOUR_MS
     waiting = report["waiting"] + sum(table["waiting"] for table in report["tables"])
     output.text(f"waiting: {waiting} older entries; an entry is deleted {hours:.1f} h after it was listed")
