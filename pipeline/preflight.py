@@ -157,12 +157,12 @@ def check_compatible(
         raise InvalidRequest(
             f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
             "Nothing was written.",
-            hint=_advice(context.spec.name, refused, rebuild=rebuild),
+            hint=advice(context.spec.name, refused, rebuild=rebuild),
             preflight=report,
         )
 
 
-def _advice(job: str, refused: list[dict[str, str]], *, rebuild: bool) -> str:
+def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
     """What to do about the refused rows of a report: only what helps with one of them."""
     kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
     ways = ["undo the change"]

@@ -43,14 +43,16 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     """Validate a spec, show its graph, and compare it with the job's head."""
     from pipeline.config.lint import lint_report
     from pipeline.config.load import load_job
+    from pipeline.preflight import advice
 
     output: Output = ctx.obj
     loaded = load_job(job)
     report = lint_report(loaded)
     report["compatibility"], report["compatibility_unknown"] = _compatibility(loaded)
     refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
+    hint = output.as_typed(advice(str(report["job"]), refused)) if refused else None
     if output.json:
-        output.document(report, ok=not refused)
+        output.document(report | {"hint": hint}, ok=not refused)
         raise typer.Exit(2 if refused else 0)
     rows = [
         [node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"], ", ".join(node["key"])]
@@ -69,6 +71,8 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
         output.table(["with the head", "outcome", "verdict", "detail"], rows)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
+    if hint is not None:
+        output.note(f"`run` refuses this. What to do: {hint}")
     raise typer.Exit(2 if refused else 0)
 
 

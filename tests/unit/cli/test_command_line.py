@@ -18,6 +18,8 @@ from pipeline.cli.output import Output
 from pipeline.config.lint import json_schema, lint_report
 from pipeline.config.load import load_job
 from pipeline.protocol.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
 
 COMMANDS = (
     "init lint schema doctor run list show history status read state verify abort cancel rollback start resume".split()  # noqa: SIM905
@@ -142,6 +144,22 @@ def test_lint_shows_the_graph_and_the_kinds_of_output(workdir: Path) -> None:
         "totals": "updates",
     }
     assert data["compatibility"] == []
+
+
+def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.spark.runner.SparkEpochRunner", SparklessRunner)
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    path = job.folder / "config" / "small.yaml"
+    assert milepost("run", str(path)).exit_code == 0
+    assert milepost("lint", str(path)).exit_code == 0
+    path.write_text(path.read_text().replace("{rows: count(*)}", "{rows: count(*), least: min(v)}"))
+    result = milepost("lint", str(path))
+    assert result.exit_code == 2
+    assert "What to do: undo the change; or give each changed operator a new uid" in result.stderr
+    assert f"milepost backfill {path} --from-checkpoint 0" in result.stderr
+    as_json = json.loads(milepost("lint", str(path), "--json").stdout)
+    assert as_json["ok"] is False and as_json["data"]["hint"].startswith("undo the change; or")
 
 
 def test_lint_reports_all_problems_with_their_places(workdir: Path) -> None:
