@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,12 @@ ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
 )
 def test_a_shipped_spec_lints(path: Path) -> None:
     assert lint_report(load_job(path))["unread"] == []
+
+
+def test_the_example_leads_to_files_that_are_there() -> None:
+    named = re.findall(r"[a-z_/]+/[a-z_]+\.py\b", ALL_KEYS.read_text(encoding="utf-8"))
+    assert "pipeline/operators/process.py" in named
+    assert all((CONFIG.parent / path).is_file() for path in named)
 
 
 def test_the_demo_job_finds_late_rows_after_it_dropped_duplicates() -> None:
