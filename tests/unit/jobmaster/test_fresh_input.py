@@ -108,7 +108,7 @@ def test_a_name_that_cannot_be_used_stops_the_plan_and_says_what_skips_it(tmp_pa
     assert "on_bad_name to skip" in raised.value.hint and raised.value.details["names"] == [BAD_DATE]
     status = job.master.status()
     assert (status["exit_code"], status["unread_objects"], status["healthy"]) == (1, None, False)
-    assert "1 object(s) cannot be used" in status["next_step"]
+    assert f"1 object(s) cannot be used ({BAD_DATE}: column dt" in status["next_step"]
 
 
 def test_a_name_that_cannot_be_used_is_left_out_counted_and_named(tmp_path: Path) -> None:

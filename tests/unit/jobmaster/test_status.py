@@ -122,7 +122,9 @@ def test_an_object_that_changed_after_it_was_consumed_is_reported_and_not_raised
     path.write_text("k,v\n1,changed\n")
     status = job.master.status(HOUR_MS)
     assert status["exit_code"] == 1
-    assert status["next_step"].startswith("source rows: 1 object(s) changed after they were consumed: Put the consumed")
+    assert status["next_step"].startswith(
+        "source rows: 1 object(s) changed after they were consumed (a.csv: consumed by checkpoint 1"
+    )
     assert (status["unread_objects"], status["lag_ms"], status["head"]) == (None, None, 1)
 
 
