@@ -196,7 +196,7 @@ def _fork_point(context: JobContext, state: ManifestState, request: BackfillRequ
 
 
 def _is_before(context: JobContext, metadata: CheckpointMetadata, from_us: int) -> bool:
-    """Whether the checkpoint has consumed no row of event time `from_us` or later."""
+    """Whether the checkpoint has consumed no row of event time `from_us` or later that counts for the watermark."""
     if metadata.final:
         return False
     try:
@@ -209,6 +209,30 @@ def _is_before(context: JobContext, metadata: CheckpointMetadata, from_us: int) 
         if source.watermark_us is not None and source.watermark_us + ahead_us >= from_us:
             return False
     return True
+
+
+def _kept_ahead(plan: BackfillPlan) -> list[dict[str, Any]]:
+    """The sources of which the fork point has rows of the range: too far ahead to move the watermark it is chosen by.
+
+    One date in 9999 would else let every backfill begin before it.
+    """
+    from_us = plan.request.from_us
+    if from_us is None or plan.base is None:
+        return []
+    found = []
+    for name, source in sorted(plan.base.sources.items()):
+        if source.furthest_us is not None and source.ahead_since is not None and source.furthest_us >= from_us:
+            live = lineage(plan.state, plan.state.timeline())
+            older = [int(one.checkpoint_id) for one in live if one.checkpoint_id < source.ahead_since]
+            found.append(
+                {
+                    "source": name,
+                    "furthest": watermark_text(source.furthest_us),
+                    "since_checkpoint": source.ahead_since,
+                    "from_checkpoint": max(older, default=0),
+                }
+            )
+    return found
 
 
 def document_of(
@@ -231,6 +255,7 @@ def document_of(
         "head": int(plan.state.timeline().head),
         "fork_point": int(plan.fork_point),
         "fork_point_watermark": watermark_text(watermark_of(plan.base)) if plan.base is not None else None,
+        "kept_ahead": _kept_ahead(plan),
         "from": watermark_text(plan.request.from_us),
         "to": watermark_text(plan.request.to_us),
         "continues": fork,
@@ -303,6 +328,12 @@ def _text(document: dict[str, Any]) -> Iterator[str]:
     yield f"job {document['job']}: backfill {span}{until}, with the code and spec of now"
     mark = f" (watermark {document['fork_point_watermark']})" if document["fork_point_watermark"] else ""
     yield f"forks at {_named(document['fork_point'])}{mark}; the live head is checkpoint {document['head']}"
+    for kept in document["kept_ahead"]:
+        yield (
+            f"source {kept['source']}: rows further ahead than max_event_time_ahead, up to {kept['furthest']}, were "
+            f"read by checkpoint {kept['since_checkpoint']} or later; what the fork point has of them stays as it is: "
+            f"--from-checkpoint {kept['from_checkpoint']} replays them all"
+        )
     ranges = document["ranges"]
     first, last = ranges[0]["checkpoint_id"], ranges[-1]["checkpoint_id"]
     yield (

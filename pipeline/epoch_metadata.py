@@ -123,6 +123,10 @@ def _sources(
         acks = acknowledged(verified, "sources", item.name)
         missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
         newest_us = newest_event_us(acks)
+        furthest_us = newest_event_us(acks, "furthest_us")
+        ahead_since = before.ahead_since if before else None
+        if ahead_since is None and furthest_us is not None:
+            ahead_since = int(pending.checkpoint_id)
         watermark_us = None
         if spec.event_time is not None:
             delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
@@ -144,6 +148,8 @@ def _sources(
             newest_event_us=latest(before.newest_event_us if before else None, newest_us),
             ahead_rows=sum(ack["ahead_rows"] for ack in acks),
             ahead=tuple(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"])[:NAMED_AHEAD],
+            furthest_us=latest(before.furthest_us if before else None, furthest_us),
+            ahead_since=ahead_since,
             skipped=dict(item.skipped),
             bad_names=item.bad_names,
         )
@@ -164,9 +170,13 @@ def acknowledged(verified: Verified, part: str, name: str) -> list[dict[str, Any
     return found
 
 
-def newest_event_us(acks: Iterable[Mapping[str, Any]]) -> int | None:
-    """The newest event time of what a source's subtasks read; None when no row had one."""
-    return max((ack["newest_event_us"] for ack in acks if ack["newest_event_us"] is not None), default=None)
+def newest_event_us(acks: Iterable[Mapping[str, Any]], among: str = "newest_event_us") -> int | None:
+    """The newest event time of what a source's subtasks read; None when no row had one.
+
+    Args:
+        among: ``newest_event_us``: of the rows that count for the watermark; ``furthest_us``: of the others.
+    """
+    return max((ack[among] for ack in acks if ack[among] is not None), default=None)
 
 
 def _operators(

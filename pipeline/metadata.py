@@ -45,7 +45,8 @@ class SourceSnapshot:
         rows, objects: read in this epoch. missing: planned objects that were gone and skipped.
         newest_event_us: newest event time delivered so far that counts for the watermark; None: none, or not known.
         ahead_rows: rows read in this epoch that do not count for the watermark: too far ahead of their trigger.
-        ahead: the first objects that have such rows.
+        ahead: the first objects that have such rows. furthest_us: their furthest event time delivered so far.
+        ahead_since: checkpoint that delivered the first of them; None: none, or from before they were told apart.
         skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names: likewise.
     """
 
@@ -58,6 +59,8 @@ class SourceSnapshot:
     newest_event_us: int | None = None
     ahead_rows: int = 0
     ahead: tuple[RowsAhead, ...] = ()
+    furthest_us: int | None = None
+    ahead_since: int | None = None
     skipped: dict[str, int] = field(default_factory=dict)
     bad_names: tuple[str, ...] = ()
 

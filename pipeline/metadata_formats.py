@@ -49,7 +49,13 @@ def from_format_3(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def from_format_4(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document as format 5. Raises KeyError, TypeError: it is not one of format 4."""
-    untold: dict[str, Any] = {"newest_event_us": None, "ahead_rows": 0, "ahead": [], "skipped": {}, "bad_names": []}
+    untold: dict[str, Any] = {
+        **dict.fromkeys(("newest_event_us", "furthest_us", "ahead_since")),
+        "ahead_rows": 0,
+        "ahead": [],
+        "skipped": {},
+        "bad_names": [],
+    }
     sources = {name: {**one, **untold} for name, one in document["sources"].items()}
     return {**document, "format": 5, "sources": sources, "key_hash_secret": None}
 

@@ -26,7 +26,8 @@ class SourceSpec(SpecModel):
         event_time: column that times rows; None = a static source, without watermark.
         max_event_time_ahead: a row whose event time is further ahead of the trigger of its epoch is kept, and does not
             move the watermark; None: every row does.
-        start: earliest, latest or a time: which objects the first epoch takes.
+        start: earliest, latest or a time: which objects the first epoch takes. latest: what it finds is recorded as
+            consumed, but for objects that may still be written (`settle`), which are new.
         on_bad_name: what an object means whose name cannot be used: fail, or skip (left out, counted and named).
         settle: an object of a local path that was modified less than so long ago is left for the next plan; 0s: none.
     """

@@ -37,7 +37,7 @@ class EventTimes:
     replay, another parallelism and another try come to the same.
 
     Attributes:
-        newest_us: of the rows that count; None: none did. ahead_rows: how many do not.
+        newest_us: of the rows that count; None: none did. ahead_rows: how many do not. furthest_us: of those.
         ahead: the first objects that have such rows.
 
     Args:
@@ -47,6 +47,7 @@ class EventTimes:
     def __init__(self, column: str | None, ahead_us: int | None) -> None:
         self.newest_us: int | None = None
         self.ahead_rows = 0
+        self.furthest_us: int | None = None
         self.ahead: list[RowsAhead] = []
         self._column, self._ahead_us = column, ahead_us
 
@@ -72,6 +73,7 @@ class EventTimes:
 
     def _note(self, key: str, rows: int, newest_us: int) -> None:
         self.ahead_rows += rows
+        self.furthest_us = newest_us if self.furthest_us is None else max(self.furthest_us, newest_us)
         if self.ahead and self.ahead[-1].key == key:
             known = self.ahead[-1]
             self.ahead[-1] = RowsAhead(key, known.rows + rows, max(known.newest_us, newest_us))

@@ -89,7 +89,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
     yield RowsDone()
     yield SnapshotStarted()
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
-    ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows}
+    ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
     ack["ahead"] = [to_json(one) for one in times.ahead]
     yield HostEnd({"sources": {split.source: ack}})
 

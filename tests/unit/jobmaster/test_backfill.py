@@ -137,6 +137,28 @@ def test_the_fork_point_has_consumed_no_row_of_the_range(job: BackfillJob, from_
     assert job.master.plan_backfill(from_)["fork_point"] == fork_point
 
 
+def test_rows_too_far_ahead_do_not_move_the_fork_point_and_the_plan_says_what_replays_them(tmp_path: Path) -> None:
+    """A date of 2099 that checkpoint 2 has read: it is of any later range, and its watermark passes it over."""
+    job = BackfillJob.create(tmp_path, 1)
+    path = job.land(2)
+    path.write_text(path.read_text() + "7,99,2099-01-01T00:00:00Z\n")
+    job.epoch()
+    for day in range(3, 6):
+        job.next_day(day)
+    plan = job.master.plan_backfill("2026-03-04")
+    assert plan["fork_point"] >= 2
+    assert plan["kept_ahead"] == [
+        {"source": "rows", "furthest": "2099-01-01T00:00:00+00:00", "since_checkpoint": 2, "from_checkpoint": 1}
+    ]
+    assert any("--from-checkpoint 1 replays them all" in line for line in plan["text"])
+    before = job.master.plan_backfill("2026-01-01")
+    assert (before["fork_point"], before["kept_ahead"]) == (0, [])
+    job.fix()
+    job.backfill(from_=None, from_checkpoint=1)
+    totals = {row["k"]: row["total"] for row in job.table().to_pylist()}
+    assert 99 not in totals.values() and totals[7] is None
+
+
 def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: BackfillJob) -> None:
     """Checkpoint 0 always is a fork point, and input records are never subsumed: also two at a time."""
     job.edit("last: 50", "last: 1")

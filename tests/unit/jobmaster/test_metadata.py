@@ -83,6 +83,8 @@ def passed_over(metadata: CheckpointMetadata) -> CheckpointMetadata:
         "newest_event_us": 9_200_000_000,
         "ahead_rows": 3,
         "ahead": (RowsAhead("a.csv", 2, 253_402_300_799_000_000), RowsAhead("b.csv", 1, 9_300_000_000)),
+        "furthest_us": 253_402_300_799_000_000,
+        "ahead_since": 1,
         "skipped": {"hidden": 1, "bad_names": 1},
         "bad_names": ("dt=x/a.csv: column dt: 'x' of the key is not a date32[day]",),
     }
@@ -138,6 +140,7 @@ def test_format_4_reads_without_what_a_plan_passed_over() -> None:
     assert replace(metadata, started_ms=None, timings=read(3).timings, tasks=read(3).tasks) == read(3)
     (source,) = metadata.sources.values()
     assert (source.newest_event_us, source.ahead_rows, source.ahead) == (None, 0, ())
+    assert (source.furthest_us, source.ahead_since) == (None, None)
     assert (source.skipped, source.bad_names) == ({}, ())
     assert metadata.hasher == UNKEYED
 
