@@ -17,7 +17,9 @@ from pipeline.checkpoint_documents import (
 from pipeline.job_context import JobContext
 from pipeline.job_result import ended_step, job_document
 from pipeline.log_search import confirmed_after, end_of, leads_to
+from pipeline.metadata import CheckpointMetadata
 from pipeline.phases import AfterCommit
+from pipeline.preflight import REFUSED, preflight
 from pipeline.protocol.codec import to_json
 from pipeline.protocol.errors import NotFound
 from pipeline.protocol.events import (
@@ -142,6 +144,7 @@ class History:
             "pending": _pending_id(state),
             "lease_over": self._lease_over(state, now_ms),
             **backlog(self._context, base, now_ms),
+            "spec_refused": self._spec_refused(base),
             "in_flight_bytes": base.in_flight_bytes if base is not None else 0,
             "last_failure": state.failures.last_reason if state is not None else None,
             "last_failure_detail": state.failures.last_detail if state is not None else None,
@@ -151,6 +154,14 @@ class History:
         }
         exit_code, step = _judge(document, max_lag_ms)
         return document | {"exit_code": exit_code, "healthy": exit_code == 0, "next_step": step}
+
+    def _spec_refused(self, base: CheckpointMetadata | None) -> str | None:
+        """Why the next epoch would be refused: what of the spec does not continue the head; None when all does."""
+        refused = [row for row in preflight(self._context, base, None) if row["outcome"] == REFUSED]
+        if base is None or not refused:
+            return None
+        told = "; ".join(f"{row['uid']}: {row['detail']}" for row in refused)
+        return f"the spec does not fit checkpoint {base.checkpoint_id}: {told}"
 
     def _lease_over(self, state: ManifestState | None, now_ms: int) -> str | None:
         """Why nobody works on the pending checkpoint any more, in words; None when somebody may, or none is pending."""
@@ -246,6 +257,8 @@ def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
         return 1, f"sinks {waiting} have yet to follow timeline {document['timeline']}: milepost run {job} lets them"
     if document["last_failure"] is not None and document["leader"] is not None:  # else of a timeline that was left
         return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
+    if document["spec_refused"] is not None:
+        return 1, f"{document['spec_refused']}: milepost lint {job} says the way out"
     stopped = document["source_changed"] or document["bad_name"]
     if stopped is not None:
         return 1, stopped

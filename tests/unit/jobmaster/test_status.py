@@ -13,6 +13,7 @@ from pipeline.metadata import CheckpointMetadata
 from pipeline.source_health import stale
 from pipeline.times import iso_ms
 from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
 
 HOUR_S = 3600
 HOUR_MS = 1000 * HOUR_S
@@ -48,6 +49,21 @@ def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
     assert (status["exit_code"], status["next_step"]) == (1, "1 unread object: milepost run small")
     job.epoch()
     assert job.master.status()["exit_code"] == 0
+
+
+def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Path) -> None:
+    """The next run would be refused: after an edit, or after a way back to before another spec."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    assert job.master.status()["spec_refused"] is None
+    edited = SparklessJob.create(tmp_path / "edited", {"key: [k]": "key: [v]"})
+    spec = job.folder / "config" / "small.yaml"
+    spec.write_text((edited.folder / "config" / "small.yaml").read_text())
+    status = job.master.status()
+    assert (status["exit_code"], status["healthy"]) == (1, False)
+    assert status["next_step"] == f"{status['spec_refused']}: milepost lint small says the way out"
+    assert status["spec_refused"].startswith("the spec does not fit checkpoint 1: ")
 
 
 def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
