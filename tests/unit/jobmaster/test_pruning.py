@@ -296,6 +296,7 @@ def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
     for table in job.master.collect_garbage()["tables"]:
         assert f"does not show checkpoint 6 of timeline {job.small.context.head().state.live}" in table["kept_because"]
         assert (table["listed"], table["due"]) == ([], [])
+        assert table["waiting"] == len(job.small.context.sink(table["sink"]).garbage().lists().files)
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
     job.run()
     assert_whole(job)

@@ -112,6 +112,7 @@ def test_a_veto_that_the_store_refuses_stops_no_abort(tmp_path: Path) -> None:
         job = vetoed(tmp_path / "job")
     (aborted,) = [one for one in job.master.list_checkpoints() if one["status"] == "aborted"]
     assert (aborted["failure_reason"], aborted["veto"]) == ("QUALITY_GATE_FAILED", None)
+    assert aborted["spec_hash"] == job.context.job.spec_hash
 
 
 def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Path) -> None:

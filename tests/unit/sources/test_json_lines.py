@@ -140,6 +140,7 @@ def test_text_that_the_parser_refuses_is_not_blamed_on_a_neighbour(landing: Land
     bad = refused(landing, GOOD.encode() + GOOD.replace('"n": 1', rf'"n": 1, "{field}": "\ud800"').encode())
     assert (bad.line, bad.column) == (2, None)
     assert bad.reason == "cannot be read (JSON parse error: The surrogate pair in string is invalid. in row 0)"
+    assert rf'"{field}": "\ud800"' in str(bad.value)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.store = LocalStore(StoreConfig(f"file://{folder}/store"))
-        self.directory = folder / "cache"
+        self.directory = folder / "of the node" / "cache"
         self.handles: list[StateHandle] = []
         self.epochs = 0
 
