@@ -4,6 +4,7 @@ Works on JSON values, before the strict reader sees them. A column is one of
 
 * ``{"all": value}``: every record has this value,
 * ``{"of": {field: column}}``, ``{"of": [columns]}``: every record has an object with these fields, a list of these,
+* ``{"steps": [integers]}``: the first record's integer, then how far each is above the one before it,
 * ``{"each": [values]}``: one value per record; with ``"text": [prefix, suffix]``, what stands between the two.
 
 And a handle whose key has its digest says it once: ``{"key": "inputs/{sha256}.json", "sha256": …, "size": …}``. No key
@@ -13,6 +14,7 @@ that a handle refers to has braces of its own: they are made by `layout`, of nam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 Column: TypeAlias = dict[str, object]
@@ -68,6 +70,8 @@ def _column(values: Sequence[Any]) -> Column:
         return {"of": parts} if _differs(parts) else {"all": first}
     if len({repr(value) for value in values}) == 1:
         return {"all": first}
+    if all(type(value) is int for value in values):
+        return {"steps": [first, *(after - before for before, after in pairwise(values))]}
     if not all(isinstance(value, str) for value in values):
         return {"each": list(values)}
     prefix = _common_prefix(values)
@@ -94,13 +98,15 @@ def _counts(column: object) -> Sequence[int]:
             return [count for one in columns.values() for count in _counts(one)]
         case {"of": list(columns), **rest} if not rest:
             return [count for one in columns for count in _counts(one)]
+        case {"steps": list(steps), **rest} if not rest and all(type(step) is int for step in steps):
+            return (len(steps),)
         case {"each": list(values), "text": [str(), str()], **rest} if not rest and all(
             isinstance(value, str) for value in values
         ):
             return (len(values),)
         case {"each": list(values), **rest} if not rest:
             return (len(values),)
-    raise ValueError("expected a column: `all`, `of`, or `each`")
+    raise ValueError("expected a column: `all`, `of`, `steps`, or `each`")
 
 
 def _values(column: Column, count: int) -> list[object]:
@@ -110,6 +116,8 @@ def _values(column: Column, count: int) -> list[object]:
             return [{name: values[at] for name, values in fields.items()} for at in range(count)]
         case {"of": list(columns)}:
             return [list(parts) for parts in zip(*(_values(one, count) for one in columns), strict=True)]
+        case {"steps": list(steps)}:
+            return list(accumulate(steps))
         case {"each": list(values), "text": [prefix, suffix]}:
             return [f"{prefix}{value}{suffix}" for value in values]
         case {"each": list(values)}:

@@ -472,8 +472,9 @@ def _records(stored: list[Json] | Json) -> list[Json]:
 
 
 def _lengths(column: Json) -> Iterator[int]:
-    if "each" in column:
-        yield len(column["each"])
+    for kind in ("each", "steps"):
+        if kind in column:
+            yield len(column[kind])
     for one in _parts(column).values():
         yield from _lengths(one)
 
@@ -489,6 +490,8 @@ def _at(column: Json, number: int) -> Any:
         return _with_key(found) if isinstance(column["of"], dict) else [*found.values()]
     if "all" in column:
         return column["all"]
+    if "steps" in column:
+        return sum(column["steps"][: number + 1])
     value = column["each"][number]
     return value.join(column["text"]) if "text" in column else value
 

@@ -49,7 +49,7 @@ def test_records_become_columns_that_say_once_what_is_alike() -> None:
     two = {"id": 2, "run": {"dag": "a", "at": "chk-12/_metadata"}, "flag": True, "summary": {"rows": 2}}
     assert packed([one, two]) == {
         "of": {
-            "id": {"each": [1, 2]},
+            "id": {"steps": [1, 1]},
             "run": {"of": {"dag": {"all": "a"}, "at": {"each": ["", "2"], "text": ["chk-1", "/_metadata"]}}},
             "flag": {"all": True},
             "summary": {"each": [{"rows": 1, "late": 0}, {"rows": 2}]},
@@ -72,6 +72,8 @@ def test_what_is_no_column_is_left_to_the_strict_reader() -> None:
         {"all": 1, "each": [1]},
         {"of": {"a": {"each": [1]}, "b": {"each": [1, 2]}}},
         {"of": {"a": 7}},
+        {"of": {"a": {"steps": [1, True]}}},
+        {"steps": [1], "more": 1},
         {"of": [{"each": [1]}, {"each": [1, 2]}]},
         {"of": [{"each": [1]}], "more": 1},
         {"each": [1], "text": ["a", "b"]},
