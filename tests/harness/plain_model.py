@@ -294,8 +294,11 @@ class PlainModel:
         """What is garbage stays the same, and none of it may go earlier."""
         named = event["garbage_list"]
         for key in self._keys_of(named):
-            require(key in self.garbage, f"I8: {key} is folded, and was not listed")
             folded = (named["since_version"], named["since_ms"])
+            if key in self._twice:  # it goes with either list, and may be gone by the other one
+                self.listings[key].append(folded)
+                continue
+            require(key in self.garbage, f"I8: {key} is folded, and was not listed")
             require(folded >= self.garbage[key], f"I8: {key} may go earlier once it is folded")
             self.garbage[key] = folded
 
