@@ -219,10 +219,10 @@ def _kept_ahead(plan: BackfillPlan) -> list[dict[str, Any]]:
     from_us = plan.request.from_us
     if from_us is None or plan.base is None:
         return []
+    live = lineage(plan.state, plan.state.timeline())
     found = []
     for name, source in sorted(plan.base.sources.items()):
         if source.furthest_us is not None and source.ahead_since is not None and source.furthest_us >= from_us:
-            live = lineage(plan.state, plan.state.timeline())
             older = [int(one.checkpoint_id) for one in live if one.checkpoint_id < source.ahead_since]
             found.append(
                 {

@@ -19,7 +19,7 @@ from pipeline.job_result import ended_step, job_document
 from pipeline.log_search import confirmed_after, end_of, leads_to
 from pipeline.metadata import CheckpointMetadata
 from pipeline.phases import AfterCommit
-from pipeline.preflight import REFUSED, preflight
+from pipeline.preflight import misfits, preflight
 from pipeline.protocol.codec import to_json
 from pipeline.protocol.errors import NotFound
 from pipeline.protocol.events import (
@@ -157,11 +157,10 @@ class History:
 
     def _spec_refused(self, base: CheckpointMetadata | None) -> str | None:
         """Why the next epoch would be refused: what of the spec does not continue the head; None when all does."""
-        refused = [row for row in preflight(self._context, base, None) if row["outcome"] == REFUSED]
+        refused = misfits(preflight(self._context, base, None))
         if base is None or not refused:
             return None
-        told = "; ".join(f"{row['uid']}: {row['detail']}" for row in refused)
-        return f"the spec does not fit checkpoint {base.checkpoint_id}: {told}"
+        return f"the spec does not fit checkpoint {base.checkpoint_id}: {'; '.join(refused)}"
 
     def _lease_over(self, state: ManifestState | None, now_ms: int) -> str | None:
         """Why nobody works on the pending checkpoint any more, in words; None when somebody may, or none is pending."""

@@ -153,13 +153,18 @@ def check_compatible(
     stuck = refusals(context.job.spec, base, loaded.graph, loaded)  # these have hints of their own
     refused = [row for row in report if row["outcome"] == REFUSED and row["name"] not in stuck]
     if refused:
-        lines = "; ".join(f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in refused)
         raise InvalidRequest(
-            f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: {lines}. "
+            f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: "
+            f"{'; '.join(misfits(refused))}. "
             "Nothing was written.",
             hint=advice(context.spec.name, refused, rebuild=rebuild),
             preflight=report,
         )
+
+
+def misfits(report: list[dict[str, str]]) -> list[str]:
+    """What of a report the next epoch would refuse, for people, a text for each row."""
+    return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
 def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.job_context import JobContext
 from pipeline.metadata import CheckpointMetadata
-from pipeline.preflight import REFUSED, preflight
+from pipeline.preflight import misfits, preflight
 from pipeline.protocol.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -126,7 +126,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         "sinks": sinks,
         "skipped_sinks": skipped,
         "not_undone": [*not_undone, *lost],
-        "spec": _misfits(context, then),
+        "spec": misfits(preflight(context, then, None)),
         "job_status": state.status.value,
     }
     return plan | {"text": list(_text(plan))}
@@ -177,14 +177,6 @@ def _pending(state: ManifestState) -> dict[str, Any] | None:
     if timeline.pending is None or timeline.leader is None:
         return None
     return {"checkpoint_id": int(timeline.pending.checkpoint_id), "session_id": timeline.leader.session_id}
-
-
-def _misfits(context: JobContext, then: CheckpointMetadata | None) -> list[str]:
-    """What of the present spec does not fit the target: the next epoch would refuse it."""
-    if then is None:
-        return []
-    report = preflight(context, then, None)
-    return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
 def _operators(
