@@ -6,17 +6,23 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import pipeline
 
-def _hash_package(root: Path) -> str:
+
+def hash_package(root: Path) -> str:
+    """Return the hash of all modules below the folder of a package. Raises RuntimeError: there is none."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    paths = sorted(root.rglob("*.py"))
+    if not paths:
+        raise RuntimeError(f"{root}: no source of Milepost lies there, so nobody could tell which code ran an epoch")
+    for path in paths:
         body = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()}\0{len(body)}\0".encode())
         digest.update(body)
     return digest.hexdigest()
 
 
-CODE_HASH = _hash_package(Path(__file__).parent)
+CODE_HASH = hash_package(Path(next(iter(pipeline.__path__))))
 """Hash of this package's sources as this process imported them.
 
 A long-lived Python worker keeps the modules it once imported, so its value is what it *runs*, not what lies on the

@@ -1,0 +1,180 @@
+"""Reads import statements off source text and holds them to the layout (DESIGN section 2); nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "pipeline"
+"""The product as Python imports it, and its folder below the root."""
+
+TOOLS = ("scripts", "tests", "bench", "dags", "plugins")
+
+JOBMASTER = "jobmaster"
+"""Stands for `pipeline/jobmaster.py` and the modules beside it, directly in `pipeline/`."""
+
+LOWER = {"protocol", "config", "storage", "state", "operators", "sources", "sinks", "quality"}
+ALLOWED: dict[str, set[str]] = {
+    "protocol": set(),
+    "config": {"protocol"},
+    "storage": {"protocol"},
+    "state": {"protocol"},
+    "operators": {"protocol", "config"},
+    "sources": {"protocol", "config"},
+    "quality": {"protocol", "config"},
+    "sinks": {"protocol", "config", "storage"},
+    JOBMASTER: LOWER,
+    "spark": LOWER | {JOBMASTER},
+    "orchestration": {JOBMASTER, "config", "protocol"},
+    "cli": {JOBMASTER, "config", "protocol"},
+    "__main__": {"cli"},
+}
+ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"orchestration": {"spark"}, "cli": {"spark"}}
+
+IMPURE = {
+    "asyncio", "concurrent", "ctypes", "fcntl", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random",
+    "secrets", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
+    "uuid",
+}  # fmt: skip
+"""Standard library modules that mean I/O, clock, randomness or logging: not for `protocol/`."""
+
+HOMES: dict[str, tuple[set[str], set[str]]] = {
+    "boto3": ({"storage"}, set()),
+    "botocore": ({"storage"}, set()),
+    "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
+    "airflow": ({"orchestration"}, set()),
+    "great_expectations": (set(), {"quality"}),
+}
+"""Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module name, and whether importing its file executes it."""
+
+    file: Path
+    line: int
+    name: str
+    at_module_level: bool
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(ROOT)}:{self.line} imports {self.name}"
+
+    @property
+    def root(self) -> str:
+        return self.name.split(".")[0]
+
+
+def imports_of(file: Path, text: str | None = None) -> Iterator[Import]:
+    """Yield what a file imports, or what it would with this text.
+
+    Imports below `if TYPE_CHECKING` never execute: they count as inside a function.
+    """
+
+    def visit(node: ast.AST, at_module_level: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(file, child.lineno, alias.name, at_module_level)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{file}:{child.lineno}: relative import"
+                # `from pipeline import spark` names a package too.
+                whole = [f"{PACKAGE}.{a.name}" for a in child.names] if child.module == PACKAGE else [child.module]
+                for name in whole:
+                    yield Import(file, child.lineno, str(name), at_module_level)
+            deferred = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
+                isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING")
+            )
+            yield from visit(child, at_module_level and not deferred)
+
+    return visit(ast.parse(file.read_text(encoding="utf-8") if text is None else text), True)
+
+
+def imports_in(*folders: str) -> list[Import]:
+    return [imported for file in files(*folders) for imported in imports_of(file)]
+
+
+def files(*folders: str) -> list[Path]:
+    """Every module below these folders of the repository. AssertionError: there is none in one of them."""
+    found = {folder: sorted((ROOT / folder).rglob("*.py")) for folder in folders}
+    assert all(found.values()), found
+    return [file for folder in folders for file in found[folder]]
+
+
+def package_of(module: str) -> str:
+    """`pipeline.spark.java` -> `spark`; `pipeline.history` -> the jobmaster's group; `pipeline` -> ``""``."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return ""
+    if parts[1] in ALLOWED:
+        return parts[1]
+    return JOBMASTER if (ROOT / PACKAGE / f"{parts[1]}.py").exists() else ""
+
+
+def package_of_file(file: Path) -> str:
+    relative = file.relative_to(ROOT).with_suffix("")
+    if relative.name == "__init__":
+        return relative.parts[1] if len(relative.parts) > 2 else ""
+    return package_of(".".join(relative.parts))
+
+
+def upward(imports: Iterable[Import]) -> list[Import]:
+    """Those of a package that does not lie below the importing one."""
+    broken = []
+    for imported in imports:
+        if imported.root != PACKAGE:
+            continue
+        here, there = package_of_file(imported.file), package_of(imported.name)
+        allowed = ALLOWED.get(here, set()) | {here, ""}
+        if not imported.at_module_level:
+            allowed |= ALLOWED_INSIDE_FUNCTIONS.get(here, set())
+        if there not in allowed:
+            broken.append(imported)
+    return broken
+
+
+def impure(imports: Iterable[Import]) -> list[Import]:
+    """Those of `protocol/` that mean a library, I/O, a clock, randomness or logging, inside a function too."""
+    return [
+        imported
+        for imported in imports
+        if package_of_file(imported.file) == "protocol"
+        and imported.root != PACKAGE
+        and (imported.root not in sys.stdlib_module_names or imported.root in IMPURE)
+    ]
+
+
+def homeless(imports: Iterable[Import]) -> list[Import]:
+    """Those of a heavy library outside of its home."""
+    broken = []
+    for imported in imports:
+        at_module_level, inside_functions = HOMES.get(imported.root, (None, None))
+        if at_module_level is None or inside_functions is None:
+            continue
+        allowed = at_module_level if imported.at_module_level else at_module_level | inside_functions
+        if package_of_file(imported.file) not in allowed:
+            broken.append(imported)
+    return broken
+
+
+def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
+    """Those of Airflow that a task may not use: it has no metadata database, and these would be a way around that.
+
+    The standard provider is made for tasks: its operators use that kit, as ours do.
+    """
+    of_tasks = ("airflow.sdk.", "airflow.providers.standard.")
+    return [i for i in imports if i.root == "airflow" and not f"{i.name}.".startswith(of_tasks)]
+
+
+def thick(imports: Iterable[Import]) -> list[Import]:
+    """Those of a DAG file that are more than what it hands to Airflow."""
+    known = sys.stdlib_module_names | {"airflow"}
+    return [i for i in imports if i.root not in known and not i.name.startswith(f"{PACKAGE}.orchestration")]
+
+
+def of_tools(imports: Iterable[Import]) -> list[Import]:
+    return [imported for imported in imports if imported.root in TOOLS]

@@ -1,0 +1,104 @@
+"""Each gate of the tree stops what it is there for: a canary, which must fail it, is held to the gate's own settings.
+
+Gates name the package. One that named a package which is no longer there would pass everything, in silence.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import pipeline
+import pipeline.protocol.lineage
+import pipeline.state.runs
+from pipeline.code import CODE_HASH, hash_package
+from scripts.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
+from tests.harness.import_rules import ROOT
+
+PRODUCT = Path(pipeline.__file__).parent
+LOOSE = "def first(found: list) -> object:\n    return found[0]\n"
+"""Right for most of the product; `protocol/` says what a list holds."""
+
+UNTYPED = "def first(found):\n    return found[0]\n"
+
+
+@pytest.mark.parametrize(
+    ("room", "line", "code"),
+    [
+        ("protocol", "import random", "TID251"),
+        ("protocol", "from time import monotonic", "TID251"),
+        ("state", "import boto3", "TID253"),
+        ("protocol", "import airflow", "TID253"),
+        ("cli", "import pyspark", "TID253"),
+        ("storage", "import boto3", None),
+        ("spark", "import pyspark", None),
+        ("orchestration", "import airflow", None),
+        ("state", "import random", None),
+    ],
+)
+def test_ruff_bans_an_import_outside_of_its_home(room: str, line: str, code: str | None) -> None:
+    assert (PRODUCT / room / "__init__.py").exists()
+    name = (PRODUCT / room / "canary.py").relative_to(ROOT)
+    found = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--select=TID25", "--stdin-filename", name, "-"],
+        cwd=ROOT, input=f"{line}\n", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (found.returncode, code is None or code in found.stdout) == (int(code is not None), True), found.stdout
+
+
+def test_mypy_is_strict_with_the_protocol_and_checks_every_function(tmp_path: Path) -> None:
+    strict, loose = pipeline.protocol.lineage.__file__, pipeline.state.runs.__file__
+    canary = tmp_path / "canary.py"
+    for place, text, expected in (
+        (strict, LOOSE, "type-arg"),
+        (loose, LOOSE, None),
+        (loose, UNTYPED, "no-untyped-def"),
+    ):
+        canary.write_text(text)
+        command = [sys.executable, "-m", "mypy", "--no-incremental", "--follow-imports=silent"]
+        found = subprocess.run(
+            [*command, "--shadow-file", place, canary, Path(place).relative_to(ROOT)],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert f"[{expected}]" in found.stdout if expected else not found.returncode, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("package", [pipeline.__name__, "tests"])
+def test_a_warning_of_our_own_code_is_an_error(package: str) -> None:
+    for name in (package, f"{package}.canary"):
+        with pytest.raises(DeprecationWarning):
+            exec("warnings.warn('old', DeprecationWarning, 1)", {"__name__": name, "warnings": warnings})
+
+
+def test_mutants_are_sampled_from_every_folder_that_is_named() -> None:
+    files = mutable_files(ROOT, ())
+    for folder in FOLDERS:
+        assert [file for file in files if (ROOT / file).parent == PRODUCT / folder], folder
+    assert all((ROOT / file).exists() for file in ONLY_ON_SPARK)
+
+
+ROOMS = sorted({file.parent.relative_to(PRODUCT) for file in PRODUCT.rglob("*.py")})
+
+
+def test_the_code_that_runs_an_epoch_is_that_of_every_room(tmp_path: Path) -> None:
+    """I13: an edit anywhere in the product is another code, and a file that moves is."""
+    copy = tmp_path / "copy"
+    shutil.copytree(PRODUCT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    assert hash_package(copy) == CODE_HASH
+    hashes = {CODE_HASH}
+    for room in ROOMS:
+        file = min((copy / room).glob("*.py"))
+        file.write_text(file.read_text(encoding="utf-8") + "# edited\n", encoding="utf-8")
+        hashes.add(hash_package(copy))
+    (copy / "cli" / "main.py").rename(copy / "cli" / "moved.py")
+    assert len(hashes | {hash_package(copy)}) == len(ROOMS) + 2 > 12
+
+
+def test_code_that_is_nowhere_has_no_hash(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no source of Milepost"):
+        hash_package(tmp_path)
