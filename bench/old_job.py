@@ -61,9 +61,9 @@ class OldJob:
     """The job in a folder, and what its epochs cost."""
 
     def __init__(self, folder: Path) -> None:
-        from pipeline.config.load import load_job
-        from pipeline.jobmaster import JobMaster
-        from pipeline.spark.runner import SparkEpochRunner
+        from milepost.config.load import load_job
+        from milepost.jobmaster import JobMaster
+        from milepost.spark.runner import SparkEpochRunner
 
         self.folder, self.landing, self.archive = folder, folder / "landing", folder / "archive"
         self.landing.mkdir(parents=True)
@@ -86,7 +86,7 @@ class OldJob:
 
     def epoch(self) -> dict[str, Any]:
         """Run one epoch. Returns its wall seconds, and the bytes of log and metadata that it wrote."""
-        from pipeline.sessions import Session
+        from milepost.sessions import Session
 
         self.land()
         started = time.perf_counter()
@@ -109,9 +109,9 @@ class OldJob:
 
     def stored(self) -> dict[str, int]:
         """Bytes of the job's store by kind; what is garbage, and waits for its grace period, is a kind of its own."""
-        from pipeline.fsck import place_objects
-        from pipeline.protocol.reach import Standing
-        from pipeline.reachability import walk_job
+        from milepost.fsck import place_objects
+        from milepost.protocol.reach import Standing
+        from milepost.reachability import walk_job
 
         kinds: Counter[str] = Counter()
         for item in place_objects(walk_job(self.master._context)):
@@ -229,7 +229,7 @@ def _reads(job: OldJob) -> dict[str, Callable[[], object]]:
 
 def _acts(job: OldJob, first: int) -> dict[str, float]:
     """Seconds of what a person does to a job, each checked: fsck, a rollback, an epoch, a backfill, fsck again."""
-    from pipeline.sessions import Session
+    from milepost.sessions import Session
 
     def sound() -> None:
         assert job.master.fsck()["exit_code"] == 0

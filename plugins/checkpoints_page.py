@@ -59,8 +59,8 @@ def checkpoint(dag_id: str, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLRe
 
 def _answer(dag_id: str, template: str, read: Callable[[Any], dict[str, Any]]) -> HTMLResponse:
     """The page of what `read` finds of the job, or of why there is nothing to see."""
-    from pipeline.orchestration.specs import job_of_dag
-    from pipeline.protocol.errors import CheckpointError, NotFound
+    from milepost.orchestration.specs import job_of_dag
+    from milepost.protocol.errors import CheckpointError, NotFound
 
     try:
         shown = read(job_of_dag(config_folder(), dag_id))
@@ -72,7 +72,7 @@ def _answer(dag_id: str, template: str, read: Callable[[Any], dict[str, Any]]) -
 
 
 def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
-    from pipeline.jobmaster import JobMaster
+    from milepost.jobmaster import JobMaster
 
     document = JobMaster(job).show(checkpoint_id)
     phases: dict[str, Any] = dict(document.get("phases") or {})
@@ -89,7 +89,7 @@ def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
 
 
 def _read(job: Any) -> dict[str, Any]:
-    from pipeline.jobmaster import JobMaster
+    from milepost.jobmaster import JobMaster
 
     master = JobMaster(job)
     state = master.job_state()

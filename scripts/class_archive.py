@@ -12,9 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pipeline.protocol.errors import CheckpointError
-from pipeline.spark.class_archive import archive_path
-from pipeline.spark.java import find_java
+from milepost.protocol.errors import CheckpointError
+from milepost.spark.class_archive import archive_path
+from milepost.spark.java import find_java
 
 _SECONDS = 300
 _JOB = "classes"
@@ -50,7 +50,7 @@ def _run_epoch(folder: Path, made: Path) -> str | None:
         try:
             # The JVM has the same output: it is at its end when the archive is written.
             done = subprocess.run(
-                [sys.executable, "-m", "pipeline", *arguments],
+                [sys.executable, "-m", "milepost", *arguments],
                 cwd=folder,
                 env=environ,
                 stdin=subprocess.DEVNULL,

@@ -31,7 +31,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.seeded import ALL
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "pipeline" / "protocol" / "PROTOCOL.md"
+DOCUMENT = ROOT / "pipeline" / "milepost" / "protocol" / "PROTOCOL.md"
 BEGIN, END = "<!-- mutants -->\n", "<!-- end of mutants -->\n"
 TIMEOUT_S = 240.0
 """One run of a mutant's tests; they take seconds. One that hangs proves nothing."""
@@ -192,7 +192,9 @@ def render_markdown(mutants: Iterable[Mutant]) -> str:
     lines = ["| breaks | mutant | in | caught by |", "|---|---|---|---|"]
     for mutant in mutants:
         tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in mutant.tests)
-        lines.append(f"| {mutant.invariant} | {mutant.name} | `{mutant.file.removeprefix('pipeline/')}` | {tests} |")
+        lines.append(
+            f"| {mutant.invariant} | {mutant.name} | `{mutant.file.removeprefix('pipeline/milepost/')}` | {tests} |"
+        )
     return "\n".join(lines)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SUITE = ROOT / "tests" / "conformance" / "protocol"
 MARK = "Case:"
-DOCUMENT = ROOT / "pipeline" / "protocol" / "PROTOCOL.md"
+DOCUMENT = ROOT / "pipeline" / "milepost" / "protocol" / "PROTOCOL.md"
 BEGIN, END = "<!-- cases -->\n", "<!-- end -->\n"
 
 

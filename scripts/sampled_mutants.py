@@ -30,10 +30,10 @@ from scripts.reached_lines import Reach, digest_of, measure
 
 KEPT = ROOT / ".milepost" / "mutants"
 FOLDERS = ("state", "operators", "spark", "sinks", "sources", "")
-"""Below `pipeline/`; the last one is the job master: the modules of the root."""
+"""Below `pipeline/milepost/`; the last one is the job master: the modules of the root."""
 
 ONLY_ON_SPARK = frozenset(
-    f"pipeline/spark/{name}.py"
+    f"pipeline/milepost/spark/{name}.py"
     for name in (
         "class_archive", "connect", "deadline", "engine", "epoch_graph", "java", "refusals", "runner", "session",
         "sql_expression", "sql_projection", "worker_daemon", "worker_memory",
@@ -65,7 +65,7 @@ class Verdict:
 
     def describe(self) -> str:
         change = f"{_cut(self.before)}  ->  {_cut(self.after)}"
-        return f"{self.verdict:<9} {self.file.removeprefix('pipeline/')}:{self.line}  {change}  {self.by}"
+        return f"{self.verdict:<9} {self.file.removeprefix('pipeline/milepost/')}:{self.line}  {change}  {self.by}"
 
 
 def _cut(text: str, most: int = 100) -> str:
@@ -87,7 +87,7 @@ def sampled(root: Path, sample: int, seed: int, words: Sequence[str]) -> Iterato
 
 
 def mutable_files(root: Path, words: Sequence[str]) -> list[str]:
-    found = [path for folder in FOLDERS for path in sorted((root / "pipeline" / folder).glob("*.py"))]
+    found = [path for folder in FOLDERS for path in sorted((root / "pipeline" / "milepost" / folder).glob("*.py"))]
     names = [path.relative_to(root).as_posix() for path in found]
     return [
         name

@@ -115,7 +115,7 @@ class _Shell:
 
     def __init__(self, stack: Stack) -> None:
         self._folder = stack.folder
-        self._environ = stack.process_environ() | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+        self._environ = stack.process_environ() | {"NO_COLOR": "1"}
         self._s3_url = stack.s3_url
         self._place = ""
 
@@ -143,7 +143,7 @@ class _Shell:
         return lines
 
     def _begin(self, text: str) -> subprocess.Popen[str]:
-        words = [python(), "-m", "pipeline", *shlex.split(text)[1:]]
+        words = [python(), "-m", "milepost", *shlex.split(text)[1:]]
         return subprocess.Popen(words, env=self._environ, cwd=self._folder, stdout=subprocess.PIPE, text=True)
 
     def _forked(self) -> int:

@@ -16,8 +16,9 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from pipeline.state import key_hash
+from milepost.state import key_hash
 from tests.harness.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
+from tests.harness.processes import PYTHON_PATH
 from tests.harness.s3_servers import ministack, seaweed
 
 __all__ = [
@@ -35,7 +36,7 @@ SEED = int(os.environ.get("MILEPOST_SEED") or random.SystemRandom().randrange(1 
 """The run's seed: printed in the header, so that any run can be repeated."""
 
 HOSTILE_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_", "AWS_", "MILEPOST_")
-HOSTILE = ("PYTHONPATH", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+HOSTILE = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 AIRFLOW_HOME = tempfile.mkdtemp(prefix="milepost-airflow-")
@@ -50,6 +51,7 @@ def pytest_configure() -> None:
     os.environ.update(
         {
             "TZ": "UTC",
+            "PYTHONPATH": PYTHON_PATH,
             "NO_PROXY": LOOPBACK,
             "no_proxy": LOOPBACK,
             "PYSPARK_PYTHON": sys.executable,

@@ -106,9 +106,9 @@ class Milepost:
         )
         if self._fresh:
             return
-        from pipeline.config.load import load_job
-        from pipeline.jobmaster import JobMaster
-        from pipeline.spark.runner import SparkEpochRunner
+        from milepost.config.load import load_job
+        from milepost.jobmaster import JobMaster
+        from milepost.spark.runner import SparkEpochRunner
 
         self._master = JobMaster(load_job(str(self._spec)))
         self._runner = SparkEpochRunner()
@@ -120,7 +120,7 @@ class Milepost:
         if self._fresh:
             self._document = self._command("run", "--json")
             return
-        from pipeline.sessions import Session
+        from milepost.sessions import Session
 
         self._document = self._master.run(Session.cli(), self._runner)
 
@@ -153,7 +153,7 @@ class Milepost:
         from pyspark import SparkContext
 
         from bench.systems.counting import counted_requests
-        from pipeline.sessions import Session
+        from milepost.sessions import Session
 
         scheduler = SparkContext._active_spark_context._jsc.sc().dagScheduler()
         jobs = scheduler.numTotalJobs()
@@ -173,9 +173,9 @@ class Milepost:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from pipeline.config.load import load_job
-        from pipeline.job_context import JobContext
-        from pipeline.protocol.ids import CheckpointId
+        from milepost.config.load import load_job
+        from milepost.job_context import JobContext
+        from milepost.protocol.ids import CheckpointId
 
         context = JobContext(load_job(str(self._spec)))
         checkpoint = context.head().state.checkpoint(CheckpointId(self._document["checkpoint_id"]))
@@ -197,9 +197,9 @@ class Milepost:
         import pyarrow
         import pyspark
 
-        import pipeline
+        import milepost
 
-        return {"milepost": pipeline.__version__, "pyspark": pyspark.__version__, "pyarrow": pyarrow.__version__}
+        return {"milepost": milepost.__version__, "pyspark": pyspark.__version__, "pyarrow": pyarrow.__version__}
 
     def close(self) -> None:
         if self._server is not None:
@@ -212,7 +212,7 @@ class Milepost:
 
     def _command(self, name: str, *words: str) -> dict[str, Any]:
         """Run `milepost NAME bench.yaml …`; return its document's data, {} when it prints none."""
-        command = [sys.executable, "-m", "pipeline", name, str(self._spec), *words]
+        command = [sys.executable, "-m", "milepost", name, str(self._spec), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(

@@ -31,9 +31,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from pipeline.protocol.errors import CheckpointError, CommitConflict, EnvironmentUnusable, InvalidRequest
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import CheckpointError, CommitConflict, EnvironmentUnusable, InvalidRequest
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 
 SEED = 2013
 DAYS = 365

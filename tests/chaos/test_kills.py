@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.garbage_lists import listed_in
-from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted, Event, GarbageDeleted, GarbageFolded
-from pipeline.protocol.layout import garbage_list_key, metadata_key
-from pipeline.protocol.log_entries import LogEntry, Tombstone
-from pipeline.protocol.reasons import CheckpointFailureReason
+from milepost.garbage_lists import listed_in
+from milepost.protocol.events import CheckpointAborted, CheckpointCompleted, Event, GarbageDeleted, GarbageFolded
+from milepost.protocol.layout import garbage_list_key, metadata_key
+from milepost.protocol.log_entries import LogEntry, Tombstone
+from milepost.protocol.reasons import CheckpointFailureReason
 from tests.harness.kill_chain import SINKS, KillChain
 from tests.harness.mortal_processes import MortalProcess
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
@@ -14,14 +13,13 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.protocol.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, NotFound
-from pipeline.protocol.locations import child_url
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
-from pipeline.storage.probe import probe_store, require_preconditions
+from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, NotFound
+from milepost.protocol.locations import child_url
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
+from milepost.storage.probe import probe_store, require_preconditions
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.manifest_logs import create_job, new_log
-from tests.harness.processes import REPOSITORY
 
 # In byte order of whole keys, which is not the order of directories: "-" < "." < "/" < "0" < "A" < "_" < "a" < "ä".
 ORDERED_KEYS = [
@@ -52,9 +50,9 @@ BAD_KEYS = ["", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/../b", "../a", "
 
 RACER = """
 import sys
-from pipeline.protocol.errors import CommitConflict
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import CommitConflict
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.open import open_store
 url, endpoint, me = sys.argv[1:]
 store = open_store(StoreConfig(url, endpoint or None))
 list(store.list("race/", limit=1))
@@ -213,7 +211,6 @@ class ObjectStoreTests(ABC):
         racers = [
             subprocess.Popen(
                 [*command, str(number)],
-                env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -6,11 +6,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.config.spec import SinkSpec
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.sinks.build import build_sink
-from pipeline.sinks.parquet import ParquetSink
-from pipeline.storage.open import open_store
+from milepost.config.spec import SinkSpec
+from milepost.protocol.object_store import StoreConfig
+from milepost.sinks.build import build_sink
+from milepost.sinks.parquet import ParquetSink
+from milepost.storage.open import open_store
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_timelines import SinkSwitchTests
 from tests.harness.hooked_store import HookedStore

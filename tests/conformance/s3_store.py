@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ClientError
 
-from pipeline.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 from tests.conformance.object_store import ObjectStoreTests
 from tests.harness.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.manifest_logs import create_job, new_log

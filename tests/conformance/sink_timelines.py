@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.protocol.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, ProtocolViolation, Superseded
-from pipeline.protocol.ids import CheckpointId
-from pipeline.sinks.contract import Committable, Sink, SinkMark
+from milepost.protocol.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, ProtocolViolation, Superseded
+from milepost.protocol.ids import CheckpointId
+from milepost.sinks.contract import Committable, Sink, SinkMark
 from tests.conformance.sink import SCHEMA, WAIT_S, mark, rows, stage
 
 Pairs = list[tuple[int, str]]

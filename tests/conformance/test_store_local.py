@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.local import STAGING
-from pipeline.storage.open import open_store
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.local import STAGING
+from milepost.storage.open import open_store
 from tests.conformance.object_store import ObjectStoreTests
 from tests.harness.processes import run_python
 
 # Kills its own process at one system call of a write; the store's code is as it is.
 KILLED_WRITER = """
 import os, signal, sys
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.open import open_store
 url, operation, call, number = sys.argv[1:]
 store = open_store(StoreConfig(url))
 store.put("warm", b"up")

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from pipeline.protocol.errors import EnvironmentUnusable
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.open import open_store
-from pipeline.storage.probe import probe_store, require_preconditions
+from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.open import open_store
+from milepost.storage.probe import probe_store, require_preconditions
 from tests.conformance.s3_store import S3StoreTests
 from tests.harness.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.s3_servers import Ministack

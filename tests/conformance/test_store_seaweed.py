@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.errors import EnvironmentUnusable
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import EnvironmentUnusable
+from milepost.storage.open import open_store
 from tests.conformance.s3_store import S3StoreTests, every_call
 from tests.harness.s3_servers import Seaweed
 

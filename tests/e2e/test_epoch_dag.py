@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.jobmaster import Session, Triggered
-from pipeline.protocol.errors import Fenced
+from milepost.jobmaster import Session, Triggered
+from milepost.protocol.errors import Fenced
 from tests.harness.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
 from tests.harness.form_run import FormRun
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.protocol.errors import Fenced
-from pipeline.protocol.ids import CheckpointId
-from pipeline.storage.layout import checkpoint_prefix
+from milepost.jobmaster import Session
+from milepost.protocol.errors import Fenced
+from milepost.protocol.ids import CheckpointId
+from milepost.storage.layout import checkpoint_prefix
 from tests.harness.airflow_instance import OF_ITS_OWN, RUN_S, AirflowInstance, E2eJob
 from tests.harness.holding_proxy import Hold, HoldingProxy
 from tests.harness.s3_servers import Ministack

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline.job_context import JobContext
-from pipeline.protocol.records import ManifestState
-from pipeline.storage.layout import checkpoint_prefix, metadata_key
+from milepost.job_context import JobContext
+from milepost.protocol.records import ManifestState
+from milepost.storage.layout import checkpoint_prefix, metadata_key
 from tests.harness.airflow_instance import AirflowInstance, E2eJob
 
 POOL = "steps"

@@ -15,12 +15,13 @@ from typing import Any
 
 import psutil
 
-from pipeline.config.load import LoadedJob, load_job
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import JobMaster
-from pipeline.orchestration.specs import epoch_dag_id
+from milepost.config.load import LoadedJob, load_job
+from milepost.job_context import JobContext
+from milepost.jobmaster import JobMaster
+from milepost.orchestration.specs import epoch_dag_id
 from scripts.airflow_rest import AirflowRest
-from scripts.stack import ROOT, Stack
+from scripts.stack import Stack
+from tests.harness.processes import PYTHON_PATH
 
 TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 RUN_S = 420.0
@@ -206,7 +207,7 @@ class AirflowInstance:
             services=("api-server", "scheduler", "dag-processor"),
             settings=SETTINGS,
             # This checkout's code, wherever the environment was made for.
-            environ={"PYTHONPATH": str(ROOT)},
+            environ={"PYTHONPATH": PYTHON_PATH},
             say=lambda text: None,
         )
 

@@ -16,10 +16,10 @@ import duckdb
 import psutil
 import pyarrow as pa
 
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.protocol.ids import SessionId
-from pipeline.protocol.records import Holder, ManifestState, Run
-from pipeline.sessions import this_machine
+from milepost.jobmaster import JobMaster, Session
+from milepost.protocol.ids import SessionId
+from milepost.protocol.records import Holder, ManifestState, Run
+from milepost.sessions import this_machine
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline.job_code import read_code
-from pipeline.jobmaster import Session
-from pipeline.preflight import preflight
+from milepost.job_code import read_code
+from milepost.jobmaster import Session
+from milepost.preflight import preflight
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

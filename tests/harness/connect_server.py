@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from scripts.stack import ROOT, SPARK, Stack
+from scripts.stack import SPARK, Stack
+from tests.harness.processes import PYTHON_PATH
 
 
 class ConnectServer:
@@ -22,7 +23,7 @@ class ConnectServer:
         self.stack = Stack(
             folder / "stack",
             # This checkout's code, wherever the environment was made for.
-            environ={"PYTHONPATH": os.pathsep.join((str(ROOT), str(self.modules)))},
+            environ={"PYTHONPATH": os.pathsep.join((PYTHON_PATH, str(self.modules)))},
             # A job that nobody waits for ends because it was interrupted, or not at all.
             spark={"spark.connect.execute.manager.detachedTimeout": "1h"},
             say=lambda text: None,

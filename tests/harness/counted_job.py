@@ -15,10 +15,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.planning import decode_input_record
-from pipeline.protocol.log_entries import CompletedEpoch, completion_of
-from pipeline.storage.checked import read_handle
+from milepost.jobmaster import JobMaster, Session
+from milepost.planning import decode_input_record
+from milepost.protocol.log_entries import CompletedEpoch, completion_of
+from milepost.storage.checked import read_handle
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.tables import assert_same_rows

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import pytest
 
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")
 
-_OPENERS = ("pipeline.job_context.open_store", "pipeline.epoch_inputs.open_store")
+_OPENERS = ("milepost.job_context.open_store", "milepost.epoch_inputs.open_store")
 
 
 @dataclass

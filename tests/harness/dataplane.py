@@ -15,37 +15,37 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from pipeline.config.aggregates import parse_aggregate
-from pipeline.epoch_metadata import acknowledged, newest_event_us
-from pipeline.operators.aggregate import AggregateByKey
-from pipeline.operators.contract import StatefulOperator
-from pipeline.operators.deduplicate import DeduplicateByKey
-from pipeline.operators.window import TumblingWindowByKey
-from pipeline.planning import EpochAlignment
-from pipeline.protocol.acknowledgements import SubtaskAnswer, verify
-from pipeline.protocol.barrier import SubtaskIdentity
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.object_store import ObjectStore
-from pipeline.protocol.records import SubtaskKey
-from pipeline.protocol.watermarks import source_watermark
-from pipeline.sinks.contract import RowsPiece, StagedFile
-from pipeline.sources.contract import SourceObject
-from pipeline.spark.attempt import Attempt
-from pipeline.spark.epoch_clock import LevelShare
-from pipeline.spark.epoch_tasks import subtask_answers
-from pipeline.spark.exchange import BufferLimits, Edge, Stamp
-from pipeline.spark.items import Item, Rows
-from pipeline.spark.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
-from pipeline.spark.source_task import SourceSplit, run_source
-from pipeline.spark.subtask_task import run_subtask
-from pipeline.spark.tail import TailPlan, run_tail
-from pipeline.spark.task_memory import Memory
-from pipeline.spark.task_metrics import TaskMetrics
-from pipeline.spark.worker_memory import UNLIMITED, MemoryBudget
-from pipeline.state.channel_state import ChannelStateHandle
-from pipeline.state.handles import StateHandle
-from pipeline.state.keyed_state import read_state
-from pipeline.state.spool import Spool
+from milepost.config.aggregates import parse_aggregate
+from milepost.epoch_metadata import acknowledged, newest_event_us
+from milepost.operators.aggregate import AggregateByKey
+from milepost.operators.contract import StatefulOperator
+from milepost.operators.deduplicate import DeduplicateByKey
+from milepost.operators.window import TumblingWindowByKey
+from milepost.planning import EpochAlignment
+from milepost.protocol.acknowledgements import SubtaskAnswer, verify
+from milepost.protocol.barrier import SubtaskIdentity
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records import SubtaskKey
+from milepost.protocol.watermarks import source_watermark
+from milepost.sinks.contract import RowsPiece, StagedFile
+from milepost.sources.contract import SourceObject
+from milepost.spark.attempt import Attempt
+from milepost.spark.epoch_clock import LevelShare
+from milepost.spark.epoch_tasks import subtask_answers
+from milepost.spark.exchange import BufferLimits, Edge, Stamp
+from milepost.spark.items import Item, Rows
+from milepost.spark.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
+from milepost.spark.source_task import SourceSplit, run_source
+from milepost.spark.subtask_task import run_subtask
+from milepost.spark.tail import TailPlan, run_tail
+from milepost.spark.task_memory import Memory
+from milepost.spark.task_metrics import TaskMetrics
+from milepost.spark.worker_memory import UNLIMITED, MemoryBudget
+from milepost.state.channel_state import ChannelStateHandle
+from milepost.state.handles import StateHandle
+from milepost.state.keyed_state import read_state
+from milepost.state.spool import Spool
 from tests.harness.key_hashes import KEYED
 from tests.harness.sparkless_runner import rows_for
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from pipeline.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
-from pipeline.protocol.object_store import ObjectStore
+from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
+from milepost.protocol.object_store import ObjectStore
 from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.load import LoadedJob, load_job
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.planning import decode_input_record
-from pipeline.protocol.log_entries import completion_of
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.spark.runner import SparkEpochRunner
-from pipeline.storage.checked import read_handle
-from pipeline.storage.open import open_store
+from milepost.config.load import LoadedJob, load_job
+from milepost.job_context import JobContext
+from milepost.jobmaster import JobMaster, Session
+from milepost.planning import decode_input_record
+from milepost.protocol.log_entries import completion_of
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.spark.runner import SparkEpochRunner
+from milepost.storage.checked import read_handle
+from milepost.storage.open import open_store
 from tests.harness.flights import land
 from tests.harness.oracle import Expected, expected_tables
 from tests.harness.tables import assert_same_rows

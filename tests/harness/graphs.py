@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline.config.graph import JobGraph, analyse
-from pipeline.config.problems import invalid_spec
-from pipeline.config.spec import JobSpec
+from milepost.config.graph import JobGraph, analyse
+from milepost.config.problems import invalid_spec
+from milepost.config.spec import JobSpec
 
 
 def build_graph(spec: JobSpec) -> JobGraph:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "pipeline"
-"""The product as Python imports it, and its folder below the root."""
+PACKAGE = "milepost"
+FOLDER = "pipeline/milepost"
+"""The product: as Python imports it, and where it lies below the root."""
 
 TOOLS = ("scripts", "tests", "bench", "dags", "plugins")
 
 JOBMASTER = "jobmaster"
-"""Stands for `pipeline/jobmaster.py` and the modules beside it, directly in `pipeline/`."""
+"""Stands for `pipeline/milepost/jobmaster.py` and the modules beside it."""
 
 LOWER = {"protocol", "config", "storage", "state", "operators", "sources", "sinks", "quality"}
 ALLOWED: dict[str, set[str]] = {
@@ -82,7 +83,7 @@ def imports_of(file: Path, text: str | None = None) -> Iterator[Import]:
                     yield Import(file, child.lineno, alias.name, at_module_level)
             elif isinstance(child, ast.ImportFrom):
                 assert child.level == 0, f"{file}:{child.lineno}: relative import"
-                # `from pipeline import spark` names a package too.
+                # `from milepost import spark` names a package too.
                 whole = [f"{PACKAGE}.{a.name}" for a in child.names] if child.module == PACKAGE else [child.module]
                 for name in whole:
                     yield Import(file, child.lineno, str(name), at_module_level)
@@ -106,20 +107,22 @@ def files(*folders: str) -> list[Path]:
 
 
 def package_of(module: str) -> str:
-    """`pipeline.spark.java` -> `spark`; `pipeline.history` -> the jobmaster's group; `pipeline` -> ``""``."""
+    """`milepost.spark.java` -> `spark`; `milepost.history` -> the jobmaster's group; `milepost` -> ``""``."""
     parts = module.split(".")
     if len(parts) == 1:
         return ""
     if parts[1] in ALLOWED:
         return parts[1]
-    return JOBMASTER if (ROOT / PACKAGE / f"{parts[1]}.py").exists() else ""
+    return JOBMASTER if (ROOT / FOLDER / f"{parts[1]}.py").exists() else ""
 
 
 def package_of_file(file: Path) -> str:
-    relative = file.relative_to(ROOT).with_suffix("")
+    if not file.is_relative_to(ROOT / FOLDER):
+        return ""
+    relative = file.relative_to(ROOT / FOLDER).with_suffix("")
     if relative.name == "__init__":
-        return relative.parts[1] if len(relative.parts) > 2 else ""
-    return package_of(".".join(relative.parts))
+        return "".join(relative.parts[:-1][:1])
+    return package_of(".".join((PACKAGE, *relative.parts)))
 
 
 def upward(imports: Iterable[Import]) -> list[Import]:

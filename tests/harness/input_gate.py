@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from pipeline.protocol.barrier_events import (
+from milepost.protocol.barrier_events import (
     AbortCheckpoint,
     Alignment,
     ArmTimer,
@@ -24,8 +24,8 @@ from pipeline.protocol.barrier_events import (
     TriggerCheckpoint,
     UnblockChannel,
 )
-from pipeline.protocol.barrier_handler import BarrierHandler
-from pipeline.protocol.ids import CheckpointId
+from milepost.protocol.barrier_handler import BarrierHandler
+from milepost.protocol.ids import CheckpointId
 
 
 @dataclass(frozen=True)

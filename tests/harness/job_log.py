@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from pipeline.protocol import coordinator
-from pipeline.protocol.collection import CollectedRequest, ListGarbageRequest, forget_collected, list_garbage
-from pipeline.protocol.compaction import CompactedRequest, record_compaction
-from pipeline.protocol.coordinator import AlreadyDone, Transition
-from pipeline.protocol.errors import CheckpointError
-from pipeline.protocol.events import Event
-from pipeline.protocol.garbage import FoldPlan, FoldRequest, fold_garbage
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
-from pipeline.protocol.invariants import faults
-from pipeline.protocol.layout import metadata_key
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import Holder, ManifestState, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
-from pipeline.protocol.requests import (
+from milepost.protocol import coordinator
+from milepost.protocol.collection import CollectedRequest, ListGarbageRequest, forget_collected, list_garbage
+from milepost.protocol.compaction import CompactedRequest, record_compaction
+from milepost.protocol.coordinator import AlreadyDone, Transition
+from milepost.protocol.errors import CheckpointError
+from milepost.protocol.events import Event
+from milepost.protocol.garbage import FoldPlan, FoldRequest, fold_garbage
+from milepost.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
+from milepost.protocol.invariants import faults
+from milepost.protocol.layout import metadata_key
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import Holder, ManifestState, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
+from milepost.protocol.requests import (
     AbortRequest,
     CancelRequest,
     CleanRequest,
@@ -47,7 +47,7 @@ from pipeline.protocol.requests import (
     TriggerRequest,
     UnpinRequest,
 )
-from pipeline.protocol.retention import RetentionPolicy
+from milepost.protocol.retention import RetentionPolicy
 
 MINUTE_MS = 60_000
 TIMEOUT_MS = 10 * MINUTE_MS

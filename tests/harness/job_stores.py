@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 from tests.harness.faulty_store import Fault, FaultyStore
 from tests.harness.hooked_store import Hook, HookedStore
 
-_OPENER = "pipeline.job_context.open_store"
+_OPENER = "milepost.job_context.open_store"
 
 
 @dataclass(eq=False)

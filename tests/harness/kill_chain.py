@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.job_context import JobContext
-from pipeline.protocol.records import ManifestState, PendingCheckpoint
-from pipeline.storage.layout import token_prefix
+from milepost.job_context import JobContext
+from milepost.protocol.records import ManifestState, PendingCheckpoint
+from milepost.storage.layout import token_prefix
 from tests.harness.flights_job import FLIGHTS_SPEC, FlightsJob
 from tests.harness.mortal_processes import MortalProcess, MortalProcesses
 

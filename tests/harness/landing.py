@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.spec import SourceSpec
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sources.build import build_reader
-from pipeline.sources.contract import SourceObject
-from pipeline.storage.open import open_store
+from milepost.config.spec import SourceSpec
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sources.build import build_reader
+from milepost.sources.contract import SourceObject
+from milepost.storage.open import open_store
 
 
 class Landing:

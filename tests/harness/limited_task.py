@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.spark.worker_memory import UNLIMITED, reserve_little, worker_budget
+from milepost.spark.worker_memory import UNLIMITED, reserve_little, worker_budget
 
 KEYS, MAX_PARALLELISM = 600_000, 16
 ROWS = (KEYS, 100_000)
@@ -21,10 +21,10 @@ ROWS = (KEYS, 100_000)
 
 def main(folder: str, limit_mb: int, budget: str) -> int:
     reserve_little()
-    from pipeline.protocol.errors import EnvironmentUnusable
-    from pipeline.protocol.object_store import StoreConfig
-    from pipeline.spark.task_memory import task_memory, told
-    from pipeline.storage.local import LocalStore
+    from milepost.protocol.errors import EnvironmentUnusable
+    from milepost.protocol.object_store import StoreConfig
+    from milepost.spark.task_memory import task_memory, told
+    from milepost.storage.local import LocalStore
 
     store = LocalStore(StoreConfig(url=Path(folder, "store").as_uri()))
     limit = limit_mb << 20
@@ -57,21 +57,21 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 
 
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
-    from pipeline.config.aggregates import parse_aggregate
-    from pipeline.operators.aggregate import AggregateByKey
-    from pipeline.planning import EpochAlignment
-    from pipeline.protocol.barrier import AckEvent
-    from pipeline.protocol.ids import CheckpointId, FencingToken
-    from pipeline.sinks.parquet import ParquetSink, SinkMode
-    from pipeline.spark.attempt import Attempt
-    from pipeline.spark.epoch_clock import LevelShare
-    from pipeline.spark.exchange import BufferLimits, Edge, Stamp
-    from pipeline.spark.items import HostEnd, Item, Rows, RowsDone, SnapshotStarted
-    from pipeline.spark.level_plan import LevelPlan, OperatorPlan
-    from pipeline.spark.subtask_task import run_subtask
-    from pipeline.spark.tail import TailPlan, run_tail
-    from pipeline.spark.task_metrics import TaskMetrics
-    from pipeline.state.handles import StateHandle
+    from milepost.config.aggregates import parse_aggregate
+    from milepost.operators.aggregate import AggregateByKey
+    from milepost.planning import EpochAlignment
+    from milepost.protocol.barrier import AckEvent
+    from milepost.protocol.ids import CheckpointId, FencingToken
+    from milepost.sinks.parquet import ParquetSink, SinkMode
+    from milepost.spark.attempt import Attempt
+    from milepost.spark.epoch_clock import LevelShare
+    from milepost.spark.exchange import BufferLimits, Edge, Stamp
+    from milepost.spark.items import HostEnd, Item, Rows, RowsDone, SnapshotStarted
+    from milepost.spark.level_plan import LevelPlan, OperatorPlan
+    from milepost.spark.subtask_task import run_subtask
+    from milepost.spark.tail import TailPlan, run_tail
+    from milepost.spark.task_metrics import TaskMetrics
+    from milepost.state.handles import StateHandle
     from tests.harness.key_hashes import KEYED
 
     calls = {name: parse_aggregate(text) for name, text in {"n": "count(*)", "s": "sum(v)", "m": "max(v)"}.items()}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from pipeline.protocol.coordinator import AlreadyDone, Transition, create, trigger
-from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.ids import CheckpointId, SessionId
-from pipeline.protocol.object_store import ObjectStore
-from pipeline.protocol.records import Holder, ManifestState, ObjectHandle, Run, SubtaskKey
-from pipeline.protocol.requests import CreateRequest, TriggerRequest
-from pipeline.storage.manifest_log import Decide, ManifestLog
+from milepost.protocol.coordinator import AlreadyDone, Transition, create, trigger
+from milepost.protocol.errors import ProtocolViolation
+from milepost.protocol.ids import CheckpointId, SessionId
+from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records import Holder, ManifestState, ObjectHandle, Run, SubtaskKey
+from milepost.protocol.requests import CreateRequest, TriggerRequest
+from milepost.storage.manifest_log import Decide, ManifestLog
 
 
 def new_log(store: ObjectStore) -> ManifestLog:

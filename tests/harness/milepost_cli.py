@@ -17,8 +17,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from pipeline.cli.main import app
-from tests.harness.processes import REPOSITORY
+from milepost.cli.main import app
 
 ERROR_LINES = 24
 _NOISE = re.compile(r"[a-z][\w ]* \(\d+ s\)|WARNING: Using incubator modules: jdk.incubator.vector")
@@ -50,7 +49,7 @@ class Outcome:
 
 def milepost(*words: str | Path) -> Outcome:
     """Run the command in this process, which logs as a new one would, whatever other tests have imported."""
-    logger = logging.getLogger("pipeline")
+    logger = logging.getLogger("milepost")
     before = logger.level
     logger.setLevel(logging.INFO if "-v" in words else logging.WARNING)
     try:
@@ -62,8 +61,8 @@ def milepost(*words: str | Path) -> Outcome:
 
 def milepost_process(*words: str | Path, environment: Mapping[str, str] | None = None, seconds: float = 480) -> Outcome:
     """Run the command in a process of its own, with the JVM and the workers that it starts."""
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})}
-    command = [sys.executable, "-m", "pipeline", *map(str, words)]
+    env = {**os.environ, **(environment or {})}
+    command = [sys.executable, "-m", "milepost", *map(str, words)]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds, check=False)
     return Outcome(result.returncode, result.stdout, result.stderr)
 
@@ -74,9 +73,8 @@ def milepost_on_terminal(*words: str | Path, answer: str) -> tuple[int, str]:
     Returns: its exit code, and all that it told.
     """
     ours, theirs = pty.openpty()
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-m", "pipeline", *map(str, words)]
-    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=env, text=True) as process:
+    command = [sys.executable, "-m", "milepost", *map(str, words)]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
         os.close(theirs)
         terminal = b""
         with contextlib.suppress(OSError):  # Linux answers EIO once nobody holds the other end

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline.protocol import coordinator
-from pipeline.protocol.acknowledgements import Acknowledgement, Decline, SubtaskAnswer, verify
-from pipeline.protocol.coordinator import AlreadyDone, Answer, Outcome, Transition
-from pipeline.protocol.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, SubtaskDeclined
-from pipeline.protocol.events import Event
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionId
-from pipeline.protocol.layout import metadata_key
-from pipeline.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import ManifestState, ObjectHandle, Run
-from pipeline.protocol.requests import (
+from milepost.protocol import coordinator
+from milepost.protocol.acknowledgements import Acknowledgement, Decline, SubtaskAnswer, verify
+from milepost.protocol.coordinator import AlreadyDone, Answer, Outcome, Transition
+from milepost.protocol.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, SubtaskDeclined
+from milepost.protocol.events import Event
+from milepost.protocol.ids import CheckpointId, FencingToken, SessionId
+from milepost.protocol.layout import metadata_key
+from milepost.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import ManifestState, ObjectHandle, Run
+from milepost.protocol.requests import (
     AbortRequest,
     CancelRequest,
     CompleteRequest,
@@ -32,7 +32,7 @@ from pipeline.protocol.requests import (
     SubsumeRequest,
     TriggerRequest,
 )
-from pipeline.protocol.retention import RetentionPolicy, deletable, subsumable, unreferenced
+from milepost.protocol.retention import RetentionPolicy, deletable, subsumable, unreferenced
 from tests.harness.job_log import KEY_HASH_SECRET, PLAN, TIMEOUT_MS, holder
 from tests.harness.model_world import (
     SUBTASKS,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from pipeline.protocol import coordinator
-from pipeline.protocol.ids import CheckpointId, SessionId, TimelineId
-from pipeline.protocol.records import ManifestState
-from pipeline.protocol.requests import RealignSinkRequest, RollbackRequest
+from milepost.protocol import coordinator
+from milepost.protocol.ids import CheckpointId, SessionId, TimelineId
+from milepost.protocol.records import ManifestState
+from milepost.protocol.requests import RealignSinkRequest, RollbackRequest
 from tests.harness.model_explorer import Decide, Explorer, Rules
 from tests.harness.model_world import Broken, Process, World, check_files, run_key
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from pipeline.protocol.codec import decode_entry, encode, encode_entry
-from pipeline.protocol.events import (
+from milepost.protocol.codec import decode_entry, encode, encode_entry
+from milepost.protocol.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointRebound,
@@ -19,11 +19,11 @@ from pipeline.protocol.events import (
     SinkConfirmed,
     aborts_of,
 )
-from pipeline.protocol.invariants import faults
-from pipeline.protocol.layout import metadata_key, token_prefix
-from pipeline.protocol.log_entries import LogEntry
-from pipeline.protocol.records import ENDED, CompletedCheckpoint, ManifestState, SubtaskKey
-from pipeline.protocol.transitions import job_status_after
+from milepost.protocol.invariants import faults
+from milepost.protocol.layout import metadata_key, token_prefix
+from milepost.protocol.log_entries import LogEntry
+from milepost.protocol.records import ENDED, CompletedCheckpoint, ManifestState, SubtaskKey
+from milepost.protocol.transitions import job_status_after
 
 SUBTASKS = (SubtaskKey(0, 0), SubtaskKey(0, 1))
 

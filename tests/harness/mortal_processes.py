@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from tests.harness.processes import REPOSITORY, wait_until
+from tests.harness.processes import wait_until
 
 SECONDS = 480
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -90,7 +90,7 @@ class MortalProcesses:
         home.mkdir(parents=True)
         output = home / "output.txt"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-        ours = {"HOME": str(home), "PYTHONPATH": str(REPOSITORY), "JAVA_TOOL_OPTIONS": FAST_JVM}
+        ours = {"HOME": str(home), "JAVA_TOOL_OPTIONS": FAST_JVM}
         command = [sys.executable, "-m", "tests.harness.mortal_run", json.dumps(plan or {}), *words]
         with output.open("wb") as stream:  # a file: orphans would hold a pipe open for ever
             process = subprocess.Popen(

@@ -21,10 +21,10 @@ from typing import Any
 
 from pyspark import java_gateway
 
-from pipeline import epoch_inputs, job_context
-from pipeline.__main__ import main
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost import epoch_inputs, job_context
+from milepost.__main__ import main
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 from tests.harness.hooked_store import HookedStore
 
 

@@ -1,7 +1,7 @@
 """What a job's tables must hold: an independent answer in DuckDB, from the landed CSV files and the rules alone.
 
 It knows the spec and the rules of INTERFACE ("Watermark", "Late", "What is emitted"), and nothing of the operators:
-no file of `pipeline.operators`, `pipeline.state` or `pipeline.sources` is imported. Given which objects each epoch
+no file of `milepost.operators`, `milepost.state` or `milepost.sources` is imported. Given which objects each epoch
 consumed, in plan order, it computes the watermarks itself, drops duplicates and late rows, and leaves out the windows
 that are still open. Times are microseconds since the epoch, UTC, as int64.
 """
@@ -18,10 +18,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from pipeline.config.aggregates import AggregateCall
-from pipeline.config.spec import AggregateOperator, DeduplicateOperator, JobSpec, SqlOperator, WindowOperator
-from pipeline.config.types import ColumnType
-from pipeline.protocol.object_store import ObjectStore
+from milepost.config.aggregates import AggregateCall
+from milepost.config.spec import AggregateOperator, DeduplicateOperator, JobSpec, SqlOperator, WindowOperator
+from milepost.config.types import ColumnType
+from milepost.protocol.object_store import ObjectStore
 
 _SQL_TYPES = {
     "bool": "BOOLEAN",

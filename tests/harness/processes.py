@@ -16,6 +16,8 @@ import psutil
 from scripts.processes import free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PYTHON_PATH = os.pathsep.join((str(REPOSITORY / "pipeline"), str(REPOSITORY)))
+"""What a process imports the code of this tree with, wherever its environment was made for."""
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 
@@ -68,8 +70,8 @@ def stop_tree(process: psutil.Popen, *, kill: bool = False, seconds: float = 30)
 def run_python(
     code: str, *arguments: str, environment: Mapping[str, str] | None = None, seconds: float = 240
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python code in a new process that can import `pipeline` and `tests`; its exit code is not judged."""
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})}
+    """Run Python code in a new process that can import `milepost` and `tests`; its exit code is not judged."""
+    env = {**os.environ, **(environment or {})}
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], env=env, capture_output=True, text=True, timeout=seconds, check=False
     )

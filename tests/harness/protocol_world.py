@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.load import LoadedJob
-from pipeline.jobmaster import JobMaster, Session, Triggered
-from pipeline.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, Decline, SubtaskAnswer
-from pipeline.protocol.codec import decode_entry
-from pipeline.protocol.errors import NotFound
-from pipeline.protocol.ids import SessionId
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import Holder, Run
-from pipeline.store_checks import require_stores
+from milepost.config.load import LoadedJob
+from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, Decline, SubtaskAnswer
+from milepost.protocol.codec import decode_entry
+from milepost.protocol.errors import NotFound
+from milepost.protocol.ids import SessionId
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import Holder, Run
+from milepost.store_checks import require_stores
 from tests.harness.plain_model import PlainModel, require
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
@@ -106,11 +106,11 @@ class SteppedJob:
         self.job = SparklessJob.create(folder, {**SMALL, "{last: 1}": retained})
         self.loaded: LoadedJob = self.job.loaded()
         self.stores = SteppedStores(Watchers(self._written, self._deleted), START_MS)
-        self.patch.setattr("pipeline.job_context.open_store", self.stores.open)
-        self.patch.setattr("pipeline.leadership.provably_dead", lambda holder: holder.pid in self._dead)
+        self.patch.setattr("milepost.job_context.open_store", self.stores.open)
+        self.patch.setattr("milepost.leadership.provably_dead", lambda holder: holder.pid in self._dead)
         self.patch.setattr("os.fsync", lambda descriptor: None)  # processes die here, no machine loses its power
         # What was decoded once is the same when it is decoded again, which takes a third of a machine's time.
-        self.patch.setattr("pipeline.storage.manifest_log.decode_entry", cache(decode_entry))
+        self.patch.setattr("milepost.storage.manifest_log.decode_entry", cache(decode_entry))
         self.patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         self._urls: dict[str, str | None] = {self.loaded.job_store.url: None} | {
             self.job.context.sink_config(sink).url: sink for sink in SINKS

@@ -28,12 +28,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from pipeline.config.spec import SourceSpec
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.sources.build import build_reader
-from pipeline.sources.contract import BadRecord, SourceObject
-from pipeline.storage.local import LocalStore
-from tests.harness.processes import REPOSITORY
+from milepost.config.spec import SourceSpec
+from milepost.protocol.object_store import StoreConfig
+from milepost.sources.build import build_reader
+from milepost.sources.contract import BadRecord, SourceObject
+from milepost.storage.local import LocalStore
+from tests.harness.processes import PYTHON_PATH
 
 MEMORY_BYTES = 768 << 20
 """What one process may map for one object, beside what it has when it begins: more is an untyped error."""
@@ -262,7 +262,7 @@ def fuzz(seed: int, objects: int, first: int = 0) -> Report:
     while at < stop:
         command = [sys.executable, "-m", "tests.harness.reader_fuzz", "--child"]
         numbers = ["--seed", str(seed), "--first", str(at), "--objects", str(stop - at)]
-        env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        env = {**os.environ, "PYTHONPATH": PYTHON_PATH}
         child = subprocess.run([*command, *numbers], env=env, capture_output=True, text=True, check=False)
         lines = child.stdout.splitlines()
         for number, what, *more in (line.split(" ", 2) for line in lines if line.split(" ")[1:]):

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pipeline.protocol.errors import CommitOutcomeUnknown, NotFound, StateCorrupt, Superseded
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.sinks.contract import Committable, SinkMark
-from pipeline.sinks.parquet import ParquetSink, SinkMode
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import CommitOutcomeUnknown, NotFound, StateCorrupt, Superseded
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import StoreConfig
+from milepost.sinks.contract import Committable, SinkMark
+from milepost.sinks.parquet import ParquetSink, SinkMode
+from milepost.storage.open import open_store
 from tests.harness.hooked_store import HookedStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("e", pa.int64())])

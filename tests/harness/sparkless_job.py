@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.config.load import LoadedJob, load_job
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import JobMaster, Session, Triggered
-from pipeline.leadership import Leadership
-from pipeline.metadata import (
+from milepost.config.load import LoadedJob, load_job
+from milepost.job_context import JobContext
+from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.leadership import Leadership
+from milepost.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
     SinkPosition,
     SinkSnapshot,
     SourceSnapshot,
 )
-from pipeline.planning import decode_input_record
-from pipeline.protocol import coordinator
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
-from pipeline.protocol.requests import RebindRequest
-from pipeline.quality.verdict import GateVerdict
-from pipeline.sources.consumed import append
-from pipeline.storage.checked import read_handle
-from pipeline.storage.layout import consumed_prefix, metadata_key
+from milepost.planning import decode_input_record
+from milepost.protocol import coordinator
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
+from milepost.protocol.requests import RebindRequest
+from milepost.quality.verdict import GateVerdict
+from milepost.sources.consumed import append
+from milepost.storage.checked import read_handle
+from milepost.storage.layout import consumed_prefix, metadata_key
 from tests.harness.key_hashes import KEYED
 
 SPEC = """\

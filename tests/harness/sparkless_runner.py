@@ -15,16 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.graph import Node
-from pipeline.epoch_run import EpochAnswers
-from pipeline.planning import EpochPlan
-from pipeline.protocol.acknowledgements import SubtaskAnswer
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.spark.attempt import Attempt
-from pipeline.spark.epoch_tasks import epoch_tasks, subtask_answers
-from pipeline.spark.levels import EpochLevels, plan_levels
-from pipeline.spark.task_memory import task_memory
-from pipeline.storage.open import open_store
+from milepost.config.graph import Node
+from milepost.epoch_run import EpochAnswers
+from milepost.planning import EpochPlan
+from milepost.protocol.acknowledgements import SubtaskAnswer
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.spark.attempt import Attempt
+from milepost.spark.epoch_tasks import epoch_tasks, subtask_answers
+from milepost.spark.levels import EpochLevels, plan_levels
+from milepost.spark.task_memory import task_memory
+from milepost.storage.open import open_store
 
 
 def _keep(answers: tuple[SubtaskAnswer, ...]) -> Iterable[SubtaskAnswer]:

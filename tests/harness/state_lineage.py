@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.retention import unreferenced
-from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group_range
-from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.storage.layout import state_prefix
-from pipeline.storage.local import LocalStore
+from milepost.protocol.ids import CheckpointId, FencingToken, OperatorUid
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.retention import unreferenced
+from milepost.state.handles import StateHandle
+from milepost.state.key_groups import key_group_range
+from milepost.state.keyed_state import SubtaskState, restore_state
+from milepost.storage.layout import state_prefix
+from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

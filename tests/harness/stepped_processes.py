@@ -15,9 +15,9 @@ from enum import Enum
 from functools import partial
 from typing import TypeVar
 
-from pipeline.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
-from pipeline.protocol.object_store import Names, ObjectStat, ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
+from milepost.protocol.object_store import Names, ObjectStat, ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")

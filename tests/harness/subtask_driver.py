@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.protocol.barrier import EventKind
-from pipeline.protocol.barrier_events import Alignment, CheckpointBarrier
-from pipeline.protocol.channel_file import (
+from milepost.protocol.barrier import EventKind
+from milepost.protocol.barrier_events import Alignment, CheckpointBarrier
+from milepost.protocol.channel_file import (
     ChannelCommand,
     ChannelStateResult,
     InFlightBuffer,
@@ -18,13 +18,13 @@ from pipeline.protocol.channel_file import (
     Rethrow,
     WriteFile,
 )
-from pipeline.protocol.channel_state import ChannelStateWriter, share_files
-from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import ObjectHandle
-from pipeline.protocol.snapshot import AsyncSnapshot
-from pipeline.protocol.subtask import SubtaskCoordinator
-from pipeline.protocol.subtask_commands import (
+from milepost.protocol.channel_state import ChannelStateWriter, share_files
+from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import ObjectHandle
+from milepost.protocol.snapshot import AsyncSnapshot
+from milepost.protocol.subtask import SubtaskCoordinator
+from milepost.protocol.subtask_commands import (
     AbortChannelState,
     CollectInFlight,
     FinishInput,

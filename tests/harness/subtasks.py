@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.operators.contract import OperatorOutput, StatefulOperator
-from pipeline.protocol.object_store import ObjectStore
-from pipeline.protocol.watermarks import operator_watermark
-from pipeline.state.buffers import are_partials, as_partials
-from pipeline.state.cache import StateCache
-from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, subtask_of_key_group
-from pipeline.state.key_hash import KeyHash
-from pipeline.state.keyed_state import SubtaskState, read_state, restore_state
+from milepost.operators.contract import OperatorOutput, StatefulOperator
+from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.watermarks import operator_watermark
+from milepost.state.buffers import are_partials, as_partials
+from milepost.state.cache import StateCache
+from milepost.state.handles import StateHandle
+from milepost.state.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.key_hash import KeyHash
+from milepost.state.keyed_state import SubtaskState, read_state, restore_state
 from tests.harness.key_hashes import KEYED
 
 

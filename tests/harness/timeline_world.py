@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.backfill_run import Backfill
-from pipeline.config.load import LoadedJob
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.protocol.errors import NotFound
+from milepost.backfill_run import Backfill
+from milepost.config.load import LoadedJob
+from milepost.jobmaster import JobMaster, Session
+from milepost.protocol.errors import NotFound
 from tests.harness.plain_model import HEARTBEAT_MS, require
 from tests.harness.protocol_world import SINKS, SMALL, Answers, SteppedJob
 from tests.harness.sparkless_job import SparklessJob

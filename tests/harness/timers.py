@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.state.handles import StateHandle
+from milepost.state.handles import StateHandle
 
 
 def next_timer(handle: StateHandle) -> int | None:

@@ -1,6 +1,6 @@
 """Faults inside the Python workers and the exchange of a real Spark epoch, and a record of what really ran where.
 
-The functions that an epoch ships to its workers are wrapped on the driver, so nothing in `pipeline` knows of it. What
+The functions that an epoch ships to its workers are wrapped on the driver, so nothing in `milepost` knows of it. What
 runs in a worker travels by value: a worker need not be able to import the tests.
 """
 
@@ -22,8 +22,8 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from pipeline.protocol.barrier import AckEvent
-from pipeline.spark import epoch_graph
+from milepost.protocol.barrier import AckEvent
+from milepost.spark import epoch_graph
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.epoch_run import EpochAnswers
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.spark.runner import SparkEpochRunner
+from milepost.epoch_run import EpochAnswers
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.spark.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import SINKS, without_quality
 from tests.harness.milepost_cli import milepost

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 from tests.harness.flights import day_key
 from tests.harness.flights_job import FLIGHTS_SPEC, FlightsJob
 from tests.harness.full_disk import no_room, python_workers

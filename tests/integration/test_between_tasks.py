@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import JobMaster, NothingToDo, Session, Triggered
-from pipeline.protocol.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sinks.sink_head import HEADS
-from pipeline.spark.runner import SparkEpochRunner
-from pipeline.storage.layout import metadata_key
-from pipeline.storage.open import open_store
+from milepost.job_context import JobContext
+from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
+from milepost.protocol.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sinks.sink_head import HEADS
+from milepost.spark.runner import SparkEpochRunner
+from milepost.storage.layout import metadata_key
+from milepost.storage.open import open_store
 from tests.harness.flights_job import FlightsJob
 from tests.harness.hooked_store import HookedStore
 from tests.harness.kill_chain import SINKS, without_quality
@@ -119,7 +119,7 @@ def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
         return HookedStore(inner, before=refuse) if config.url.endswith("/lake/carriers") else inner
 
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.job_context.open_store", opened)
+        patched.setattr("milepost.job_context.open_store", opened)
         with pytest.raises(Exception, match="checkpoint 1 is completed; sinks that wait for it: carriers"):
             job.run()
         states = job.master().show(1)["sinks"]

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli.failures import report
-from pipeline.cli.output import Output
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.protocol.errors import CheckpointError
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.spark.runner import SparkEpochRunner
-from pipeline.storage.open import open_store
+from milepost.cli.failures import report
+from milepost.cli.output import Output
+from milepost.job_context import JobContext
+from milepost.jobmaster import JobMaster, Session
+from milepost.protocol.errors import CheckpointError
+from milepost.protocol.object_store import StoreConfig
+from milepost.spark.runner import SparkEpochRunner
+from milepost.storage.open import open_store
 from tests.harness.flights import day_body, day_key
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost

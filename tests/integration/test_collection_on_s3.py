@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.gc import collect_garbage
-from pipeline.jobmaster import Session
-from pipeline.protocol.layout import token_prefix
+from milepost.gc import collect_garbage
+from milepost.jobmaster import Session
+from milepost.protocol.layout import token_prefix
 from tests.harness.job_stores import LaterStore
 from tests.harness.s3_servers import Ministack
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob

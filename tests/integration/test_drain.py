@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from pipeline.config.load import load_job
-from pipeline.jobmaster import JobMaster
+from milepost.config.load import load_job
+from milepost.jobmaster import JobMaster
 from tests.harness.milepost_cli import milepost
 
 SPEC = """\

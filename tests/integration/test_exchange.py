@@ -11,11 +11,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from pipeline.config.load import load_job
-from pipeline.job_context import NODE_CACHE_VARIABLE, JobContext
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.spark.runner import SparkEpochRunner
+from milepost.config.load import load_job
+from milepost.job_context import NODE_CACHE_VARIABLE, JobContext
+from milepost.jobmaster import JobMaster, Session
+from milepost.protocol.errors import StateCorrupt
+from milepost.spark.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import without_quality
 from tests.harness.mortal_processes import MortalProcesses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from tests.harness.milepost_cli import milepost
-from tests.harness.processes import REPOSITORY, stop_tree, wait_until
+from tests.harness.processes import stop_tree, wait_until
 
 SPEC = """\
 name: held
@@ -56,8 +55,7 @@ def held(folder: Path, more: str = "") -> Iterator[tuple[Path, psutil.Popen]]:
     (folder / "config" / "held_ops.py").write_text(FUNCTION.format(folder=folder, give_up_s=GIVE_UP_S))
     (folder / "landing" / "a.csv").write_text("k\n1\n2\n")
     running = psutil.Popen(
-        [sys.executable, "-m", "pipeline", "run", str(spec), "--json"],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        [sys.executable, "-m", "milepost", "run", str(spec), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 
-from pipeline.config.load import load_job
-from pipeline.jobmaster import JobMaster
+from milepost.config.load import load_job
+from milepost.jobmaster import JobMaster
 from tests.harness.milepost_cli import milepost
-from tests.harness.processes import REPOSITORY, wait_until
+from tests.harness.processes import wait_until
 
 SPEC = """\
 name: small
@@ -48,9 +48,9 @@ class Terminal:
         self.spec.write_text(SPEC)
         (folder / "waiting.py").write_text(WAITING.format(gate=str(self.gate)))
         os.mkfifo(self.gate)
-        command = [sys.executable, "-m", "pipeline", "run", str(self.spec)]
+        command = [sys.executable, "-m", "milepost", "run", str(self.spec)]
         self.process = psutil.Popen(
-            command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def has_started_java(self) -> bool:

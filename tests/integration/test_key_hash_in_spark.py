@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from pipeline.job_context import JobContext
+from milepost.job_context import JobContext
 from tests.harness.flights_job import FlightsJob
 
 
@@ -21,7 +21,7 @@ def test_what_spark_and_the_machine_tell_of_an_epoch_does_not_hold_the_secret(tm
     job = FlightsJob.create(tmp_path / "job", {"parallelism: 2}": conf})
     job.land([1, 2])
     told: set[str] = set()
-    command = [sys.executable, "-m", "pipeline", "run", str(job.spec_path), "-v", "--json"]
+    command = [sys.executable, "-m", "milepost", "run", str(job.spec_path), "-v", "--json"]
     with (tmp_path / "out").open("w+") as out:
         process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=out, stderr=subprocess.STDOUT)
         while process.poll() is None:

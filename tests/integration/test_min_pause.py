@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import assert_clear_error, milepost
-from tests.harness.processes import REPOSITORY
 
 
 def job_with(folder: Path, pause: str) -> FlightsJob:
@@ -42,8 +41,8 @@ def test_an_interrupt_ends_the_wait(tmp_path: Path) -> None:
     """Ctrl-C reaches the wait itself: nothing is pending, and the next run is not hindered."""
     job = job_with(tmp_path, "1h")
     job.land([1, 2])
-    command = [sys.executable, "-m", "pipeline", "run", str(job.spec_path), "--epochs", "2"]
-    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "milepost", "run", str(job.spec_path), "--epochs", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         waits = next((line for line in process.stderr if line.startswith("waiting ")), "")
         process.send_signal(signal.SIGINT)

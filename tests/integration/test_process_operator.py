@@ -9,13 +9,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from pipeline.code import CODE_HASH
-from pipeline.epoch_run import EpochAnswers
-from pipeline.jobmaster import JobMaster, Session, Triggered
-from pipeline.planning import EpochPlan
-from pipeline.protocol.abort_reasons import reason_for
-from pipeline.protocol.errors import NotFound, SubtaskDeclined
-from pipeline.spark.runner import SparkEpochRunner
+from milepost.code import CODE_HASH
+from milepost.epoch_run import EpochAnswers
+from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.planning import EpochPlan
+from milepost.protocol.abort_reasons import reason_for
+from milepost.protocol.errors import NotFound, SubtaskDeclined
+from milepost.spark.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import assert_clear_error, milepost
 from tests.harness.tables import assert_same_rows

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from pipeline.protocol.object_store import ObjectStore
-from pipeline.sources.build import build_reader
-from pipeline.sources.contract import SourceObject, SourceReader
-from pipeline.sources.streams import WHOLE_BYTES
-from pipeline.spark import levels
+from milepost.protocol.object_store import ObjectStore
+from milepost.sources.build import build_reader
+from milepost.sources.contract import SourceObject, SourceReader
+from milepost.sources.streams import WHOLE_BYTES
+from milepost.spark import levels
 from tests.harness.milepost_cli import assert_clear_error, milepost
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pipeline.job_context import JobContext
-from pipeline.storage.open import open_store
+from milepost.job_context import JobContext
+from milepost.storage.open import open_store
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import milepost
 from tests.harness.oracle import expected_tables

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import JobMaster, Session, Triggered
-from pipeline.protocol.errors import CommitOutcomeUnknown
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sinks.sink_head import HEADS, head_from_bytes, head_key
-from pipeline.spark.runner import SparkEpochRunner
-from pipeline.storage.open import open_store
+from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.protocol.errors import CommitOutcomeUnknown
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sinks.sink_head import HEADS, head_from_bytes, head_key
+from milepost.spark.runner import SparkEpochRunner
+from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import SINKS, without_quality
@@ -37,7 +37,7 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
         opened.append(FaultyStore(open_store(config), [fault]))
         return opened[-1]
 
-    monkeypatch.setattr("pipeline.job_context.open_store", stalling)
+    monkeypatch.setattr("milepost.job_context.open_store", stalling)
     master, session = JobMaster(job.load()), Session.cli()
     assert isinstance(master.trigger(session), Triggered)
     master.run_epoch(session, 2, SparkEpochRunner())

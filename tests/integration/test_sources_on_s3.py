@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.load import load_job
-from pipeline.protocol.errors import CommitConflict, EnvironmentUnusable, InvalidRequest, NotFound, SourceChanged
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.protocol.records import ObjectHandle
-from pipeline.sources.build import build_reader
-from pipeline.sources.consumed import ConsumedSet, append, load
-from pipeline.sources.objects import Listing, list_objects, split_path
-from pipeline.sources.plan import SourcePlan, SourceRules, plan_source
-from pipeline.storage.open import open_store
-from pipeline.storage.probe import probe_versioned_reads
+from milepost.config.load import load_job
+from milepost.protocol.errors import CommitConflict, EnvironmentUnusable, InvalidRequest, NotFound, SourceChanged
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records import ObjectHandle
+from milepost.sources.build import build_reader
+from milepost.sources.consumed import ConsumedSet, append, load
+from milepost.sources.objects import Listing, list_objects, split_path
+from milepost.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.storage.open import open_store
+from milepost.storage.probe import probe_versioned_reads
 from tests.harness import flights
 from tests.harness.s3_servers import Ministack
 

@@ -15,12 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
-from pipeline.config.load import load_job
-from pipeline.epoch_run import EpochAnswers
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.planning import EpochPlan
-from pipeline.spark import connect
-from pipeline.spark.runner import SparkEpochRunner
+from milepost.config.load import load_job
+from milepost.epoch_run import EpochAnswers
+from milepost.jobmaster import JobMaster, Session
+from milepost.planning import EpochPlan
+from milepost.spark import connect
+from milepost.spark.runner import SparkEpochRunner
 from scripts.stack import SPARK
 from tests.harness.connect_server import ConnectServer, connect_server
 from tests.harness.flights_job import FlightsJob
@@ -105,7 +105,7 @@ class HeldJob:
         """A run in a process of its own, once its function holds a slot of the server."""
         with self.holding():
             return psutil.Popen(
-                [sys.executable, "-m", "pipeline", "run", str(self.spec)],
+                [sys.executable, "-m", "milepost", "run", str(self.spec)],
                 env={**os.environ, **self.server.environment},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

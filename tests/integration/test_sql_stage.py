@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.config.moments import check_moments
-from pipeline.config.row_wise import REFUSED_FUNCTIONS
-from pipeline.config.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
-from pipeline.config.spec import JobSpec, SparkSpec
-from pipeline.config.sql import sql_plan
-from pipeline.config.sql_parse import SqlProblem
-from pipeline.config.types import ColumnType
-from pipeline.protocol.barrier import SubtaskIdentity
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.spark.items import Declined, Item, Rows, RowsDone
-from pipeline.spark.session import open_session
-from pipeline.spark.sql_projection import (
+from milepost.config.moments import check_moments
+from milepost.config.row_wise import REFUSED_FUNCTIONS
+from milepost.config.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
+from milepost.config.spec import JobSpec, SparkSpec
+from milepost.config.sql import sql_plan
+from milepost.config.sql_parse import SqlProblem
+from milepost.config.types import ColumnType
+from milepost.protocol.barrier import SubtaskIdentity
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.spark.items import Declined, Item, Rows, RowsDone
+from milepost.spark.session import open_session
+from milepost.spark.sql_projection import (
     decode_items,
     encode_items,
     infer_schema,

@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 from tests.harness.flights_job import FlightsJob
 from tests.harness.tables import assert_same_rows
 

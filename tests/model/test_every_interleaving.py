@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.protocol import coordinator
-from pipeline.protocol.coordinator import Answer, Transition
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.layout import token_prefix_of_key
-from pipeline.protocol.lease import sweep_decision
-from pipeline.protocol.records import JobStatus, ManifestState
-from pipeline.protocol.retention import subsumable
+from milepost.protocol import coordinator
+from milepost.protocol.coordinator import Answer, Transition
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.layout import token_prefix_of_key
+from milepost.protocol.lease import sweep_decision
+from milepost.protocol.records import JobStatus, ManifestState
+from milepost.protocol.retention import subsumable
 from tests.harness.model_explorer import Explored, Explorer, Rules, Setting
 from tests.harness.model_switch import SwitchExplorer, SwitchRules
 

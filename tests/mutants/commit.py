@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_LOG = "pipeline/storage/manifest_log.py"
-_COORDINATOR = "pipeline/protocol/coordinator.py"
-_PRECONDITIONS = "pipeline/protocol/preconditions.py"
-_ACKNOWLEDGEMENTS = "pipeline/protocol/acknowledgements.py"
-_FAILURES = "pipeline/protocol/failures.py"
-_ANSWERS = "pipeline/protocol/answers.py"
-_LEADERSHIP = "pipeline/leadership.py"
+_LOG = "pipeline/milepost/storage/manifest_log.py"
+_COORDINATOR = "pipeline/milepost/protocol/coordinator.py"
+_PRECONDITIONS = "pipeline/milepost/protocol/preconditions.py"
+_ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/acknowledgements.py"
+_FAILURES = "pipeline/milepost/protocol/failures.py"
+_ANSWERS = "pipeline/milepost/protocol/answers.py"
+_LEADERSHIP = "pipeline/milepost/leadership.py"
 
 _TEST_LOG = "tests/unit/storage/test_manifest_log.py::"
 _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
@@ -80,7 +80,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a manifest value that breaks an invariant is read as if it were sound",
         "I2",
-        "pipeline/protocol/invariants.py",
+        "pipeline/milepost/protocol/invariants.py",
         "return found + lineage_faults(state) + _garbage_faults(state) + _result_faults(state) + _held_faults(state)",
         "return []",
         ("tests/unit/protocol/test_codec.py::test_a_state_that_breaks_an_invariant_is_corrupt",),
@@ -152,7 +152,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an entry of the manifest log is called unreachable, so that gc frees its key",
         "I6",
-        "pipeline/protocol/reach.py",
+        "pipeline/milepost/protocol/reach.py",
         "return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN",
         "return Standing.UNREACHABLE",
         ("tests/unit/jobmaster/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),
@@ -160,7 +160,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an old head of a sink is called unreachable",
         "I6",
-        "pipeline/sinks/chain_walk.py",
+        "pipeline/milepost/sinks/chain_walk.py",
         "permanent=stat.key.startswith(HEADS)",
         "permanent=False",
         ("tests/unit/jobmaster/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),
@@ -224,7 +224,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an aborted checkpoint stays pending, so that it can still complete",
         "I9",
-        "pipeline/protocol/aborts.py",
+        "pipeline/milepost/protocol/aborts.py",
         "replace(timeline, pending=None)",
         "timeline",
         (_TEST_COMPLETE + "test_abort_lists_all_prefixes_and_records_what_the_history_shows",),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_RETENTION = "pipeline/protocol/retention.py"
-_REACH = "pipeline/protocol/reach.py"
-_COLLECTION = "pipeline/protocol/collection.py"
-_PRECONDITIONS = "pipeline/protocol/preconditions.py"
-_AFTER_COMMIT = "pipeline/protocol/after_commit.py"
+_RETENTION = "pipeline/milepost/protocol/retention.py"
+_REACH = "pipeline/milepost/protocol/reach.py"
+_COLLECTION = "pipeline/milepost/protocol/collection.py"
+_PRECONDITIONS = "pipeline/milepost/protocol/preconditions.py"
+_AFTER_COMMIT = "pipeline/milepost/protocol/after_commit.py"
 
 _TEST_AFTER_COMMIT = "tests/unit/protocol/test_after_commit.py::"
 _TEST_COLLECTION = "tests/unit/protocol/test_collection.py::"
@@ -18,8 +18,8 @@ _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
 _TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
 _TEST_SHARED = "tests/conformance/protocol/test_shared_state.py::"
 _TEST_GC = "tests/unit/jobmaster/test_gc.py::"
-_PRUNING = "pipeline/protocol/pruning.py"
-_NEEDS = "pipeline/table_needs.py"
+_PRUNING = "pipeline/milepost/protocol/pruning.py"
+_NEEDS = "pipeline/milepost/table_needs.py"
 _TEST_PRUNING = "tests/unit/protocol/test_pruning.py::"
 _TEST_TABLES = "tests/unit/jobmaster/test_pruning.py::"
 
@@ -27,7 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "delete before publish: the commit point deletes what the winner staged too",
         "I8",
-        "pipeline/cleanup.py",
+        "pipeline/milepost/cleanup.py",
         "        if token != winner:\n",
         "        if token > 0:\n",
         (_TEST_DELETION + "test_what_a_losing_try_staged_is_deleted_at_the_commit_point",),
@@ -150,7 +150,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "gc goes on although a root cannot be walked",
         "I8",
-        "pipeline/gc.py",
+        "pipeline/milepost/gc.py",
         "    if not reach.complete:\n",
         "    if reach is None:\n",
         (_TEST_GC + "test_while_a_root_cannot_be_walked_nothing_is_listed_or_deleted",),
@@ -158,7 +158,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a replay that died keeps all that is newer from being subsumed and deleted, for ever",
         "I8",
-        "pipeline/jobmaster.py",
+        "pipeline/milepost/jobmaster.py",
         "        sweep_forks(context, session)\n",
         "",
         (_TEST_DELETION + "test_a_replay_that_died_does_not_keep_what_is_newer_for_ever",),
@@ -175,7 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the prefixes of losing tries are not listed as garbage",
         "I8",
-        "pipeline/protocol/coordinator.py",
+        "pipeline/milepost/protocol/coordinator.py",
         "garbage=with_garbage(state, [*losers, heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),",
         "garbage=with_garbage(state, [heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),",
         (
@@ -210,7 +210,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "published files are deleted because a list names them",
         "I8",
-        "pipeline/pruning.py",
+        "pipeline/milepost/pruning.py",
         "files = tuple(file for file in one.files if needs.frees(state, file))",
         "files = one.files",
         (_TEST_TABLES + "test_a_list_that_names_what_is_needed_takes_nothing_of_it",),
@@ -218,7 +218,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a session that was replaced looks at the tables by an older state",
         "I8",
-        "pipeline/pruning.py",
+        "pipeline/milepost/pruning.py",
         "    if leader is None or leader.session_id != session_id:\n        return 0\n",
         "",
         (_TEST_TABLES + "test_a_session_that_was_replaced_prunes_nothing",),
@@ -258,7 +258,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a file that somebody else put below a table is pruned",
         "I8",
-        "pipeline/sinks/sink_head.py",
+        "pipeline/milepost/sinks/sink_head.py",
         'r"data/chk-(\\d{20})/t(\\d+)/(?:\\d+|all)-[0-9a-f]{64}\\.parquet"',
         'r"data/chk-(\\d{20})/t(\\d+)/.+"',
         (_TEST_TABLES + "test_what_milepost_did_not_write_is_never_touched",),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CHECK = "pipeline/protocol/channel_check.py"
-_BARRIER = "pipeline/protocol/barrier.py"
-_ACKNOWLEDGEMENTS = "pipeline/protocol/acknowledgements.py"
-_CODE = "pipeline/job_code.py"
-_CHAIN = "pipeline/sinks/sink_chain.py"
-_READER = "pipeline/sinks/chain_reader.py"
-_LEADERSHIP = "pipeline/leadership.py"
+_CHECK = "pipeline/milepost/protocol/channel_check.py"
+_BARRIER = "pipeline/milepost/protocol/barrier.py"
+_ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/acknowledgements.py"
+_CODE = "pipeline/milepost/job_code.py"
+_CHAIN = "pipeline/milepost/sinks/sink_chain.py"
+_READER = "pipeline/milepost/sinks/chain_reader.py"
+_LEADERSHIP = "pipeline/milepost/leadership.py"
 
 _TEST_BARRIER = "tests/unit/protocol/test_barrier.py::"
 _TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/test_acknowledgements.py::"
@@ -88,7 +88,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the hash of a job's code leaves its process functions out",
         "I13",
-        "pipeline/code.py",
+        "pipeline/milepost/code.py",
         "    if not functions:\n        return CODE_HASH\n",
         "    return CODE_HASH\n",
         (_TEST_CODE + "test_code_that_changes_between_trigger_and_run_declines_the_epoch",),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_COORDINATOR = "pipeline/protocol/coordinator.py"
-_PRECONDITIONS = "pipeline/protocol/preconditions.py"
-_INCARNATION = "pipeline/protocol/incarnation.py"
-_LEASE = "pipeline/protocol/lease.py"
-_AFTER_COMMIT = "pipeline/protocol/after_commit.py"
-_LIFECYCLE = "pipeline/protocol/task_lifecycle.py"
-_LEADERSHIP = "pipeline/leadership.py"
+_COORDINATOR = "pipeline/milepost/protocol/coordinator.py"
+_PRECONDITIONS = "pipeline/milepost/protocol/preconditions.py"
+_INCARNATION = "pipeline/milepost/protocol/incarnation.py"
+_LEASE = "pipeline/milepost/protocol/lease.py"
+_AFTER_COMMIT = "pipeline/milepost/protocol/after_commit.py"
+_LIFECYCLE = "pipeline/milepost/protocol/task_lifecycle.py"
+_LEADERSHIP = "pipeline/milepost/leadership.py"
 
 _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
 _TEST_TRIGGER = "tests/unit/protocol/test_trigger_and_rebind.py::"
@@ -65,7 +65,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "acknowledgements of an older token are accepted",
         "I3",
-        "pipeline/protocol/acknowledgements.py",
+        "pipeline/milepost/protocol/acknowledgements.py",
         "if answer.checkpoint_id != checkpoint_id or answer.token != token:",
         "if answer.checkpoint_id != checkpoint_id:",
         (
@@ -148,7 +148,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a grant does not finish what the end of an incarnation has left to do",
         "I4",
-        "pipeline/jobmaster.py",
+        "pipeline/milepost/jobmaster.py",
         "if state.status in ENDED:  # a grant",
         "if not ENDED:  # a grant",
         (_TEST_CONTROL + "test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command",),

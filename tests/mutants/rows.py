@@ -9,13 +9,13 @@ _RESTORE = "tests/unit/jobmaster/test_restore.py::"
 _RULES = "tests/unit/operators/test_operator_rules.py::"
 _PARQUET = "tests/unit/sinks/test_parquet.py::"
 _JOBMASTER = "tests/unit/jobmaster/"
-_LEVEL_PLAN = "pipeline/spark/level_plan.py"
+_LEVEL_PLAN = "pipeline/milepost/spark/level_plan.py"
 
 MUTANTS = (
     Mutant(
         "a source's watermark follows the last batch alone",
         ROWS,
-        "pipeline/sources/event_times.py",
+        "pipeline/milepost/sources/event_times.py",
         "            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)\n",
         "            self.newest_us = newest_us\n",
         (_SPARK + "test_source_task.py::test_the_newest_event_time_is_that_of_all_batches",),
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "a row of the year 9999 moves the watermark",
         ROWS,
-        "pipeline/sources/event_times.py",
+        "pipeline/milepost/sources/event_times.py",
         "_microseconds(newest, ns_per_unit) > limit_us:",
         "_microseconds(newest, ns_per_unit) > limit_us + 10**18:",
         ("tests/unit/sources/test_event_times.py::test_a_row_ahead_is_counted_and_its_object_named",),
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "a replay judges event times by its own trigger",
         ROWS,
-        "pipeline/replay.py",
+        "pipeline/milepost/replay.py",
         "        tuple(obj for item in ranges for obj in item.objects.get(name, ())),\n",
         "        tuple(SourceObject(*version_of(obj), 0) for item in ranges for obj in item.objects.get(name, ())),\n",
         (_JOBMASTER + "test_event_time_ahead.py::test_a_replay_reckons_from_the_trigger_that_first_read_each_object",),
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "a file that may still be written is read",
         ROWS,
-        "pipeline/sources/plan.py",
+        "pipeline/milepost/sources/plan.py",
         "(ages_ms < rules.settle_ms)",
         "(ages_ms < 0)",
         (_JOBMASTER + "test_fresh_input.py::test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread",),
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "a drained job ends while a file may still be written",
         ROWS,
-        "pipeline/epoch_inputs.py",
+        "pipeline/milepost/epoch_inputs.py",
         "not any(plan.settling for plan in plans.values())",
         "True",
         (_JOBMASTER + "test_fresh_input.py::test_a_drain_does_not_end_a_job_that_waits_for_a_young_file",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "rows of a source are stamped without a look at what has fired",
         ROWS,
-        "pipeline/spark/levels.py",
+        "pipeline/milepost/spark/levels.py",
         "lateness_us(clocks, plan.firing.get(node.uid, ()))",
         "lateness_us(clocks, ())",
         (
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "a slice of a subtask begins with the firing watermark of the slice before it",
         ROWS,
-        "pipeline/spark/processing.py",
+        "pipeline/milepost/spark/processing.py",
         "            self.fired_us = self._previous_us\n",
         "",
         (_SPARK + "test_slices.py::test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without",),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a job that starts from a drained one begins at the end of time",
         ROWS,
-        "pipeline/restored_copy.py",
+        "pipeline/milepost/restored_copy.py",
         "            firing=(None,) * len(item.firing) if self._metadata.final else item.firing,\n",
         "            firing=item.firing,\n",
         (_RESTORE + "test_a_job_that_starts_from_a_drained_one_has_all_event_time_before_it",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "an entry of the node's cache is found for a column that was added anew",
         ROWS,
-        "pipeline/state/cache.py",
+        "pipeline/milepost/state/cache.py",
         "[[field.name, str(field.type), stored_name(field)] for field in schema]",
         "[[field.name, str(field.type)] for field in schema]",
         ("tests/unit/state/test_cache.py::test_an_entry_is_of_the_stored_column_and_not_of_its_name",),
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "a key is remembered for a microsecond more than its ttl",
         ROWS,
-        "pipeline/operators/deduplicate.py",
+        "pipeline/milepost/operators/deduplicate.py",
         "            outlives = min(self._ttl_us + 1, END_OF_TIME_US)\n",
         "            outlives = min(self._ttl_us + 2, END_OF_TIME_US)\n",
         (_RULES + "test_a_key_is_remembered_up_to_the_microsecond_at_which_its_row_is_late",),
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "a task returns from a declined epoch before its input is drained",
         ROWS,
-        "pipeline/spark/tail.py",
+        "pipeline/milepost/spark/tail.py",
         "        if decline is not None:\n            continue\n",
         "        if decline is not None:\n            break\n",
         (_SPARK + "test_exchange_writer.py::test_the_input_is_drained_when_the_epoch_is_declined",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "the pieces of one part of an upsert are staged one by one",
         ROWS,
-        "pipeline/sinks/table_schema.py",
+        "pipeline/milepost/sinks/table_schema.py",
         "groupby(pieces, key=lambda piece: piece.part)",
         "groupby(pieces, key=id)",
         (_PARQUET + "test_pieces_of_one_part_are_joined_before_the_last_row_of_each_key_is_taken",),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "an object is read past the size that was planned",
         ROWS,
-        "pipeline/sources/streams.py",
+        "pipeline/milepost/sources/streams.py",
         "        stop = min(self._position + len(target), self._object.size)\n        if stop <= self._position:\n",
         "        stop = self._position + len(target)\n        if self._position >= self._object.size:\n",
         ("tests/unit/sources/test_large_objects.py::test_no_range_ends_beyond_the_planned_size",),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "what a sender holds to fold it is not counted",
         ROWS,
-        "pipeline/spark/combining.py",
+        "pipeline/milepost/spark/combining.py",
         "        self._bytes += rows.nbytes\n",
         "",
         (_SPARK + "test_exchange_writer.py::test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold",),

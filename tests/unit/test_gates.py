@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-import pipeline
-import pipeline.protocol.lineage
-import pipeline.state.runs
-from pipeline.code import CODE_HASH, hash_package
+import milepost
+import milepost.protocol.lineage
+import milepost.state.runs
+from milepost.code import CODE_HASH, hash_package
 from scripts.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
 from tests.harness.import_rules import ROOT
+from tests.harness.processes import run_python
 
-PRODUCT = Path(pipeline.__file__).parent
+PRODUCT = Path(milepost.__file__).parent
 LOOSE = "def first(found: list) -> object:\n    return found[0]\n"
 """Right for most of the product; `protocol/` says what a list holds."""
 
@@ -52,7 +53,7 @@ def test_ruff_bans_an_import_outside_of_its_home(room: str, line: str, code: str
 
 
 def test_mypy_is_strict_with_the_protocol_and_checks_every_function(tmp_path: Path) -> None:
-    strict, loose = pipeline.protocol.lineage.__file__, pipeline.state.runs.__file__
+    strict, loose = milepost.protocol.lineage.__file__, milepost.state.runs.__file__
     canary = tmp_path / "canary.py"
     for place, text, expected in (
         (strict, LOOSE, "type-arg"),
@@ -68,7 +69,7 @@ def test_mypy_is_strict_with_the_protocol_and_checks_every_function(tmp_path: Pa
         assert f"[{expected}]" in found.stdout if expected else not found.returncode, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize("package", [pipeline.__name__, "tests"])
+@pytest.mark.parametrize("package", [milepost.__name__, "tests"])
 def test_a_warning_of_our_own_code_is_an_error(package: str) -> None:
     for name in (package, f"{package}.canary"):
         with pytest.raises(DeprecationWarning):
@@ -102,3 +103,15 @@ def test_the_code_that_runs_an_epoch_is_that_of_every_room(tmp_path: Path) -> No
 def test_code_that_is_nowhere_has_no_hash(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no source of Milepost"):
         hash_package(tmp_path)
+
+
+def test_processes_that_a_test_starts_run_the_code_of_this_tree() -> None:
+    """Also in a mutated copy of the tree, where the environment has the original installed."""
+    found = run_python("import os, milepost; os.chdir('/'); print(milepost.__file__)")
+    assert Path(found.stdout.strip()) == PRODUCT / "__init__.py"
+
+
+def test_the_package_has_one_name() -> None:
+    """Under a second one every class would exist twice, and no `except` would catch what the other raises."""
+    found = run_python(f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pipeline.milepost")
+    assert found.returncode == 1 and "is imported as `milepost`, not as `pipeline.milepost`" in found.stderr

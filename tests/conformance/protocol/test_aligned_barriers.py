@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.barrier_states import AlignmentState
-from pipeline.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.barrier_states import AlignmentState
+from milepost.protocol.reasons import CheckpointFailureReason
 from tests.harness.input_gate import Cancel, Data, End, InputGate, Payload, barrier
 
 SUBSUMED = CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.snapshot import AsyncSnapshot, SnapshotState
-from pipeline.protocol.subtask_commands import (
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.snapshot import AsyncSnapshot, SnapshotState
+from milepost.protocol.subtask_commands import (
     AcknowledgeCheckpoint,
     CancelUpload,
     DeclineCheckpoint,

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
-from pipeline.protocol.events import CheckpointAborted
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.retention import minimum_grace_ms
-from pipeline.state.key_groups import key_group_range
-from pipeline.storage.layout import checkpoint_prefix
-from pipeline.storage.notices import AbortNotice, read_notice
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.events import CheckpointAborted
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.retention import minimum_grace_ms
+from milepost.state.key_groups import key_group_range
+from milepost.storage.layout import checkpoint_prefix
+from milepost.storage.notices import AbortNotice, read_notice
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store, later
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob

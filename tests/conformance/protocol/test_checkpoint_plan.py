@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.planning import SourceInput, expected_subtasks, split_inputs
-from pipeline.protocol.errors import SubtaskDeclined
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CompletedCheckpoint, SubtaskKey
-from pipeline.sources.contract import SourceObject
+from milepost.jobmaster import Session
+from milepost.planning import SourceInput, expected_subtasks, split_inputs
+from milepost.protocol.errors import SubtaskDeclined
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import CompletedCheckpoint, SubtaskKey
+from milepost.sources.contract import SourceObject
 from tests.harness.job_log import EXPECTED, A, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cleanup import subsume_old
-from pipeline.jobmaster import Session
-from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
-from pipeline.protocol.codec import decode, decode_entry, encode, encode_entry
-from pipeline.protocol.errors import (
+from milepost.cleanup import subsume_old
+from milepost.jobmaster import Session
+from milepost.protocol.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.codec import decode, decode_entry, encode, encode_entry
+from milepost.protocol.errors import (
     CommitOutcomeUnknown,
     Fenced,
     InvalidRequest,
@@ -24,13 +24,13 @@ from pipeline.protocol.errors import (
     ProtocolViolation,
     StateCorrupt,
 )
-from pipeline.protocol.ids import CheckpointId, SessionId
-from pipeline.protocol.log_entries import LogEntry
-from pipeline.protocol.packing import unpacked
-from pipeline.protocol.pins import live_pins
-from pipeline.protocol.records import CheckpointKind, CompletedCheckpoint, JobStatus, ManifestState
-from pipeline.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
-from pipeline.storage.layout import MANIFEST_PREFIX
+from milepost.protocol.ids import CheckpointId, SessionId
+from milepost.protocol.log_entries import LogEntry
+from milepost.protocol.packing import unpacked
+from milepost.protocol.pins import live_pins
+from milepost.protocol.records import CheckpointKind, CompletedCheckpoint, JobStatus, ManifestState
+from milepost.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
+from milepost.storage.layout import MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_log import A, B, JobLog, refused
 from tests.harness.job_stores import break_store

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
-from pipeline.protocol.events import CheckpointAborted
-from pipeline.protocol.failures import record_failure, record_success
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
-from pipeline.protocol.records import Failures, JobStatus
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.events import CheckpointAborted
+from milepost.protocol.failures import record_failure, record_success
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
+from milepost.protocol.records import Failures, JobStatus
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_log import A, JobLog, refused
 from tests.harness.job_stores import break_store

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Triggered
-from pipeline.protocol.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.records import JobStatus
-from pipeline.protocol.subtask_commands import AcknowledgeCheckpoint, AwaitUpload, DeclineCheckpoint, SnapshotContent
-from pipeline.protocol.task_lifecycle import TaskState
-from pipeline.sessions import Session
+from milepost.jobmaster import Triggered
+from milepost.protocol.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.records import JobStatus
+from milepost.protocol.subtask_commands import AcknowledgeCheckpoint, AwaitUpload, DeclineCheckpoint, SnapshotContent
+from milepost.protocol.task_lifecycle import TaskState
+from milepost.sessions import Session
 from tests.harness.input_gate import Data, End, InputGate, timeoutable, unaligned
 from tests.harness.input_gate import barrier as aligned
 from tests.harness.sparkless_job import SparklessJob

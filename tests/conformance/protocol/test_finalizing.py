@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.records import JobStatus
-from pipeline.protocol.retention import minimum_grace_ms
-from pipeline.storage.layout import MANIFEST_PREFIX, checkpoint_prefix
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.records import JobStatus
+from milepost.protocol.retention import minimum_grace_ms
+from milepost.storage.layout import MANIFEST_PREFIX, checkpoint_prefix
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store, later
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob

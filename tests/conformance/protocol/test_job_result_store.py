@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.protocol.codec import decode, decode_entry, encode, encode_entry
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
-from pipeline.protocol.events import JobCanceled, JobCleaned, JobFinished
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.incarnation import MAX_RESULTS, dirty_results, result_of, with_clean, with_dirty
-from pipeline.protocol.log_entries import LogEntry
-from pipeline.protocol.records import CleanUp, JobResult, JobStatus
+from milepost.jobmaster import Session
+from milepost.protocol.codec import decode, decode_entry, encode, encode_entry
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
+from milepost.protocol.events import JobCanceled, JobCleaned, JobFinished
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.incarnation import MAX_RESULTS, dirty_results, result_of, with_clean, with_dirty
+from milepost.protocol.log_entries import LogEntry
+from milepost.protocol.records import CleanUp, JobResult, JobStatus
 from tests.harness.job_log import A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob
 

@@ -12,33 +12,33 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.planning import EpochPlan
-from pipeline.protocol.acknowledgements import (
+from milepost.planning import EpochPlan
+from milepost.protocol.acknowledgements import (
     Acknowledgement,
     Decline,
     SubtaskAnswer,
     TaskAcknowledgeResult,
     verify,
 )
-from pipeline.protocol.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
-from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
-from pipeline.protocol.layout import token_prefix
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CleanUp, SubtaskKey
-from pipeline.protocol.retention import unreferenced
-from pipeline.protocol.rollback import RollbackRequests
-from pipeline.protocol.subtask_commands import (
+from milepost.protocol.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.ids import CheckpointId, FencingToken, TimelineId
+from milepost.protocol.layout import token_prefix
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import CleanUp, SubtaskKey
+from milepost.protocol.retention import unreferenced
+from milepost.protocol.rollback import RollbackRequests
+from milepost.protocol.subtask_commands import (
     BroadcastCancelMarker,
     CancelUpload,
     DeclineCheckpoint,
     DiscardSnapshot,
     FreezeState,
 )
-from pipeline.protocol.task_lifecycle import TaskLifecycle
-from pipeline.sessions import Session
-from pipeline.storage.layout import MANIFEST_PREFIX, state_prefix
-from pipeline.storage.local import LocalStore
+from milepost.protocol.task_lifecycle import TaskLifecycle
+from milepost.sessions import Session
+from milepost.storage.layout import MANIFEST_PREFIX, state_prefix
+from milepost.storage.local import LocalStore
 from tests.harness.dataplane import DataPlane
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.job_stores import break_store

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import epoch_run
-from pipeline.heartbeat import Heartbeat
-from pipeline.jobmaster import Session, Triggered
-from pipeline.planning import EpochPlan
-from pipeline.protocol.coordinator import AlreadyDone, Transition
-from pipeline.protocol.errors import (
+from milepost import epoch_run
+from milepost.heartbeat import Heartbeat
+from milepost.jobmaster import Session, Triggered
+from milepost.planning import EpochPlan
+from milepost.protocol.coordinator import AlreadyDone, Transition
+from milepost.protocol.errors import (
     Busy,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -29,10 +29,10 @@ from pipeline.protocol.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
-from pipeline.protocol.incarnation import JobPhase, job_phase
-from pipeline.protocol.lease import revocation
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CleanUp, JobStatus
+from milepost.protocol.incarnation import JobPhase, job_phase
+from milepost.protocol.lease import revocation
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import CleanUp, JobStatus
 from tests.harness.hooked_store import HookedStore
 from tests.harness.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob

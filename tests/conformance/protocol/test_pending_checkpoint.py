@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.protocol.acknowledgements import (
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol.acknowledgements import (
     Acknowledgement,
     ConsumedAttempt,
     Decline,
@@ -17,13 +17,13 @@ from pipeline.protocol.acknowledgements import (
     TaskAcknowledgeResult,
     verify,
 )
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.layout import token_prefix
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CheckpointKind, JobStatus
-from pipeline.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.layout import token_prefix
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import CheckpointKind, JobStatus
+from milepost.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
 from tests.harness.job_log import EXPECTED, A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

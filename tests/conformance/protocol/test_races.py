@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol import coordinator
-from pipeline.protocol.answers import AlreadyDone, Answer
-from pipeline.protocol.errors import CheckpointError
-from pipeline.protocol.events import (
+from milepost.protocol import coordinator
+from milepost.protocol.answers import AlreadyDone, Answer
+from milepost.protocol.errors import CheckpointError
+from milepost.protocol.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
@@ -29,16 +29,16 @@ from pipeline.protocol.events import (
     JobFinished,
     aborts_of,
 )
-from pipeline.protocol.ids import SessionId
-from pipeline.protocol.invariants import faults
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.log_entries import LogEntry
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import ManifestState
-from pipeline.protocol.requests import AbortRequest, CancelRequest, CleanRequest, ConfirmSinkRequest, FinishRequest
-from pipeline.storage.manifest_log import ManifestLog
-from pipeline.storage.open import open_store
+from milepost.protocol.ids import SessionId
+from milepost.protocol.invariants import faults
+from milepost.protocol.locations import file_url
+from milepost.protocol.log_entries import LogEntry
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import ManifestState
+from milepost.protocol.requests import AbortRequest, CancelRequest, CleanRequest, ConfirmSinkRequest, FinishRequest
+from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.open import open_store
 from tests.harness.job_log import JobLog
 from tests.harness.manifest_logs import create_job, new_log
 from tests.harness.s3_servers import Seaweed

@@ -10,11 +10,11 @@ from collections import Counter
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from pipeline.config.load import load_job
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.protocol.errors import Busy, CommitConflict, Fenced, JobNotRunnable
-from pipeline.protocol.incarnation import dirty_results
-from pipeline.protocol.invariants import faults
+from milepost.config.load import load_job
+from milepost.jobmaster import JobMaster, Session
+from milepost.protocol.errors import Busy, CommitConflict, Fenced, JobNotRunnable
+from milepost.protocol.incarnation import dirty_results
+from milepost.protocol.invariants import faults
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

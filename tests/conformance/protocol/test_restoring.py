@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.protocol.errors import InvalidRequest
+from milepost.jobmaster import Session
+from milepost.protocol.errors import InvalidRequest
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session, Triggered
-from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import Busy, JobNotRunnable, SubtaskDeclined
+from milepost.jobmaster import Session, Triggered
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import Busy, JobNotRunnable, SubtaskDeclined
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.in_flight import input_signatures
-from pipeline.jobmaster import Session
-from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
-from pipeline.protocol.answers import AlreadyDone, Outcome
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.records import CheckpointKind, ObjectHandle
-from pipeline.protocol.retention import (
+from milepost.config.in_flight import input_signatures
+from milepost.jobmaster import Session
+from milepost.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.protocol.answers import AlreadyDone, Outcome
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.records import CheckpointKind, ObjectHandle
+from milepost.protocol.retention import (
     RetentionPolicy,
     handle_conflicts,
     plan_retention,
@@ -25,11 +25,11 @@ from pipeline.protocol.retention import (
     subsumable,
     unreferenced,
 )
-from pipeline.state.buffers import Buffer, encode_rows
-from pipeline.state.channel_state import ChannelFile, encode_channel_state
-from pipeline.state.compaction import ALMOST_ALL, MAX_DELTAS
-from pipeline.state.handles import RunKind, StateHandle
-from pipeline.storage.layout import channel_prefix
+from milepost.state.buffers import Buffer, encode_rows
+from milepost.state.channel_state import ChannelFile, encode_channel_state
+from milepost.state.compaction import ALMOST_ALL, MAX_DELTAS
+from milepost.state.handles import RunKind, StateHandle
+from milepost.storage.layout import channel_prefix
 from tests.harness.job_log import A, JobLog
 from tests.harness.key_hashes import KEYED
 from tests.harness.sparkless_job import SparklessJob

@@ -12,16 +12,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.sources.contract import SourceObject
-from pipeline.sources.plan import assign_splits
-from pipeline.state.buffers import Buffer, decode_rows, encode_rows
-from pipeline.state.channel_state import ChannelStateHandle, encode_channel_state, restore_channel_state
-from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group, key_group_range
-from pipeline.storage.local import LocalStore
+from milepost.jobmaster import Session
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.object_store import StoreConfig
+from milepost.sources.contract import SourceObject
+from milepost.sources.plan import assign_splits
+from milepost.state.buffers import Buffer, decode_rows, encode_rows
+from milepost.state.channel_state import ChannelStateHandle, encode_channel_state, restore_channel_state
+from milepost.state.handles import StateHandle
+from milepost.state.key_groups import key_group, key_group_range
+from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.barrier_events import Alignment
-from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.snapshot import SnapshotState
-from pipeline.protocol.subtask import MAX_ABORT_MARKS
-from pipeline.protocol.subtask_commands import (
+from milepost.protocol.barrier_events import Alignment
+from milepost.protocol.errors import ProtocolViolation
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.snapshot import SnapshotState
+from milepost.protocol.subtask import MAX_ABORT_MARKS
+from milepost.protocol.subtask_commands import (
     AbortChannelState,
     AcknowledgeCheckpoint,
     BroadcastBarrier,

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.planning import EpochPlan
-from pipeline.protocol import coordinator as manifest
-from pipeline.protocol.barrier_events import Alignment
-from pipeline.protocol.errors import Fenced, ProtocolViolation, SubtaskDeclined
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus
-from pipeline.protocol.requests import FinishRequest
-from pipeline.protocol.subtask_commands import (
+from milepost.planning import EpochPlan
+from milepost.protocol import coordinator as manifest
+from milepost.protocol.barrier_events import Alignment
+from milepost.protocol.errors import Fenced, ProtocolViolation, SubtaskDeclined
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import JobStatus
+from milepost.protocol.requests import FinishRequest
+from milepost.protocol.subtask_commands import (
     AbortChannelState,
     AcknowledgeCheckpoint,
     BroadcastCancelMarker,
@@ -28,11 +28,11 @@ from pipeline.protocol.subtask_commands import (
     SnapshotContent,
     SubtaskCommand,
 )
-from pipeline.protocol.subtask_commands import Notification as Told
-from pipeline.protocol.task_lifecycle import TaskLifecycle, TaskState
-from pipeline.sessions import Session
-from pipeline.spark.task_metrics import TaskMetrics
-from pipeline.storage.layout import MANIFEST_PREFIX
+from milepost.protocol.subtask_commands import Notification as Told
+from milepost.protocol.task_lifecycle import TaskLifecycle, TaskState
+from milepost.sessions import Session
+from milepost.spark.task_metrics import TaskMetrics
+from milepost.storage.layout import MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob

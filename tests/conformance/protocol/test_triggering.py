@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import NothingToDo, Session, Triggered
-from pipeline.planning import EpochPlan
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import (
+from milepost.jobmaster import NothingToDo, Session, Triggered
+from milepost.planning import EpochPlan
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import (
     Busy,
     EnvironmentUnusable,
     Fenced,
@@ -17,10 +17,10 @@ from pipeline.protocol.errors import (
     JobNotRunnable,
     StoreUnavailable,
 )
-from pipeline.protocol.events import JobCanceled
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus
-from pipeline.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX
+from milepost.protocol.events import JobCanceled
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import JobStatus
+from milepost.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
 from tests.harness.job_stores import break_store

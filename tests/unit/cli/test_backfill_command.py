@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.cli import epochs
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.protocol import coordinator
-from pipeline.protocol.requests import FreezeRequest, ThawRequest
-from pipeline.spark import runner as spark_runner
+from milepost.cli import epochs
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol import coordinator
+from milepost.protocol.requests import FreezeRequest, ThawRequest
+from milepost.spark import runner as spark_runner
 from tests.harness.backfill_job import BackfillJob, mortal_session
 from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost
 from tests.harness.sparkless_runner import SparklessRunner

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipeline.cli.failures import report
-from pipeline.cli.main import UNAVAILABLE, app
-from pipeline.cli.output import Output
-from pipeline.config.lint import json_schema, lint_report
-from pipeline.config.load import load_job
-from pipeline.protocol.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
+from milepost.cli.failures import report
+from milepost.cli.main import UNAVAILABLE, app
+from milepost.cli.output import Output
+from milepost.config.lint import json_schema, lint_report
+from milepost.config.load import load_job
+from milepost.protocol.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
@@ -147,7 +147,7 @@ def test_lint_shows_the_graph_and_the_kinds_of_output(workdir: Path) -> None:
 
 
 def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.spark.runner.SparkEpochRunner", SparklessRunner)
+    monkeypatch.setattr("milepost.spark.runner.SparkEpochRunner", SparklessRunner)
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     path = job.folder / "config" / "small.yaml"
@@ -255,14 +255,14 @@ def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_module_is_the_command() -> None:
-    result = _run("-m", "pipeline", "test", "x")
+    result = _run("-m", "milepost", "test", "x")
     assert result.returncode == 2
     assert "`milepost test` is not available" in result.stderr
 
 
 def test_what_is_registered_for_the_end_is_done_and_the_exit_code_stays() -> None:
     code = (
-        "import atexit, sys\nimport pipeline.cli.main as cli\nfrom pipeline.__main__ import main\nreal = cli.app\n"
+        "import atexit, sys\nimport milepost.cli.main as cli\nfrom milepost.__main__ import main\nreal = cli.app\n"
         "def app(**words):\n    atexit.register(print, 'at the end')\n    real(**words)\n"
         "cli.app = app\nsys.argv = ['milepost', 'test', 'x']\nmain()"
     )
@@ -273,7 +273,7 @@ def test_what_is_registered_for_the_end_is_done_and_the_exit_code_stays() -> Non
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom pipeline.cli.main import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "import sys\nfrom milepost.cli.main import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
         "heavy = ('pyspark', 'pyarrow', 'pandas', 'airflow', 'great_expectations', 'boto3', 'sqlglot', 'pydantic')\n"
         "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
     )
@@ -282,14 +282,14 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_the_job_master_imports_neither_spark_nor_pandas() -> None:
     code = (
-        "import sys\nimport pipeline.jobmaster\n"
+        "import sys\nimport milepost.jobmaster\n"
         "print([m for m in ('pyspark', 'pandas', 'airflow', 'great_expectations', 'boto3') if m in sys.modules])"
     )
     assert _run("-c", code).stdout.strip() == "[]"
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m pipeline schema | head -c 10"
+    command = f"{sys.executable} -m milepost schema | head -c 10"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert result.returncode == 0
     assert result.stderr == ""

@@ -6,15 +6,15 @@ import ast
 import re
 from pathlib import Path
 
-import pipeline
-from pipeline.cli.main import UNAVAILABLE
+import milepost
+from milepost.cli.main import UNAVAILABLE
 
 _UNAVAILABLE = re.compile(rf"milepost (?:{'|'.join(UNAVAILABLE)})\b")
 
 
 def test_no_text_names_a_command_that_this_version_does_not_have() -> None:
     """A remedy that answers `is not available in this version` is none."""
-    folder = Path(next(iter(pipeline.__path__)))
+    folder = Path(next(iter(milepost.__path__)))
     files = sorted(folder.rglob("*.py"))
     assert len(files) > 100
     named = [

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import epochs
-from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import StoreUnavailable, SubtaskDeclined
-from pipeline.sinks.parquet import ParquetSink
-from pipeline.spark import runner as spark_runner
+from milepost.cli import epochs
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import StoreUnavailable, SubtaskDeclined
+from milepost.sinks.parquet import ParquetSink
+from milepost.spark import runner as spark_runner
 from tests.harness.milepost_cli import Outcome, milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

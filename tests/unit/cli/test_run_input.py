@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli import epochs
-from pipeline.spark import runner as spark_runner
+from milepost.cli import epochs
+from milepost.spark import runner as spark_runner
 from tests.harness.milepost_cli import Outcome, milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

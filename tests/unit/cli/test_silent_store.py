@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.storage import probe
+from milepost.storage import probe
 from tests.harness.milepost_cli import milepost
 from tests.harness.processes import free_ports
 from tests.harness.sparkless_job import SparklessJob

@@ -12,9 +12,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli.progress import EpochProgress
-from pipeline.cli.tables import as_rows, write_file, write_stdout
-from pipeline.protocol.errors import EnvironmentUnusable, InvalidRequest
+from milepost.cli.progress import EpochProgress
+from milepost.cli.tables import as_rows, write_file, write_stdout
+from milepost.protocol.errors import EnvironmentUnusable, InvalidRequest
 
 TABLE = pa.table(
     {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.load import load_job
-from pipeline.jobmaster import Session
+from milepost.config.load import load_job
+from milepost.jobmaster import Session
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.compatibility import COMPATIBLE, NEW_UID, NON_RESTORED, compare_signatures, state_signatures
-from pipeline.config.spec import JobSpec
+from milepost.config.compatibility import COMPATIBLE, NEW_UID, NON_RESTORED, compare_signatures, state_signatures
+from milepost.config.spec import JobSpec
 from tests.harness.graphs import build_graph
 
 BASE: dict[str, Any] = {

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.document import read_document
-from pipeline.config.lint import json_schema, lint_report
-from pipeline.config.load import load_job
-from pipeline.config.spec import CheckpointingSpec
+from milepost.config.document import read_document
+from milepost.config.lint import json_schema, lint_report
+from milepost.config.load import load_job
+from milepost.config.spec import CheckpointingSpec
 
 CONFIG = Path(__file__).parents[3] / "config"
 ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
@@ -29,7 +29,7 @@ def test_a_shipped_spec_lints(path: Path) -> None:
 
 def test_the_example_leads_to_files_that_are_there() -> None:
     named = re.findall(r"[a-z_/]+/[a-z_]+\.py\b", ALL_KEYS.read_text(encoding="utf-8"))
-    assert "pipeline/operators/process.py" in named
+    assert "pipeline/milepost/operators/process.py" in named
     assert all((CONFIG.parent / path).is_file() for path in named)
 
 
@@ -92,7 +92,7 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
 def test_loading_a_spec_imports_nothing_heavy() -> None:
     """DAG files load specs and must parse in under a second."""
     code = (
-        "import sys; from pipeline.config.load import load_job; load_job(sys.argv[1]);"
+        "import sys; from milepost.config.load import load_job; load_job(sys.argv[1]);"
         "print([m for m in ('pyarrow', 'sqlglot', 'pyspark', 'pandas', 'airflow', 'boto3') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code, str(ALL_KEYS)], capture_output=True, text=True, check=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.graph import JobGraph
-from pipeline.config.spec import JobSpec
-from pipeline.protocol.errors import InvalidRequest
+from milepost.config.graph import JobGraph
+from milepost.config.spec import JobSpec
+from milepost.protocol.errors import InvalidRequest
 from tests.harness.graphs import build_graph
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.in_flight import consumed_columns, input_signatures
-from pipeline.config.load import load_job
+from milepost.config.in_flight import consumed_columns, input_signatures
+from milepost.config.load import load_job
 
 SPEC = """\
 name: shop

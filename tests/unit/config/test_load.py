@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.document import read_document
-from pipeline.config.load import LoadedJob, from_text, load_job
-from pipeline.config.spark_settings import ELSEWHERE, FIXED, LOOPBACK
-from pipeline.protocol.errors import InvalidRequest, NotFound
+from milepost.config.document import read_document
+from milepost.config.load import LoadedJob, from_text, load_job
+from milepost.config.spark_settings import ELSEWHERE, FIXED, LOOPBACK
+from milepost.protocol.errors import InvalidRequest, NotFound
 
 SPEC = """\
 name: visits

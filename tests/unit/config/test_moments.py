@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.config.moments import check_moments
-from pipeline.config.sql_parse import SqlProblem
-from pipeline.config.types import ColumnType
+from milepost.config.moments import check_moments
+from milepost.config.sql_parse import SqlProblem
+from milepost.config.types import ColumnType
 
 COLUMNS = {
     "s": ColumnType("string"),

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.load import load_job
-from pipeline.config.patterns import ANY, IN_A_PART, Step, can_name, compiled
-from pipeline.jobmaster import Session
-from pipeline.protocol.errors import InvalidRequest
+from milepost.config.load import load_job
+from milepost.config.patterns import ANY, IN_A_PART, Step, can_name, compiled
+from milepost.jobmaster import Session
+from milepost.protocol.errors import InvalidRequest
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.compatibility import compare_signatures, state_signatures
-from pipeline.config.graph import Outputs, analyse
-from pipeline.config.spec import JobSpec
-from pipeline.config.types import parse_type
-from pipeline.config.validation import validate_spec
+from milepost.config.compatibility import compare_signatures, state_signatures
+from milepost.config.graph import Outputs, analyse
+from milepost.config.spec import JobSpec
+from milepost.config.types import parse_type
+from milepost.config.validation import validate_spec
 
 PROCESS = {"uid": "p", "kind": "process", "inputs": ["rows"], "key": ["k"], "function": "ops.inner:F"}
 DECLARED: Outputs = {"p": {name: parse_type(text) for name, text in {"t": "timestamp[us]", "n": "int64"}.items()}}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from pipeline.cli.main import app
-from pipeline.config.load import from_text
+from milepost.cli.main import app
+from milepost.config.load import from_text
 from scripts.transcripts import BLOCKS, blocks_of, typed
 
 README = Path(__file__).parents[3] / "README.md"

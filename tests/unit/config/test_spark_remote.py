@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.config.spark_remote import DEFAULT_PORT, SparkRemote, parse_remote, remote_problem
+from milepost.config.spark_remote import DEFAULT_PORT, SparkRemote, parse_remote, remote_problem
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.aggregates import AggregateCall, parse_aggregate, result_type, type_problem
-from pipeline.config.durations import format_duration, parse_duration, parse_size
-from pipeline.config.types import ColumnType, parse_type, to_arrow
+from milepost.config.aggregates import AggregateCall, parse_aggregate, result_type, type_problem
+from milepost.config.durations import format_duration, parse_duration, parse_size
+from milepost.config.types import ColumnType, parse_type, to_arrow
 
 
 @pytest.mark.parametrize(

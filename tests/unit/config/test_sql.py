@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.sql import SqlPlan, sql_plan
-from pipeline.config.sql_parse import SqlProblem
+from milepost.config.sql import SqlPlan, sql_plan
+from milepost.config.sql_parse import SqlProblem
 
 COLUMNS = ["year", "month", "day", "hour", "carrier", "dep_delay", "time_hour", "date", "user", "s", "arr", "c d"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.config.spec import JobSpec
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.open import open_store
+from milepost.config.spec import JobSpec
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
 from tests.harness.oracle import Expected, expected_tables
 from tests.harness.tables import assert_same_rows
 

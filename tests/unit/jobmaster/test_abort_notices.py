@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import PendingCheckpoint
-from pipeline.sessions import Session
-from pipeline.storage.notices import AbortNotice, read_notice
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import PendingCheckpoint
+from milepost.sessions import Session
+from milepost.storage.notices import AbortNotice, read_notice
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob

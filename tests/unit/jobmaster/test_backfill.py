@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.backfill_run import check_equal
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.protocol.acknowledgements import Acknowledgement, SubtaskAnswer
-from pipeline.protocol.errors import (
+from milepost.backfill_run import check_equal
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol.acknowledgements import Acknowledgement, SubtaskAnswer
+from milepost.protocol.errors import (
     Busy,
     CheckpointError,
     CommitConflict,
@@ -26,14 +26,14 @@ from pipeline.protocol.errors import (
     SourceChanged,
     SubtaskDeclined,
 )
-from pipeline.protocol.lineage import open_forks
-from pipeline.protocol.records import JobStatus, TimelineRole
-from pipeline.replay import replay_record
-from pipeline.state.buffers import Buffer, encode_rows
-from pipeline.state.channel_state import encode_channel_state
-from pipeline.state.key_groups import key_group_range
-from pipeline.storage.layout import channel_prefix
-from pipeline.storage.open import open_store
+from milepost.protocol.lineage import open_forks
+from milepost.protocol.records import JobStatus, TimelineRole
+from milepost.replay import replay_record
+from milepost.state.buffers import Buffer, encode_rows
+from milepost.state.channel_state import encode_channel_state
+from milepost.state.key_groups import key_group_range
+from milepost.storage.layout import channel_prefix
+from milepost.storage.open import open_store
 from tests.harness.backfill_job import BackfillJob, mortal_session
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_runner import SparklessRunner
@@ -274,8 +274,8 @@ def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replay
 
 def backfill_waiting(job: BackfillJob, told: list[str], wait: Callable[[float], None]) -> None:
     """The backfill of `JobMaster.backfill`, whose waits are the test's."""
-    from pipeline.backfill_plan import prepare, request_of
-    from pipeline.backfill_run import Backfill
+    from milepost.backfill_plan import prepare, request_of
+    from milepost.backfill_run import Backfill
 
     context = job.small.context
     plan = prepare(context, request_of("2026-03-03", None, None))
@@ -647,7 +647,7 @@ def test_the_last_look_before_the_switch_does_not_rely_on_what_was_left_to_repla
     job: BackfillJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I14: whatever went wrong before, heads that have not consumed the same are not switched."""
-    monkeypatch.setattr("pipeline.backfill_run.left_to_replay", lambda ranges, base, tip: ())
+    monkeypatch.setattr("milepost.backfill_run.left_to_replay", lambda ranges, base, tip: ())
     with pytest.raises(CommitConflict, match="source rows: the live timeline and the fork have not consumed the same"):
         job.backfill()
     assert job.state.live == "main"
@@ -657,7 +657,7 @@ def test_the_last_look_before_the_switch_does_not_rely_on_what_was_left_to_repla
 def test_a_fork_that_comes_no_closer_ends_the_backfill(job: BackfillJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch that replays nothing and works nothing off would be followed by the same one, for ever."""
     monkeypatch.setattr(
-        "pipeline.backfill_run.replay_record", lambda now, later, sources, full: replay_record((), later, sources, full)
+        "milepost.backfill_run.replay_record", lambda now, later, sources, full: replay_record((), later, sources, full)
     )
     with pytest.raises(ProtocolViolation, match="replayed none of the 3 ranges that are left"):
         job.backfill()
@@ -671,7 +671,7 @@ def test_a_switch_that_is_refused_while_nothing_moves_is_not_tried_for_ever(
     def refuse(*_: object) -> None:
         raise CommitConflict("planned")
 
-    monkeypatch.setattr("pipeline.backfill_run.coordinator.fast_forward", refuse)
+    monkeypatch.setattr("milepost.backfill_run.coordinator.fast_forward", refuse)
     with pytest.raises(CommitConflict, match="planned"):
         job.backfill()
     assert job.state.live == "main" and job.state.timeline().frozen is None

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.errors import Busy
-from pipeline.protocol.lineage import open_forks
-from pipeline.protocol.records import TimelineRole
+from milepost.protocol.errors import Busy
+from milepost.protocol.lineage import open_forks
+from milepost.protocol.records import TimelineRole
 from tests.harness.backfill_job import BackfillJob, mortal_session
 from tests.harness.job_stores import hook_stores
 

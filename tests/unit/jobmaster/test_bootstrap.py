@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli.tables import write_file
-from pipeline.protocol.errors import CheckpointError, InvalidRequest, NotFound
+from milepost.cli.tables import write_file
+from milepost.protocol.errors import CheckpointError, InvalidRequest, NotFound
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store

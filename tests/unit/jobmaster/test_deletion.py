@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cleanup import delete_garbage, subsume_old
-from pipeline.garbage_lists import listed_in
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import Session
-from pipeline.protocol.coordinator import fork, trigger
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.records import Run, SubtaskKey, TimelineRole
-from pipeline.protocol.requests import ForkRequest, TriggerRequest
-from pipeline.storage.layout import checkpoint_prefix, metrics_prefix
-from pipeline.storage.local import LocalStore
+from milepost.cleanup import delete_garbage, subsume_old
+from milepost.garbage_lists import listed_in
+from milepost.job_context import JobContext
+from milepost.jobmaster import Session
+from milepost.protocol.coordinator import fork, trigger
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.records import Run, SubtaskKey, TimelineRole
+from milepost.protocol.requests import ForkRequest, TriggerRequest
+from milepost.storage.layout import checkpoint_prefix, metrics_prefix
+from milepost.storage.local import LocalStore
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.diff import Difference
-from pipeline.jobmaster import Session, Triggered
-from pipeline.protocol.errors import NotFound
-from pipeline.row_changes import changes_by_key, changes_of_rows
-from pipeline.storage.open import open_store
+from milepost.diff import Difference
+from milepost.jobmaster import Session, Triggered
+from milepost.protocol.errors import NotFound
+from milepost.row_changes import changes_by_key, changes_of_rows
+from milepost.storage.open import open_store
 from tests.harness.changing_job import SINK, SPEC, ChangingJob
 from tests.harness.hooked_store import HookedStore
 from tests.harness.milepost_cli import assert_clear_error, milepost
@@ -117,7 +117,7 @@ def test_a_run_that_both_refer_to_is_read_once_and_equal_states_are_not_read(
         if operation == "get" and "/state/" in key:
             read.append(key)
 
-    monkeypatch.setattr("pipeline.job_context.open_store", lambda config: HookedStore(open_store(config), before=count))
+    monkeypatch.setattr("milepost.job_context.open_store", lambda config: HookedStore(open_store(config), before=count))
     master = job.master
     assert all(item.changes.table.num_rows == 0 for item in master.diff(2, 2))
     assert read == []

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.metadata import CheckpointMetadata
-from pipeline.storage.local import LocalStore
-from pipeline.times import watermark_text
+from milepost.jobmaster import Session
+from milepost.metadata import CheckpointMetadata
+from milepost.storage.local import LocalStore
+from milepost.times import watermark_text
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.tables import assert_same_rows

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import NothingToDo, Session, Triggered
-from pipeline.planning import InputRecord, decode_input_record
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.storage.checked import read_handle
+from milepost.jobmaster import NothingToDo, Session, Triggered
+from milepost.planning import InputRecord, decode_input_record
+from milepost.protocol.errors import InvalidRequest
+from milepost.storage.checked import read_handle
 from tests.harness.sparkless_job import SparklessJob
 
 SETTLES = {"settle: 0s": "settle: 1h"}

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cli.main import app
-from pipeline.jobmaster import Session
-from pipeline.metadata import CheckpointMetadata
-from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import StoreUnavailable
-from pipeline.protocol.layout import metadata_key, token_prefix
+from milepost.cli.main import app
+from milepost.jobmaster import Session
+from milepost.metadata import CheckpointMetadata
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import StoreUnavailable
+from milepost.protocol.layout import metadata_key, token_prefix
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

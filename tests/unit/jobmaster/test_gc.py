@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cleanup import delete_garbage, subsume_old
-from pipeline.cli.main import app
-from pipeline.gc import collect_garbage
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import Session
-from pipeline.protocol.errors import CommitConflict, StateCorrupt, StoreUnavailable
-from pipeline.protocol.events import GarbageListed
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
-from pipeline.protocol.log_entries import event_name
-from pipeline.protocol.object_store import ObjectStore
-from pipeline.storage.manifest_log import ManifestLog
+from milepost.cleanup import delete_garbage, subsume_old
+from milepost.cli.main import app
+from milepost.gc import collect_garbage
+from milepost.job_context import JobContext
+from milepost.jobmaster import Session
+from milepost.protocol.errors import CommitConflict, StateCorrupt, StoreUnavailable
+from milepost.protocol.events import GarbageListed
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
+from milepost.protocol.log_entries import event_name
+from milepost.protocol.object_store import ObjectStore
+from milepost.storage.manifest_log import ManifestLog
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob

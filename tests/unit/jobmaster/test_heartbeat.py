@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.heartbeat import Heartbeat
-from pipeline.jobmaster import Session
-from pipeline.protocol.errors import Fenced, StateCorrupt, StoreUnavailable, SubtaskDeclined
-from pipeline.storage.layout import heartbeat_key
+from milepost.heartbeat import Heartbeat
+from milepost.jobmaster import Session
+from milepost.protocol.errors import Fenced, StateCorrupt, StoreUnavailable, SubtaskDeclined
+from milepost.storage.layout import heartbeat_key
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sparkless_job import SparklessJob
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import job_control
-from pipeline.jobmaster import JobMaster, NothingToDo, Session
-from pipeline.protocol.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
-from pipeline.protocol.records import CleanUp, JobStatus
-from pipeline.sinks.parquet import ParquetSink
+from milepost import job_control
+from milepost.jobmaster import JobMaster, NothingToDo, Session
+from milepost.protocol.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
+from milepost.protocol.records import CleanUp, JobStatus
+from milepost.sinks.parquet import ParquetSink
 from tests.harness.milepost_cli import milepost, milepost_on_terminal
 from tests.harness.sparkless_job import SparklessJob
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import installation, leadership
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import Session
-from pipeline.metadata import CheckpointMetadata
-from pipeline.protocol.codec import LogEntry
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.state.key_hash import KeyHash, new_secret
-from pipeline.tables import operator_rows
+from milepost import installation, leadership
+from milepost.job_context import JobContext
+from milepost.jobmaster import Session
+from milepost.metadata import CheckpointMetadata
+from milepost.protocol.codec import LogEntry
+from milepost.protocol.errors import StateCorrupt
+from milepost.state.key_hash import KeyHash, new_secret
+from milepost.tables import operator_rows
 from tests.harness.counted_job import CountedJob
 from tests.harness.milepost_cli import milepost
 from tests.harness.saved_job import OtherJob, moved

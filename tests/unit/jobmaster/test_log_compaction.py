@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.gc import collect_garbage
-from pipeline.job_context import JobContext
-from pipeline.jobmaster import JobMaster, Session
-from pipeline.log_compaction import ENTRIES_PER_EPOCH, compact_all, compact_some
-from pipeline.protocol.compaction import horizon
-from pipeline.protocol.errors import StoreUnavailable
-from pipeline.protocol.ids import SessionId
-from pipeline.protocol.log_entries import MAX_TOMBSTONE_BYTES, LogEntry, Tombstone
-from pipeline.protocol.object_store import ObjectStore
-from pipeline.replay import lineage_since
-from pipeline.storage.layout import manifest_key
-from pipeline.storage.manifest_log import ManifestLog
+from milepost.gc import collect_garbage
+from milepost.job_context import JobContext
+from milepost.jobmaster import JobMaster, Session
+from milepost.log_compaction import ENTRIES_PER_EPOCH, compact_all, compact_some
+from milepost.protocol.compaction import horizon
+from milepost.protocol.errors import StoreUnavailable
+from milepost.protocol.ids import SessionId
+from milepost.protocol.log_entries import MAX_TOMBSTONE_BYTES, LogEntry, Tombstone
+from milepost.protocol.object_store import ObjectStore
+from milepost.replay import lineage_since
+from milepost.storage.layout import manifest_key
+from milepost.storage.manifest_log import ManifestLog
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
 

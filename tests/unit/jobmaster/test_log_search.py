@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.job_context import JobContext
-from pipeline.log_search import end_of, version_of_trigger
-from pipeline.protocol.codec import encode_entry, encode_tombstone
-from pipeline.protocol.errors import NotFound
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.layout import manifest_key
-from pipeline.protocol.log_entries import LogEntry, tombstone_of
-from pipeline.storage.manifest_log import ManifestLog
+from milepost.job_context import JobContext
+from milepost.log_search import end_of, version_of_trigger
+from milepost.protocol.codec import encode_entry, encode_tombstone
+from milepost.protocol.errors import NotFound
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.layout import manifest_key
+from milepost.protocol.log_entries import LogEntry, tombstone_of
+from milepost.storage.manifest_log import ManifestLog
 from tests.harness.job_log import A, JobLog
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob

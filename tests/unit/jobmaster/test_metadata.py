@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.job_context import JobContext
-from pipeline.metadata import CheckpointMetadata, decode_metadata
-from pipeline.pace import Pace
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.sources.event_times import RowsAhead
-from pipeline.state.channel_state import ChannelStateHandle
-from pipeline.task_times import TaskTimes
+from milepost.job_context import JobContext
+from milepost.metadata import CheckpointMetadata, decode_metadata
+from milepost.pace import Pace
+from milepost.protocol.errors import StateCorrupt
+from milepost.sources.event_times import RowsAhead
+from milepost.state.channel_state import ChannelStateHandle
+from milepost.task_times import TaskTimes
 from tests.harness.job_log import KEY_HASH_SECRET
 from tests.harness.key_hashes import KEYED, UNKEYED
 from tests.harness.sparkless_job import SparklessJob

@@ -9,20 +9,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.config.in_flight import input_signatures
-from pipeline.epoch_inputs import has_due_timer, plan_epoch, plan_sources
-from pipeline.in_flight import restored_firing
-from pipeline.jobmaster import JobMaster, NothingToDo, Session, Triggered
-from pipeline.metadata import CheckpointMetadata, OperatorSnapshot
-from pipeline.pace import Pace
-from pipeline.planning import InputRecord, SourceInput, decode_input_record, encode_input_record
-from pipeline.protocol.errors import InvalidRequest, JobNotRunnable, StateCorrupt
-from pipeline.protocol.records import JobStatus
-from pipeline.protocol.watermarks import END_OF_TIME_US
-from pipeline.sources.contract import SourceObject
-from pipeline.spark import runner as spark_runner
-from pipeline.state.channel_state import ChannelStateHandle
-from pipeline.state.handles import StateHandle
+from milepost.config.in_flight import input_signatures
+from milepost.epoch_inputs import has_due_timer, plan_epoch, plan_sources
+from milepost.in_flight import restored_firing
+from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
+from milepost.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.pace import Pace
+from milepost.planning import InputRecord, SourceInput, decode_input_record, encode_input_record
+from milepost.protocol.errors import InvalidRequest, JobNotRunnable, StateCorrupt
+from milepost.protocol.records import JobStatus
+from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.sources.contract import SourceObject
+from milepost.spark import runner as spark_runner
+from milepost.state.channel_state import ChannelStateHandle
+from milepost.state.handles import StateHandle
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.jobmaster import Session, Triggered
-from pipeline.metadata import CheckpointMetadata, decode_metadata
-from pipeline.phases import AfterCommit, StepClock, decode_after_commit, kept, phases_of
-from pipeline.protocol.codec import encode
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.storage.layout import after_commit_key, after_commit_prefix
-from pipeline.task_times import JOB_PHASES, TaskTimes, divided
+from milepost.jobmaster import Session, Triggered
+from milepost.metadata import CheckpointMetadata, decode_metadata
+from milepost.phases import AfterCommit, StepClock, decode_after_commit, kept, phases_of
+from milepost.protocol.codec import encode
+from milepost.protocol.errors import StateCorrupt
+from milepost.storage.layout import after_commit_key, after_commit_prefix
+from milepost.task_times import JOB_PHASES, TaskTimes, divided
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store
 from tests.harness.milepost_cli import milepost

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.job_code import read_code
-from pipeline.preflight import preflight, report_lines
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.state.channel_state import ChannelStateHandle
+from milepost.job_code import read_code
+from milepost.preflight import preflight, report_lines
+from milepost.protocol.errors import InvalidRequest
+from milepost.state.channel_state import ChannelStateHandle
 from tests.harness.changing_job import SINK, SPEC, ChangingJob
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cli.main import app
-from pipeline.jobmaster import Session
-from pipeline.protocol.errors import CheckpointError, StoreUnavailable
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sinks import parquet, sink_chain
-from pipeline.sinks.table_garbage import GarbageList
-from pipeline.storage.open import open_store
+from milepost.cli.main import app
+from milepost.jobmaster import Session
+from milepost.protocol.errors import CheckpointError, StoreUnavailable
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sinks import parquet, sink_chain
+from milepost.sinks.table_garbage import GarbageList
+from milepost.storage.open import open_store
 from tests.harness.counted_job import CountedJob
 from tests.harness.hooked_store import Hook
 from tests.harness.job_stores import LaterStore
@@ -46,7 +46,7 @@ def at_hour(monkeypatch: pytest.MonkeyPatch, hour: int, before: Hook | None = No
     def opener(config: StoreConfig) -> ObjectStore:
         return LaterStore(open_store(config), before or nothing, after or nothing, later_ms=hour * HOUR_MS)
 
-    monkeypatch.setattr("pipeline.job_context.open_store", opener)
+    monkeypatch.setattr("milepost.job_context.open_store", opener)
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from pipeline.metadata import SinkPosition, SinkSnapshot
-from pipeline.protocol.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
-from pipeline.protocol.lineage import still_listed
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.records import (
+from milepost.metadata import SinkPosition, SinkSnapshot
+from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
+from milepost.protocol.lineage import still_listed
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records import (
     CompletedCheckpoint,
     Failures,
     Holder,
@@ -29,14 +29,14 @@ from pipeline.protocol.records import (
     Timeline,
     TimelineRole,
 )
-from pipeline.protocol.retention import RetentionPolicy, minimum_grace_ms, subsumable
-from pipeline.pruning import PrunePlan, carry_out, plan_pruning
-from pipeline.sinks import parquet, sink_chain
-from pipeline.sinks.contract import Committable, SinkMark
-from pipeline.sinks.parquet import ParquetSink, SinkMode
-from pipeline.sinks.sink_head import SinkHead
-from pipeline.storage.open import open_store
-from pipeline.table_needs import Share, staged_files, table_needs
+from milepost.protocol.retention import RetentionPolicy, minimum_grace_ms, subsumable
+from milepost.pruning import PrunePlan, carry_out, plan_pruning
+from milepost.sinks import parquet, sink_chain
+from milepost.sinks.contract import Committable, SinkMark
+from milepost.sinks.parquet import ParquetSink, SinkMode
+from milepost.sinks.sink_head import SinkHead
+from milepost.storage.open import open_store
+from milepost.table_needs import Share, staged_files, table_needs
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sink_machine import Commit, Completed, Follow, Killed, SinkMachine
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.job_code import read_recorded_code
-from pipeline.jobmaster import JobMaster, Session, Triggered
-from pipeline.protocol.errors import SubtaskDeclined
+from milepost.job_code import read_recorded_code
+from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.protocol.errors import SubtaskDeclined
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

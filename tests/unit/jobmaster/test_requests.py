@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.protocol.object_store import StoreConfig
+from milepost.jobmaster import Session
+from milepost.protocol.object_store import StoreConfig
 from tests.harness.counted_stores import count_requests
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.epoch_run import EpochReport
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import InvalidRequest, StateCorrupt
-from pipeline.sinks.reservation import RESERVATION, TableOwner, reserve
-from pipeline.storage.open import open_store
+from milepost.epoch_run import EpochReport
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import InvalidRequest, StateCorrupt
+from milepost.sinks.reservation import RESERVATION, TableOwner, reserve
+from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.metadata import CheckpointMetadata, decode_metadata
-from pipeline.protocol import coordinator
-from pipeline.protocol.errors import (
+from milepost.jobmaster import Session
+from milepost.metadata import CheckpointMetadata, decode_metadata
+from milepost.protocol import coordinator
+from milepost.protocol.errors import (
     CheckpointError,
     CommitConflict,
     InvalidRequest,
@@ -24,13 +24,13 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from pipeline.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from pipeline.protocol.lineage import open_forks
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import ObjectHandle
-from pipeline.protocol.requests import AbortRequest
-from pipeline.protocol.watermarks import END_OF_TIME_US
-from pipeline.storage.copying import MAX_OBJECT_BYTES
+from milepost.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.lineage import open_forks
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import ObjectHandle
+from milepost.protocol.requests import AbortRequest
+from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.storage.copying import MAX_OBJECT_BYTES
 from tests.harness.backfill_job import BackfillJob
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
@@ -384,7 +384,7 @@ def test_an_altered_object_is_refused_while_it_is_copied_and_the_job_is_as_it_wa
 
 
 def test_a_document_too_large_is_not_read(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.savepoint_files.MAX_DOCUMENT_BYTES", 100)
+    monkeypatch.setattr("milepost.savepoint_files.MAX_DOCUMENT_BYTES", 100)
     with pytest.raises(StateCorrupt, match="too many"):
         OtherJob.beside(saved.job).master.start(saved.location)
 
@@ -441,12 +441,12 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
 ) -> None:
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.installation._give_up", lambda *args: None)  # as if the process were gone
+        patch.setattr("milepost.installation._give_up", lambda *args: None)  # as if the process were gone
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
             other.master.start(saved.location)
     assert len(open_forks(other.context.head().state)) == 1
-    monkeypatch.setattr("pipeline.installation.provably_dead", lambda holder: True)
+    monkeypatch.setattr("milepost.installation.provably_dead", lambda holder: True)
     other.master.start(saved.location)
     assert not open_forks(other.context.head().state)
     other.assert_equals(saved.job)
@@ -455,7 +455,7 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
 def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.installation._give_up", lambda *args: None)
+        patch.setattr("milepost.installation._give_up", lambda *args: None)
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
             other.master.start(saved.location)

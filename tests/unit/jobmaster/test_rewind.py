@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.epoch_metadata import predecessor_of
-from pipeline.jobmaster import NothingToDo, Session
-from pipeline.protocol.errors import (
+from milepost.epoch_metadata import predecessor_of
+from milepost.jobmaster import NothingToDo, Session
+from milepost.protocol.errors import (
     Busy,
     CheckpointError,
     CommitConflict,
@@ -20,9 +20,9 @@ from pipeline.protocol.errors import (
     StoreUnavailable,
     Superseded,
 )
-from pipeline.protocol.records import JobStatus
-from pipeline.sinks.contract import SinkMark
-from pipeline.times import iso_ms
+from milepost.protocol.records import JobStatus
+from milepost.sinks.contract import SinkMark
+from milepost.times import iso_ms
 from tests.harness.counted_job import SEEN_SINK, CountedJob
 from tests.harness.job_stores import hook_stores, later
 from tests.harness.sparkless_runner import SparklessRunner

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.protocol.errors import (
+from milepost.jobmaster import Session
+from milepost.protocol.errors import (
     Busy,
     CheckpointError,
     CommitConflict,

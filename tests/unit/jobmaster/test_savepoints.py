@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol import coordinator
-from pipeline.protocol.collection import ListGarbageRequest, list_garbage
-from pipeline.protocol.errors import (
+from milepost.protocol import coordinator
+from milepost.protocol.collection import ListGarbageRequest, list_garbage
+from milepost.protocol.errors import (
     CheckpointError,
     CommitConflict,
     InvalidRequest,
@@ -18,13 +18,13 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from pipeline.protocol.events import SavepointCreated, SavepointDisposed
-from pipeline.protocol.ids import CheckpointId, SessionId
-from pipeline.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.requests import UnpinRequest
-from pipeline.savepoint_files import read_savepoint
-from pipeline.storage.open import open_store
+from milepost.protocol.events import SavepointCreated, SavepointDisposed
+from milepost.protocol.ids import CheckpointId, SessionId
+from milepost.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.requests import UnpinRequest
+from milepost.savepoint_files import read_savepoint
+from milepost.storage.open import open_store
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store, hook_stores, later
@@ -238,7 +238,7 @@ def test_a_fault_anywhere_leaves_a_whole_savepoint_or_none(
 def test_what_a_killed_creation_left_is_unreachable_and_can_be_collected(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.savepoints.Savepoints._clear", lambda self, prefix: None)  # as if it had died
+    monkeypatch.setattr("milepost.savepoints.Savepoints._clear", lambda self, prefix: None)  # as if it had died
     with monkeypatch.context() as patch:
         break_store(
             patch,

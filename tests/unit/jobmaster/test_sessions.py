@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import sessions
-from pipeline.jobmaster import Session
-from pipeline.sessions import provably_dead
+from milepost import sessions
+from milepost.jobmaster import Session
+from milepost.sessions import provably_dead
 
 HOLDER = Session.cli().holder
 GONE = replace(HOLDER, create_time_ms=HOLDER.create_time_ms - 3_600_000)

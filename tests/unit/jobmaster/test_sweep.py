@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobmaster import Session
-from pipeline.leadership import Leadership
-from pipeline.protocol.errors import Busy
+from milepost.jobmaster import Session
+from milepost.leadership import Leadership
+from milepost.protocol.errors import Busy
 from tests.harness.sparkless_job import SparklessJob
 
 Meanwhile = Callable[[], object]

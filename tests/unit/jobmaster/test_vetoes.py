@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.jobmaster import Session, Triggered
-from pipeline.protocol.codec import encode_entry
-from pipeline.protocol.errors import NotFound, QualityGateFailed
-from pipeline.protocol.layout import VETOES_PREFIX, veto_key
-from pipeline.protocol.log_entries import LogEntry
-from pipeline.quality.gate import evaluate_all
-from pipeline.quality.veto import MAX_BYTES, decode_veto, veto_of
+from milepost.jobmaster import Session, Triggered
+from milepost.protocol.codec import encode_entry
+from milepost.protocol.errors import NotFound, QualityGateFailed
+from milepost.protocol.layout import VETOES_PREFIX, veto_key
+from milepost.protocol.log_entries import LogEntry
+from milepost.quality.gate import evaluate_all
+from milepost.quality.veto import MAX_BYTES, decode_veto, veto_of
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store
 from tests.harness.milepost_cli import milepost

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.config.aggregates import parse_aggregate
-from pipeline.config.spec import AggregateOperator, DeduplicateOperator, WindowOperator
-from pipeline.operators.accumulators import exact_sums_as_decimal, stored_sums
-from pipeline.operators.build import build_operator
-from pipeline.operators.contract import OperatorFailed, OutputKind, StatefulOperator
-from pipeline.operators.window import TumblingWindowByKey
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.state.evolution import compare_schemas
-from pipeline.storage.local import LocalStore
+from milepost.config.aggregates import parse_aggregate
+from milepost.config.spec import AggregateOperator, DeduplicateOperator, WindowOperator
+from milepost.operators.accumulators import exact_sums_as_decimal, stored_sums
+from milepost.operators.build import build_operator
+from milepost.operators.contract import OperatorFailed, OutputKind, StatefulOperator
+from milepost.operators.window import TumblingWindowByKey
+from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.object_store import StoreConfig
+from milepost.state.evolution import compare_schemas
+from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer
 

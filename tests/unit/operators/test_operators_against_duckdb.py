@@ -15,10 +15,10 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.config.spec import AggregateOperator, DeduplicateOperator, WindowOperator
-from pipeline.operators.build import build_operator
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.local import LocalStore
+from milepost.config.spec import AggregateOperator, DeduplicateOperator, WindowOperator
+from milepost.operators.build import build_operator
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer
 

@@ -15,16 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.config.spec import ProcessOperator
-from pipeline.operators.build import build_operator
-from pipeline.operators.contract import OperatorFailed, OutputKind, StatefulOperator
-from pipeline.operators.declared import declare
-from pipeline.operators.process import ProcessFunction
-from pipeline.operators.user_code import UserCodeFailed, read_function
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.watermarks import END_OF_TIME_US
-from pipeline.storage.local import LocalStore
+from milepost.config.spec import ProcessOperator
+from milepost.operators.build import build_operator
+from milepost.operators.contract import OperatorFailed, OutputKind, StatefulOperator
+from milepost.operators.declared import declare
+from milepost.operators.process import ProcessFunction
+from milepost.operators.user_code import UserCodeFailed, read_function
+from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer
 

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.config.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
-from pipeline.operators.build import build_operator
-from pipeline.operators.contract import StatefulOperator
-from pipeline.operators.declared import declare
-from pipeline.operators.process import ProcessFunction
-from pipeline.operators.user_code import read_function
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
-from pipeline.storage.local import LocalStore
+from milepost.config.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
+from milepost.operators.build import build_operator
+from milepost.operators.contract import StatefulOperator
+from milepost.operators.declared import declare
+from milepost.operators.process import ProcessFunction
+from milepost.operators.user_code import read_function
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
+from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 
 MINUTE_US = 60_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipeline.orchestration.dag_factory import job_dags
+from milepost.orchestration.dag_factory import job_dags
 from tests.harness.backfill_job import BackfillJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.task_runs import FormDagRun
@@ -20,7 +20,7 @@ FROM = {"from": "2026-03-03"}
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackfillJob:
     """Days with the wrong rule from the third on; the rule is corrected, and no epoch was run since."""
-    monkeypatch.setattr("pipeline.spark.runner.SparkEpochRunner", SparklessRunner)
+    monkeypatch.setattr("milepost.spark.runner.SparkEpochRunner", SparklessRunner)
     job = BackfillJob.create(tmp_path / "job", DAYS)
     job.fix()
     return job

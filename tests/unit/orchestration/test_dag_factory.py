@@ -13,9 +13,9 @@ import pytest
 from airflow.sdk import DAG, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipeline.config.load import LoadedJob, load_job
-from pipeline.orchestration import tasks
-from pipeline.orchestration.dag_factory import BROKEN_TAG, epoch_dag, execution_timeout, job_dags, sink_assets
+from milepost.config.load import LoadedJob, load_job
+from milepost.orchestration import tasks
+from milepost.orchestration.dag_factory import BROKEN_TAG, epoch_dag, execution_timeout, job_dags, sink_assets
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -199,16 +199,15 @@ def test_the_dag_file_parses_without_anything_heavy(tmp_path: Path) -> None:
     environ = os.environ | {
         "MILEPOST_CONFIG": str(tmp_path),
         "AIRFLOW_HOME": str(tmp_path / "home"),
-        "PYTHONPATH": str(ROOT),
     }
     job_dags(tmp_path)  # what `lint` says of the two is known from here on
     parsed = subprocess.run(
-        [sys.executable, "-c", MODULES_AFTER_PARSING, str(ROOT / "dags" / "milepost.py")],
+        [sys.executable, "-c", MODULES_AFTER_PARSING, str(ROOT / "dags" / "jobs.py")],
         env=environ, capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     seen = json.loads(parsed.stdout.splitlines()[-1])
     assert seen["dags"] == of_job("flights") + of_job("taxis")
     heavy = {"pyspark", "pyarrow", "great_expectations", "boto3", "botocore", "pandas", "numpy", "duckdb", "sqlglot"}
     assert heavy & set(seen["modules"]) == set()
-    assert "pipeline.jobmaster" not in seen["modules"]
+    assert "milepost.jobmaster" not in seen["modules"]
     assert seen["seconds"] < 1.0, "CPU seconds, beyond those of importing airflow.sdk"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from pipeline.jobmaster import Session
-from pipeline.orchestration import tasks
-from pipeline.orchestration.outcome import FAILURE_KEY, told_to_airflow
+from milepost.jobmaster import Session
+from milepost.orchestration import tasks
+from milepost.orchestration.outcome import FAILURE_KEY, told_to_airflow
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.task_runs import TaskInstance
 

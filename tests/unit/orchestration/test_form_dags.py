@@ -9,10 +9,10 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 
-from pipeline.orchestration.approval import as_markdown
-from pipeline.orchestration.dag_factory import job_dags
-from pipeline.orchestration.specs import job_of_dag
-from pipeline.protocol.errors import NotFound
+from milepost.orchestration.approval import as_markdown
+from milepost.orchestration.dag_factory import job_dags
+from milepost.orchestration.specs import job_of_dag
+from milepost.protocol.errors import NotFound
 from tests.harness.sparkless_job import SparklessJob
 
 

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
 )
 
-from pipeline.orchestration.outcome import (
+from milepost.orchestration.outcome import (
     FAILURE_KEY,
     MAX_DETAIL_CHARS,
     REACTIONS,
@@ -22,10 +22,10 @@ from pipeline.orchestration.outcome import (
     failure_of,
     told_to_airflow,
 )
-from pipeline.orchestration.tasks import AbortCheckpointOperator
-from pipeline.protocol import errors
-from pipeline.protocol.errors import Action, CheckpointError
-from pipeline.protocol.reasons import CheckpointFailureReason
+from milepost.orchestration.tasks import AbortCheckpointOperator
+from milepost.protocol import errors
+from milepost.protocol.errors import Action, CheckpointError
+from milepost.protocol.reasons import CheckpointFailureReason
 
 LOG = logging.getLogger(__name__)
 

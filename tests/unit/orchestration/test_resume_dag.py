@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipeline.jobmaster import Session
-from pipeline.orchestration import tasks
-from pipeline.orchestration.dag_factory import job_dags
-from pipeline.orchestration.outcome import FAILURE_KEY
+from milepost.jobmaster import Session
+from milepost.orchestration import tasks
+from milepost.orchestration.dag_factory import job_dags
+from milepost.orchestration.outcome import FAILURE_KEY
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.task_runs import FormDagRun, TaskInstance

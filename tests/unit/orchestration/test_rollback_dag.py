@@ -8,10 +8,10 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipeline.jobmaster import Session
-from pipeline.orchestration.dag_factory import job_dags
-from pipeline.orchestration.planned import PLAN_DIGEST, digest_of
-from pipeline.protocol.errors import StoreUnavailable
+from milepost.jobmaster import Session
+from milepost.orchestration.dag_factory import job_dags
+from milepost.orchestration.planned import PLAN_DIGEST, digest_of
+from milepost.protocol.errors import StoreUnavailable
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob

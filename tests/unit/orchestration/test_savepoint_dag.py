@@ -9,8 +9,8 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipeline.jobmaster import Session
-from pipeline.orchestration.dag_factory import job_dags
+from milepost.jobmaster import Session
+from milepost.orchestration.dag_factory import job_dags
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.task_runs import FormDagRun

@@ -14,9 +14,9 @@ import pytest
 import structlog
 from airflow.sdk._shared.logging.structlog import structlog_processors
 
-from pipeline.orchestration import tasks
-from pipeline.orchestration.base import JobOperator
-from pipeline.protocol import errors
+from milepost.orchestration import tasks
+from milepost.orchestration.base import JobOperator
+from milepost.protocol import errors
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.task_runs import OutletEvents, TaskInstance
@@ -25,7 +25,7 @@ from tests.harness.task_runs import OutletEvents, TaskInstance
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> str:
     """The log of an epoch of two rows, task by task."""
-    monkeypatch.setattr("pipeline.spark.runner.SparkEpochRunner", SparklessRunner)
+    monkeypatch.setattr("milepost.spark.runner.SparkEpochRunner", SparklessRunner)
     gate = "quality: [{sink: table, expectations: [{type: expect_column_to_exist, column: k}]}]\ncheckpointing:"
     job = SparklessJob.create(tmp_path, {"checkpointing:": gate})
     job.land("a.csv", "k,v\n1,x\n2,y\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk._shared.secrets_masker import redact
 
-from pipeline.orchestration.base import JobOperator
+from milepost.orchestration.base import JobOperator
 
 TOKEN = "a-token-of-a-spark-connect-server"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.abort_reasons import NOT_WRITTEN, reason_for, stating
-from pipeline.protocol.errors import (
+from milepost.protocol.abort_reasons import NOT_WRITTEN, reason_for, stating
+from milepost.protocol.errors import (
     CheckpointExpired,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -15,7 +15,7 @@ from pipeline.protocol.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
-from pipeline.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.reasons import CheckpointFailureReason
 
 
 @pytest.mark.parametrize(

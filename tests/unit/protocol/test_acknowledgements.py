@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from pipeline.protocol.acknowledgements import (
+from milepost.protocol.acknowledgements import (
     Acknowledgement,
     ConsumedAttempt,
     Decline,
@@ -18,9 +18,9 @@ from pipeline.protocol.acknowledgements import (
     encode_answer,
     verify,
 )
-from pipeline.protocol.errors import StateCorrupt, SubtaskDeclined
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.errors import StateCorrupt, SubtaskDeclined
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.reasons import CheckpointFailureReason
 from tests.harness.job_log import EXPECTED
 
 CHECKPOINT, TOKEN = CheckpointId(42), FencingToken(107)

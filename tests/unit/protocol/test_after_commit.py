@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import InvalidRequest, ProtocolViolation
-from pipeline.protocol.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.layout import metadata_key, token_prefix
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import CheckpointKind, Garbage
-from pipeline.protocol.retention import (
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import InvalidRequest, ProtocolViolation
+from milepost.protocol.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.layout import metadata_key, token_prefix
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import CheckpointKind, Garbage
+from milepost.protocol.retention import (
     RetentionPolicy,
     deletable,
     is_discarded,

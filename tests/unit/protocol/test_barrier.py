@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.acknowledgements import Decline, verify
-from pipeline.protocol.barrier import (
+from milepost.protocol.acknowledgements import Decline, verify
+from milepost.protocol.barrier import (
     AckEvent,
     Barrier,
     BufferHeader,
@@ -18,11 +18,11 @@ from pipeline.protocol.barrier import (
     acknowledgement,
     carry,
 )
-from pipeline.protocol.channel_check import ChannelCheck
-from pipeline.protocol.errors import ProtocolViolation, SubtaskDeclined
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import SubtaskKey
+from milepost.protocol.channel_check import ChannelCheck
+from milepost.protocol.errors import ProtocolViolation, SubtaskDeclined
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import SubtaskKey
 
 CHECKPOINT, TOKEN = CheckpointId(7), FencingToken(12)
 HEADER = BufferHeader("op", "source", 5, None)

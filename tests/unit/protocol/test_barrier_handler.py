@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import pipeline.protocol
-from pipeline.protocol import barrier_handler
-from pipeline.protocol.barrier_channels import InputChannels
-from pipeline.protocol.barrier_events import (
+import milepost.protocol
+from milepost.protocol import barrier_handler
+from milepost.protocol.barrier_channels import InputChannels
+from milepost.protocol.barrier_events import (
     AbortCheckpoint,
     Alignment,
     AlignmentTimes,
@@ -30,8 +30,8 @@ from pipeline.protocol.barrier_events import (
     TriggerCheckpoint,
     UnblockChannel,
 )
-from pipeline.protocol.barrier_handler import BarrierHandler
-from pipeline.protocol.barrier_states import (
+from milepost.protocol.barrier_handler import BarrierHandler
+from milepost.protocol.barrier_states import (
     ALIGNMENT_RULES,
     AlignmentEvent,
     AlignmentState,
@@ -40,10 +40,10 @@ from pipeline.protocol.barrier_states import (
     render_alignment_table,
     transition,
 )
-from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.ids import CheckpointId
+from milepost.protocol.errors import ProtocolViolation
+from milepost.protocol.ids import CheckpointId
 
-DOCUMENT = Path(pipeline.protocol.__file__).parent / "PROTOCOL.md"
+DOCUMENT = Path(milepost.protocol.__file__).parent / "PROTOCOL.md"
 TIMEOUT_MS = 100
 WAITING = {AlignmentState.WAITING_FOR_FIRST, AlignmentState.ALTERNATING_WAITING_FOR_FIRST}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.protocol.codec import decode, decode_entry, encode, encode_entry, encode_tombstone, from_json, to_json
-from pipeline.protocol.errors import ProtocolViolation, StateCorrupt
-from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted, GarbageFolded, LogCompacted
-from pipeline.protocol.ids import INSTALLING, CheckpointId, Epoch, FencingToken, SessionId
-from pipeline.protocol.layout import veto_key
-from pipeline.protocol.log_entries import (
+from milepost.protocol.codec import decode, decode_entry, encode, encode_entry, encode_tombstone, from_json, to_json
+from milepost.protocol.errors import ProtocolViolation, StateCorrupt
+from milepost.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted, GarbageFolded, LogCompacted
+from milepost.protocol.ids import INSTALLING, CheckpointId, Epoch, FencingToken, SessionId
+from milepost.protocol.layout import veto_key
+from milepost.protocol.log_entries import (
     MAX_TOMBSTONE_BYTES,
     LogEntry,
     Tombstone,
@@ -25,10 +25,10 @@ from pipeline.protocol.log_entries import (
     event_name,
     tombstone_of,
 )
-from pipeline.protocol.packing import restored, unpacked
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey, TimelineRole
-from pipeline.protocol.requests import ListProgress
+from milepost.protocol.packing import restored, unpacked
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey, TimelineRole
+from milepost.protocol.requests import ListProgress
 from tests.harness.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
 
 GOLDEN = Path(__file__).parent / "golden"

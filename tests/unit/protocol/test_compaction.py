@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.protocol.answers import AlreadyDone, Outcome
-from pipeline.protocol.compaction import compactable, horizon
-from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.events import CheckpointsSubsumed, LogCompacted
-from pipeline.protocol.ids import SessionId
-from pipeline.protocol.invariants import faults
+from milepost.protocol.answers import AlreadyDone, Outcome
+from milepost.protocol.compaction import compactable, horizon
+from milepost.protocol.errors import ProtocolViolation
+from milepost.protocol.events import CheckpointsSubsumed, LogCompacted
+from milepost.protocol.ids import SessionId
+from milepost.protocol.invariants import faults
 from tests.harness.job_log import A, B, JobLog
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.aborts import MAX_SESSIONS
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import (
+from milepost.protocol.aborts import MAX_SESSIONS
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import (
     CommitConflict,
     Fenced,
     InvalidRequest,
@@ -14,12 +14,12 @@ from pipeline.protocol.errors import (
     QualityGateFailed,
     SubtaskDeclined,
 )
-from pipeline.protocol.events import CheckpointAborted, CheckpointCompleted
-from pipeline.protocol.ids import session_digest
-from pipeline.protocol.layout import checkpoint_prefix, heartbeat_key, metadata_key, token_prefix
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus, ObjectHandle
-from pipeline.protocol.retention import RetentionPolicy, subsumable
+from milepost.protocol.events import CheckpointAborted, CheckpointCompleted
+from milepost.protocol.ids import session_digest
+from milepost.protocol.layout import checkpoint_prefix, heartbeat_key, metadata_key, token_prefix
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import JobStatus, ObjectHandle
+from milepost.protocol.retention import RetentionPolicy, subsumable
 from tests.harness.job_log import AIR_1, EXPECTED, RUN_1, TIMEOUT_MS, A, B, JobLog, airflow_run, refused
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import CommitConflict, ProtocolViolation, StateCorrupt
-from pipeline.protocol.events import GarbageDeleted, GarbageFolded, GarbageListed
-from pipeline.protocol.garbage import (
+from milepost.protocol.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import CommitConflict, ProtocolViolation, StateCorrupt
+from milepost.protocol.events import GarbageDeleted, GarbageFolded, GarbageListed
+from milepost.protocol.garbage import (
     MAX_FOLDED_KEYS,
     MAX_KEPT_ENTRIES,
     MAX_LISTS,
@@ -21,11 +21,11 @@ from pipeline.protocol.garbage import (
     newest_of,
     plan_fold,
 )
-from pipeline.protocol.ids import CheckpointId, SessionId
-from pipeline.protocol.layout import token_prefix
-from pipeline.protocol.records import Garbage, GarbageList, ManifestState
-from pipeline.protocol.requests import ListProgress
-from pipeline.protocol.retention import collectable_lists, deletable_lists
+from milepost.protocol.ids import CheckpointId, SessionId
+from milepost.protocol.layout import token_prefix
+from milepost.protocol.records import Garbage, GarbageList, ManifestState
+from milepost.protocol.requests import ListProgress
+from milepost.protocol.retention import collectable_lists, deletable_lists
 from tests.harness.job_log import A, B, JobLog
 
 GRACE_MS = 60_000
@@ -152,7 +152,7 @@ def test_a_fold_of_what_is_listed_in_another_way_by_now_is_refused() -> None:
 
 
 def _request(state: ManifestState, keys: tuple[str, ...]):  # type: ignore[no-untyped-def]
-    from pipeline.protocol.garbage import FoldPlan, FoldRequest, fold_garbage
+    from milepost.protocol.garbage import FoldPlan, FoldRequest, fold_garbage
 
     plan = FoldPlan(state.garbage, state.garbage_lists)
     every = (*(entry.prefix for entry in plan.garbage), *keys)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pipeline.protocol.coordinator import AlreadyDone, Transition
-from pipeline.protocol.errors import Busy, Fenced, JobNotRunnable
-from pipeline.protocol.events import JobCanceled
-from pipeline.protocol.ids import session_digest
-from pipeline.protocol.layout import token_prefix
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus
+from milepost.protocol.coordinator import AlreadyDone, Transition
+from milepost.protocol.errors import Busy, Fenced, JobNotRunnable
+from milepost.protocol.events import JobCanceled
+from milepost.protocol.ids import session_digest
+from milepost.protocol.layout import token_prefix
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import JobStatus
 from tests.harness.job_log import A, B, JobLog, refused
 
 

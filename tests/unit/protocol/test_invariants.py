@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.protocol.ids import CheckpointId, FencingToken, TimelineId
-from pipeline.protocol.invariants import faults
-from pipeline.protocol.records import CleanUp, Garbage, JobStatus, ManifestState, PendingCheckpoint, Pin, Timeline
+from milepost.protocol.ids import CheckpointId, FencingToken, TimelineId
+from milepost.protocol.invariants import faults
+from milepost.protocol.records import CleanUp, Garbage, JobStatus, ManifestState, PendingCheckpoint, Pin, Timeline
 from tests.harness.job_log import A, JobLog
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol import coordinator
-from pipeline.protocol.coordinator import Transition
-from pipeline.protocol.errors import Busy
-from pipeline.protocol.ids import SessionId, TimelineId
-from pipeline.protocol.lease import (
+from milepost.protocol import coordinator
+from milepost.protocol.coordinator import Transition
+from milepost.protocol.errors import Busy
+from milepost.protocol.ids import SessionId, TimelineId
+from milepost.protocol.lease import (
     HEARTBEAT_INTERVAL_MS,
     HEARTBEAT_TIMEOUT_MS,
     Abandon,
@@ -19,8 +19,8 @@ from pipeline.protocol.lease import (
     lease_status,
     sweep_decision,
 )
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import JobStatus
 from tests.harness.job_log import TIMEOUT_MS, A, B, JobLog
 
 NEWCOMER = SessionId(B)

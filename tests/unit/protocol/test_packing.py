@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.aborts import MAX_SESSIONS
-from pipeline.protocol.codec import decode_entry, encode_entry
-from pipeline.protocol.coordinator import trigger
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.garbage import MAX_FOLDED_KEYS, MAX_KEPT_ENTRIES, MAX_LISTS, STRETCHES
-from pipeline.protocol.ids import CheckpointId, FencingToken, SessionDigest
-from pipeline.protocol.layout import token_prefix
-from pipeline.protocol.log_entries import LogEntry
-from pipeline.protocol.packing import packed, restored, shortened, unpacked
-from pipeline.protocol.records import Garbage, GarbageList, SubtaskKey
+from milepost.protocol.aborts import MAX_SESSIONS
+from milepost.protocol.codec import decode_entry, encode_entry
+from milepost.protocol.coordinator import trigger
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.garbage import MAX_FOLDED_KEYS, MAX_KEPT_ENTRIES, MAX_LISTS, STRETCHES
+from milepost.protocol.ids import CheckpointId, FencingToken, SessionDigest
+from milepost.protocol.layout import token_prefix
+from milepost.protocol.log_entries import LogEntry
+from milepost.protocol.packing import packed, restored, shortened, unpacked
+from milepost.protocol.records import Garbage, GarbageList, SubtaskKey
 from tests.harness.job_log import A, JobLog, airflow_run
 
 _SCALARS = st.none() | st.booleans() | st.integers(0, 2) | st.floats(0, 1) | st.sampled_from(["", "a"])

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import InvalidRequest, NotFound, ProtocolViolation
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.pins import MAX_PINS, live_pins
-from pipeline.protocol.records import Pin
-from pipeline.protocol.retention import RetentionPolicy, retention_roots, subsumable
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import InvalidRequest, NotFound, ProtocolViolation
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.pins import MAX_PINS, live_pins
+from milepost.protocol.records import Pin
+from milepost.protocol.retention import RetentionPolicy, retention_roots, subsumable
 from tests.harness.job_log import MINUTE_MS, A, B, JobLog, refused
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.layout import token_prefix
-from pipeline.protocol.reach import Fate, Listed, Standing, staged_standing, standing
-from pipeline.protocol.records import CompletedCheckpoint
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.layout import token_prefix
+from milepost.protocol.reach import Fate, Listed, Standing, staged_standing, standing
+from milepost.protocol.records import CompletedCheckpoint
 from tests.harness.job_log import A, B, JobLog
 
 

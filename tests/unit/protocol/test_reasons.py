@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from pipeline.protocol.reasons import COUNTED, MEANINGS, RESERVED, CheckpointFailureReason
+from milepost.protocol.reasons import COUNTED, MEANINGS, RESERVED, CheckpointFailureReason
 
-PIPELINE = Path(__file__).resolve().parents[3] / "pipeline"
+PIPELINE = Path(__file__).resolve().parents[3] / "pipeline" / "milepost"
 
 
 def named_in_the_product() -> set[str]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.abort_reasons import detail_for
-from pipeline.protocol.acknowledgements import decode_answer, encode_answer, verify
-from pipeline.protocol.barrier import SubtaskIdentity
-from pipeline.protocol.errors import (
+from milepost.protocol.abort_reasons import detail_for
+from milepost.protocol.acknowledgements import decode_answer, encode_answer, verify
+from milepost.protocol.barrier import SubtaskIdentity
+from milepost.protocol.errors import (
     CheckpointError,
     EnvironmentUnusable,
     QualityGateFailed,
     StoreUnavailable,
     SubtaskDeclined,
 )
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.reasons import CheckpointFailureReason
 
 IDENTITY = SubtaskIdentity(CheckpointId(42), FencingToken(7), 1, 0)
 IO = CheckpointFailureReason.IO_EXCEPTION

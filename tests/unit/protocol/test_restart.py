@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.errors import (
+from milepost.protocol.errors import (
     CheckpointError,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -18,8 +18,8 @@ from pipeline.protocol.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.restart import (
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.restart import (
     ExponentialDelay,
     FailureRate,
     FixedDelay,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.answers import AlreadyDone, Outcome
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.lineage import ancestry, lineage
-from pipeline.protocol.records import CheckpointKind
-from pipeline.protocol.retention import RetentionPolicy, selected, subsumable
+from milepost.protocol.answers import AlreadyDone, Outcome
+from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.lineage import ancestry, lineage
+from milepost.protocol.records import CheckpointKind
+from milepost.protocol.retention import RetentionPolicy, selected, subsumable
 from tests.harness.job_log import A, B, JobLog
 from tests.harness.lineage_model import HOUR_MS, kept_by_a_plain_reading
 

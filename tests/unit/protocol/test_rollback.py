@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.acknowledgements import Decline, verify
-from pipeline.protocol.errors import ProtocolViolation, SubtaskDeclined
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import SubtaskKey
-from pipeline.protocol.rollback import RecreatedSubtask, RollbackRequests, recreated
+from milepost.protocol.acknowledgements import Decline, verify
+from milepost.protocol.errors import ProtocolViolation, SubtaskDeclined
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import SubtaskKey
+from milepost.protocol.rollback import RecreatedSubtask, RollbackRequests, recreated
 
 ECHO = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 BAD = CheckpointFailureReason.BAD_RECORD

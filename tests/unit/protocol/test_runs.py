@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.ids import SessionId
-from pipeline.protocol.runs import covered, later_scheduled_date
+from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.ids import SessionId
+from milepost.protocol.runs import covered, later_scheduled_date
 from tests.harness.job_log import CLI_RUN, JobLog, airflow_run
 
 MAY_2 = "2013-05-02T00:00:00+00:00"

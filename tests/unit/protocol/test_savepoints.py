@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
-from pipeline.protocol.events import SavepointCreated, SavepointDisposed
-from pipeline.protocol.ids import MAX_CHECKPOINT_ID, CheckpointId
-from pipeline.protocol.layout import copying_pin
-from pipeline.protocol.reach import Listed, Standing, proof, standing
-from pipeline.protocol.records import JobStatus, ObjectHandle
-from pipeline.protocol.retention import RetentionPolicy, collectable, subsumable, unreferenced
-from pipeline.protocol.savepoints import MAX_SAVEPOINTS
+from milepost.protocol.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
+from milepost.protocol.events import SavepointCreated, SavepointDisposed
+from milepost.protocol.ids import MAX_CHECKPOINT_ID, CheckpointId
+from milepost.protocol.layout import copying_pin
+from milepost.protocol.reach import Listed, Standing, proof, standing
+from milepost.protocol.records import JobStatus, ObjectHandle
+from milepost.protocol.retention import RetentionPolicy, collectable, subsumable, unreferenced
+from milepost.protocol.savepoints import MAX_SAVEPOINTS
 from tests.harness.job_log import A, B, JobLog, refused
 
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
-from pipeline.protocol.barrier_events import Alignment, CheckpointBarrier
-from pipeline.protocol.channel_file import InFlightBuffer
-from pipeline.protocol.channel_state import share_files
-from pipeline.protocol.errors import ProtocolViolation, StoreUnavailable
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.snapshot import SnapshotState
-from pipeline.protocol.subtask import MAX_ABORT_MARKS, Commands, SubtaskCoordinator
-from pipeline.protocol.subtask_commands import (
+from milepost.protocol.barrier_events import Alignment, CheckpointBarrier
+from milepost.protocol.channel_file import InFlightBuffer
+from milepost.protocol.channel_state import share_files
+from milepost.protocol.errors import ProtocolViolation, StoreUnavailable
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.snapshot import SnapshotState
+from milepost.protocol.subtask import MAX_ABORT_MARKS, Commands, SubtaskCoordinator
+from milepost.protocol.subtask_commands import (
     AcknowledgeCheckpoint,
     BroadcastBarrier,
     CollectInFlight,

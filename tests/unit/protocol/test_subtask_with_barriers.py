@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.protocol.barrier_events import (
+from milepost.protocol.barrier_events import (
     AbortCheckpoint,
     Alignment,
     CheckpointBarrier,
@@ -15,9 +15,9 @@ from pipeline.protocol.barrier_events import (
     InitInputs,
     TriggerCheckpoint,
 )
-from pipeline.protocol.channel_file import InFlightBuffer, InputChannel
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.subtask_commands import (
+from milepost.protocol.channel_file import InFlightBuffer, InputChannel
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.subtask_commands import (
     AcknowledgeCheckpoint,
     BroadcastBarrier,
     BroadcastCancelMarker,

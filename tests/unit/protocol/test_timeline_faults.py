@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.protocol.ids import CheckpointId, TimelineId
-from pipeline.protocol.invariants import faults
-from pipeline.protocol.records import Freeze, JobStatus, ManifestState, Realignment, Savepoint, TimelineRole
+from milepost.protocol.ids import CheckpointId, TimelineId
+from milepost.protocol.invariants import faults
+from milepost.protocol.records import Freeze, JobStatus, ManifestState, Realignment, Savepoint, TimelineRole
 from tests.harness.job_log import PLAN, A, B, JobLog
 
 

@@ -13,16 +13,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pipeline.protocol.codec import decode_entry, encode_entry
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, NotFound
-from pipeline.protocol.events import TimelineSwitched
-from pipeline.protocol.layout import metadata_key, token_prefix
-from pipeline.protocol.lineage import lineage
-from pipeline.protocol.log_entries import LogEntry
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus, PendingCheckpoint, TimelineRole
-from pipeline.protocol.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced
+from milepost.protocol.codec import decode_entry, encode_entry
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, NotFound
+from milepost.protocol.events import TimelineSwitched
+from milepost.protocol.layout import metadata_key, token_prefix
+from milepost.protocol.lineage import lineage
+from milepost.protocol.log_entries import LogEntry
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import JobStatus, PendingCheckpoint, TimelineRole
+from milepost.protocol.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced
 from tests.harness.job_log import TIMEOUT_MS, JobLog
 from tests.harness.lineage_model import HOUR_MS, SINKS, Done, Job, Switch
 

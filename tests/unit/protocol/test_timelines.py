@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.protocol.answers import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import (
+from milepost.protocol.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import (
     Busy,
     CommitConflict,
     Fenced,
@@ -16,10 +16,10 @@ from pipeline.protocol.errors import (
     NotFound,
     ProtocolViolation,
 )
-from pipeline.protocol.events import SwitchKind, TimelineSwitched
-from pipeline.protocol.ids import session_digest
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus, Realignment, TimelineRole
+from milepost.protocol.events import SwitchKind, TimelineSwitched
+from milepost.protocol.ids import session_digest
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import JobStatus, Realignment, TimelineRole
 from tests.harness.job_log import AIR_1, RUN_1, A, B, JobLog, refused
 
 ROLES = {role.value: role for role in TimelineRole}

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.protocol
-from pipeline.protocol.answers import advance
-from pipeline.protocol.errors import ProtocolViolation
-from pipeline.protocol.events import EVENT_TYPES, CheckpointAborted, Event, SinkConfirmed
-from pipeline.protocol.ids import CheckpointId, SessionId
-from pipeline.protocol.records import CheckpointStatus, JobStatus
-from pipeline.protocol.transitions import (
+import milepost.protocol
+from milepost.protocol.answers import advance
+from milepost.protocol.errors import ProtocolViolation
+from milepost.protocol.events import EVENT_TYPES, CheckpointAborted, Event, SinkConfirmed
+from milepost.protocol.ids import CheckpointId, SessionId
+from milepost.protocol.records import CheckpointStatus, JobStatus
+from milepost.protocol.transitions import (
     CHECKPOINT_RULES,
     JOB_RULES,
     checkpoint_status_after,
@@ -25,7 +25,7 @@ from pipeline.protocol.transitions import (
 from tests.harness.job_log import A, JobLog
 from tests.unit.protocol.test_codec import ENTRIES
 
-DOCUMENT = Path(pipeline.protocol.__file__).parent / "PROTOCOL.md"
+DOCUMENT = Path(milepost.protocol.__file__).parent / "PROTOCOL.md"
 SAMPLES: dict[type[Event], Event] = {type(entry.event): entry.event for entry in ENTRIES}
 
 

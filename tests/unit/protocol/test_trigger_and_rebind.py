@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.protocol import coordinator
-from pipeline.protocol.coordinator import AlreadyDone, Outcome, Transition
-from pipeline.protocol.errors import (
+from milepost.protocol import coordinator
+from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.errors import (
     Busy,
     CommitConflict,
     Fenced,
@@ -16,11 +16,11 @@ from pipeline.protocol.errors import (
     JobNotRunnable,
     ProtocolViolation,
 )
-from pipeline.protocol.events import CheckpointRebound, CheckpointTriggered
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.protocol.records import JobStatus, ObjectHandle, SubtaskKey
-from pipeline.protocol.requests import CreateRequest
+from milepost.protocol.events import CheckpointRebound, CheckpointTriggered
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import JobStatus, ObjectHandle, SubtaskKey
+from milepost.protocol.requests import CreateRequest
 from tests.harness.job_log import (
     AIR_1,
     AIR_2,

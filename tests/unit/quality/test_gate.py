@@ -12,19 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
-from pipeline.config.spec import QualitySpec
-from pipeline.jobmaster import Session
-from pipeline.planning import EpochPlan
-from pipeline.protocol.errors import (
+from milepost.config.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
+from milepost.config.spec import QualitySpec
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import (
     EnvironmentUnusable,
     InvalidRequest,
     QualityGateFailed,
     StateCorrupt,
     StoreUnavailable,
 )
-from pipeline.quality.gate import begin_loading, check_suite, evaluate, evaluate_all, resolve_suite
-from pipeline.quality.verdict import GateVerdict, Verdict, VerdictStatus
+from milepost.quality.gate import begin_loading, check_suite, evaluate, evaluate_all, resolve_suite
+from milepost.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
@@ -91,8 +91,8 @@ def test_an_epoch_that_publishes_no_row_is_skipped_and_loads_nothing() -> None:
     """On an empty frame null checks pass, which would look like a proof."""
     code = """
 import sys, pyarrow as pa
-from pipeline.config.spec import QualitySpec
-from pipeline.quality.gate import check_suite, evaluate
+from milepost.config.spec import QualitySpec
+from milepost.quality.gate import check_suite, evaluate
 expectations = [{"type": "expect_column_values_to_not_be_null", "column": "v"}]
 spec = QualitySpec.model_validate({"sink": "s", "expectations": expectations})
 check_suite(spec)
@@ -110,8 +110,8 @@ import socket
 def refuse(*args): raise AssertionError(f"connects to {args[1:]}")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
 import pyarrow as pa
-from pipeline.config.spec import QualitySpec
-from pipeline.quality.gate import evaluate
+from milepost.config.spec import QualitySpec
+from milepost.quality.gate import evaluate
 expectations = [{"type": "expect_column_values_to_be_between", "column": "v", "max_value": 2}]
 spec = QualitySpec.model_validate({"sink": "s", "expectations": expectations})
 print(evaluate(spec, pa.table({"v": [1, 2, 3]})).status.value)
@@ -284,8 +284,8 @@ def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkey
     """And not for an epoch that nothing is to be asked of."""
     began = threading.Event()
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
-    monkeypatch.setattr("pipeline.quality.gate._import", began.set)
-    monkeypatch.setattr("pipeline.jobmaster.resolve_suite", lambda spec: None)
+    monkeypatch.setattr("milepost.quality.gate._import", began.set)
+    monkeypatch.setattr("milepost.jobmaster.resolve_suite", lambda spec: None)
 
     def look(plan: EpochPlan) -> None:
         assert began.wait(240)

@@ -36,7 +36,7 @@ def never() -> int:
     return 3
 '''
 TESTS = """\
-from pipeline.state.small import LIMIT, kept, waits
+from milepost.state.small import LIMIT, kept, waits
 
 
 def test_kept():
@@ -72,29 +72,35 @@ def test_what_only_people_read_is_not_mutated() -> None:
     assert not [one for one in found if "XXsome" in one[2]]
 
 
+SETTINGS = """\
+[tool.pytest.ini_options]
+pythonpath = ["pipeline", "."]
+addopts = ["--import-mode=importlib"]
+"""
+
+
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of one module and its tests."""
     root = tmp_path / "tree"
     for name, text in (
-        ("pipeline/__init__.py", ""),
-        ("pipeline/state/__init__.py", ""),
-        ("pipeline/state/small.py", MODULE),
+        ("pipeline/milepost/__init__.py", ""),
+        ("pipeline/milepost/state/__init__.py", ""),
+        ("pipeline/milepost/state/small.py", MODULE),
         ("tests/test_small.py", TESTS),
-        ("pyproject.toml", '[tool.pytest.ini_options]\npythonpath = ["."]\naddopts = ["--import-mode=importlib"]\n'),
+        ("pyproject.toml", SETTINGS),
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     monkeypatch.setattr(reached_lines, "GROUPS", (("tests/test_small.py",),))
-    monkeypatch.setenv("PYTHONPATH", str(sampled_mutants.ROOT))  # where the plugin is
     return root
 
 
 def test_a_mutant_is_judged_by_the_tests_that_reach_its_line_and_remembered(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert mutable_files(tree, ()) == ["pipeline/state/small.py"] and mutable_files(tree, ["sinks/"]) == []
+    assert mutable_files(tree, ()) == ["pipeline/milepost/state/small.py"] and mutable_files(tree, ["sinks/"]) == []
     judge = Judge(tree, tmp_path / "kept", measure(tree, tmp_path / "kept", 1), 1)
     module = MutableModule(MODULE)
     mutations = [module.mutation(index) for index in range(len(module))]
@@ -104,7 +110,7 @@ def test_a_mutant_is_judged_by_the_tests_that_reach_its_line_and_remembered(
         (20, "4"): ("unreached", "", 0),
     }
     chosen = {(one.line, one.after): one for one in mutations if one}
-    file = "pipeline/state/small.py"
+    file = "pipeline/milepost/state/small.py"
     verdicts = {place: judge.judge(file, chosen[place]) for place in expected}
     assert {place: (one.verdict, one.by.partition("::")[2], one.tests) for place, one in verdicts.items()} == expected
     endless = Run(None, frozenset(), frozenset(), "killed")

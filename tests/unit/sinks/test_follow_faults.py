@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.errors import CheckpointError, CommitOutcomeUnknown, StoreUnavailable, Superseded
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sinks import sink_chain
-from pipeline.sinks.contract import Committable
-from pipeline.sinks.parquet import ParquetSink, SinkMode
-from pipeline.sinks.sink_head import head_key
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import CheckpointError, CommitOutcomeUnknown, StoreUnavailable, Superseded
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sinks import sink_chain
+from milepost.sinks.contract import Committable
+from milepost.sinks.parquet import ParquetSink, SinkMode
+from milepost.sinks.sink_head import head_key
+from milepost.storage.open import open_store
 from tests.conformance.sink import mark
 from tests.conformance.sink_timelines import publish, staged, switch
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at

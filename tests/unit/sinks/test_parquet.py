@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.config.spec import SinkSpec
-from pipeline.protocol.errors import (
+from milepost.config.spec import SinkSpec
+from milepost.protocol.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
     NotFound,
@@ -18,15 +18,15 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     Superseded,
 )
-from pipeline.protocol.ids import CheckpointId
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sinks import parquet, sink_chain
-from pipeline.sinks.build import build_sink
-from pipeline.sinks.contract import Committable, RowsPiece, SinkMark, StagedFile, decode_schema, encode_schema
-from pipeline.sinks.parquet import ParquetSink, SinkMode
-from pipeline.sinks.sink_head import head_key, head_version
-from pipeline.storage.open import open_store
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sinks import parquet, sink_chain
+from milepost.sinks.build import build_sink
+from milepost.sinks.contract import Committable, RowsPiece, SinkMark, StagedFile, decode_schema, encode_schema
+from milepost.sinks.parquet import ParquetSink, SinkMode
+from milepost.sinks.sink_head import head_key, head_version
+from milepost.storage.open import open_store
 from tests.conformance.sink import SCHEMA, mark, publish, rows, stage
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.hooked_store import HookedStore

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sinks.parquet_files import ParquetFiles
-from pipeline.storage.open import open_store
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sinks.parquet_files import ParquetFiles
+from milepost.storage.open import open_store
 
 _NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 _FLAT = pa.table(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from pipeline.sinks import parquet, sink_chain
-from pipeline.sinks.parquet import SinkMode
+from milepost.sinks import parquet, sink_chain
+from milepost.sinks.parquet import SinkMode
 from tests.harness.sink_machine import SinkMachine
 
 

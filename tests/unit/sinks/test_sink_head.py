@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.sinks.contract import SinkMark
-from pipeline.sinks.sink_head import (
+from milepost.protocol.errors import StateCorrupt
+from milepost.sinks.contract import SinkMark
+from milepost.sinks.sink_head import (
     HEAD_FORMAT,
     MarkEntry,
     SnapshotRef,

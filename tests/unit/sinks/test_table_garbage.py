@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.sinks.table_garbage import GarbageList, GarbageLists, TableGarbage, list_from_bytes, list_to_bytes
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import StoreConfig
+from milepost.sinks.table_garbage import GarbageList, GarbageLists, TableGarbage, list_from_bytes, list_to_bytes
+from milepost.storage.open import open_store
 
 GOLDEN = Path(__file__).parent / "golden" / "garbage_list_format_1.json"
 FILES = tuple(f"data/chk-{number:020d}/t{number + 3}/0-{str(number) * 64}.parquet" for number in (1, 2))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.protocol.records import ObjectHandle
-from pipeline.sources.consumed import MAX_RUNS, append, load
-from pipeline.sources.contract import SourceObject
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records import ObjectHandle
+from milepost.sources.consumed import MAX_RUNS, append, load
+from milepost.sources.contract import SourceObject
+from milepost.storage.open import open_store
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.sources.contract import SourceObject
-from pipeline.sources.event_times import NAMED_AHEAD, EventTimes, RowsAhead
+from milepost.sources.contract import SourceObject
+from milepost.sources.event_times import NAMED_AHEAD, EventTimes, RowsAhead
 
 PLANNED_MS = 1_800_000_000_123
 AHEAD_US = 7 * 86_400_000_000

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.sources.build import build_reader
-from pipeline.sources.contract import BadRecord
-from pipeline.sources.diagnosis import BLOCK_BYTES
+from milepost.protocol.errors import InvalidRequest
+from milepost.sources.build import build_reader
+from milepost.sources.contract import BadRecord
+from milepost.sources.diagnosis import BLOCK_BYTES
 from tests.harness.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.load import load_job
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sources.build import build_reader
-from pipeline.sources.objects import list_objects, split_path
-from pipeline.storage.open import open_store
+from milepost.config.load import load_job
+from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sources.build import build_reader
+from milepost.sources.objects import list_objects, split_path
+from milepost.storage.open import open_store
 from scripts.demo import DAYS_PER_EPOCH
 from tests.harness import flights
 from tests.harness.oracle import expected_tables

@@ -12,21 +12,21 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.config.types import parse_type
-from pipeline.protocol.barrier import SubtaskIdentity
-from pipeline.protocol.errors import CommitConflict
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.sources import parquet, streams
-from pipeline.sources.contract import BadRecord, SourceObject, SourceReader
-from pipeline.sources.csv import CsvReader
-from pipeline.sources.json_lines import JsonLinesReader
-from pipeline.sources.parquet import ParquetReader
-from pipeline.spark.items import Declined, HostEnd, Rows
-from pipeline.spark.source_task import SourceSplit, run_source
-from pipeline.spark.task_metrics import TaskMetrics
-from pipeline.storage.local import LocalStore
+from milepost.config.types import parse_type
+from milepost.protocol.barrier import SubtaskIdentity
+from milepost.protocol.errors import CommitConflict
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.sources import parquet, streams
+from milepost.sources.contract import BadRecord, SourceObject, SourceReader
+from milepost.sources.csv import CsvReader
+from milepost.sources.json_lines import JsonLinesReader
+from milepost.sources.parquet import ParquetReader
+from milepost.spark.items import Declined, HostEnd, Rows
+from milepost.spark.source_task import SourceSplit, run_source
+from milepost.spark.task_metrics import TaskMetrics
+from milepost.storage.local import LocalStore
 from tests.harness.called_store import CalledStore, T
 
 ROWS = 100_000

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.sources.contract import BadRecord
-from pipeline.sources.objects import list_objects, split_path
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.sources.contract import BadRecord
+from milepost.sources.objects import list_objects, split_path
+from milepost.storage.open import open_store
 
 
 @pytest.fixture

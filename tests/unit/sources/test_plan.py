@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.config.types import parse_type
-from pipeline.protocol.errors import Action, InvalidRequest, SourceChanged
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.records import ObjectHandle
-from pipeline.sources.consumed import ConsumedSet, append, load
-from pipeline.sources.contract import SourceObject
-from pipeline.sources.objects import Listing
-from pipeline.sources.path_columns import PathColumns
-from pipeline.sources.plan import SourcePlan, SourceRules, assign_splits, plan_source
-from pipeline.storage.open import open_store
+from milepost.config.types import parse_type
+from milepost.protocol.errors import Action, InvalidRequest, SourceChanged
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records import ObjectHandle
+from milepost.sources.consumed import ConsumedSet, append, load
+from milepost.sources.contract import SourceObject
+from milepost.sources.objects import Listing
+from milepost.sources.path_columns import PathColumns
+from milepost.sources.plan import SourcePlan, SourceRules, assign_splits, plan_source
+from milepost.storage.open import open_store
 
 NOW_MS = 1_000_000
 

@@ -12,10 +12,10 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from pipeline.config.spark_remote import TOKEN_VARIABLE, parse_remote
-from pipeline.protocol.errors import EnvironmentUnusable
-from pipeline.spark import connect
-from pipeline.spark.connect import _Channel
+from milepost.config.spark_remote import TOKEN_VARIABLE, parse_remote
+from milepost.protocol.errors import EnvironmentUnusable
+from milepost.spark import connect
+from milepost.spark.connect import _Channel
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.aggregates import parse_aggregate
-from pipeline.operators.aggregate import AggregateByKey
-from pipeline.protocol.acknowledgements import Decline, decode_answer
-from pipeline.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
-from pipeline.protocol.channel_check import ChannelCheck
-from pipeline.protocol.errors import StoreUnavailable
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.sinks.contract import RowsPiece, StagedFile
-from pipeline.spark import combining
-from pipeline.spark.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
-from pipeline.spark.items import (
+from milepost.config.aggregates import parse_aggregate
+from milepost.operators.aggregate import AggregateByKey
+from milepost.protocol.acknowledgements import Decline, decode_answer
+from milepost.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
+from milepost.protocol.channel_check import ChannelCheck
+from milepost.protocol.errors import StoreUnavailable
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.sinks.contract import RowsPiece, StagedFile
+from milepost.spark import combining
+from milepost.spark.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
+from milepost.spark.items import (
     Declined,
     Forward,
     HostEnd,
@@ -33,13 +33,13 @@ from pipeline.spark.items import (
     decode_control,
     encode_control,
 )
-from pipeline.spark.sql_projection import decode_items, encode_items
-from pipeline.spark.tail import TailPlan, run_tail
-from pipeline.spark.task_memory import Memory
-from pipeline.spark.worker_memory import UNLIMITED, MemoryBudget
-from pipeline.state.buffers import Buffer, are_partials, decode_rows, oldest
-from pipeline.state.key_groups import key_group, subtask_of_key_group
-from pipeline.state.spool import Spool
+from milepost.spark.sql_projection import decode_items, encode_items
+from milepost.spark.tail import TailPlan, run_tail
+from milepost.spark.task_memory import Memory
+from milepost.spark.worker_memory import UNLIMITED, MemoryBudget
+from milepost.state.buffers import Buffer, are_partials, decode_rows, oldest
+from milepost.state.key_groups import key_group, subtask_of_key_group
+from milepost.state.spool import Spool
 from tests.harness.key_hashes import KEYED
 
 EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))

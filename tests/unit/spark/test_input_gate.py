@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.planning import EpochAlignment
-from pipeline.protocol.errors import ProtocolViolation
-from pipeline.spark.epoch_clock import LevelShare, Pacer, task_deadline_ms
-from pipeline.spark.input_gate import InputGate
-from pipeline.state.buffers import Buffer
+from milepost.planning import EpochAlignment
+from milepost.protocol.errors import ProtocolViolation
+from milepost.spark.epoch_clock import LevelShare, Pacer, task_deadline_ms
+from milepost.spark.input_gate import InputGate
+from milepost.state.buffers import Buffer
 
 
 def buffer(name: str, stamp: int | None = 1, size: int = 10) -> Buffer:

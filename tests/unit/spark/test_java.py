@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.errors import EnvironmentUnusable
-from pipeline.spark import java
+from milepost.protocol.errors import EnvironmentUnusable
+from milepost.spark import java
 
 SPARK_JOB = """
 import pandas as pd

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.protocol.barrier import SubtaskAck
-from pipeline.protocol.watermarks import END_OF_TIME_US
-from pipeline.spark.level_plan import Clock, OperatorPlan, SourceClock, UpstreamClock, input_watermark_us, lateness_us
-from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group_range
+from milepost.protocol.barrier import SubtaskAck
+from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.spark.level_plan import Clock, OperatorPlan, SourceClock, UpstreamClock, input_watermark_us, lateness_us
+from milepost.state.handles import StateHandle
+from milepost.state.key_groups import key_group_range
 from tests.harness.dataplane import SCHEMA, operators
 
 SOURCE = SourceClock("clicks", 10, 5)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.jobmaster import Session
-from pipeline.spark.exchange import Stamp
-from pipeline.spark.levels import plan_levels
+from milepost.jobmaster import Session
+from milepost.spark.exchange import Stamp
+from milepost.spark.levels import plan_levels
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner, no_sql
 

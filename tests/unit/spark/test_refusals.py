@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.errors import PySparkException
 
-from pipeline.protocol.ids import CheckpointId
-from pipeline.spark.refusals import refusal
+from milepost.protocol.ids import CheckpointId
+from milepost.spark.refusals import refusal
 
 
 def test_a_task_that_lacked_memory_is_refused_with_the_settings_that_help() -> None:

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.harness.processes import REPOSITORY
-
 SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
-from pipeline.config.spec import SparkSpec
-from pipeline.protocol.errors import EnvironmentUnusable
-from pipeline.spark.session import open_session
+from milepost.config.spec import SparkSpec
+from milepost.protocol.errors import EnvironmentUnusable
+from milepost.spark.session import open_session
 
 SECRET = "s3cr3t = x: #! \\\\ é \U0001f600"
 fixed = {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.driver.memory": "512m"}
@@ -52,7 +50,7 @@ def command_lines():
 
 def worker(batches):
     import gc, pyarrow, sys
-    known = "pipeline.spark.subtask_task" in sys.modules and gc.get_freeze_count() > 100_000
+    known = "milepost.spark.subtask_task" in sys.modules and gc.get_freeze_count() > 100_000
     yield pyarrow.record_batch({"known": [known for batch in batches for row in range(batch.num_rows)]})
 
 report = {
@@ -91,7 +89,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("tmp")
     result = subprocess.run(
         [sys.executable, "-c", SESSIONS],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder)},
+        env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=480,

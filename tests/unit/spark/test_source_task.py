@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.config.types import parse_type
-from pipeline.protocol.barrier import SubtaskIdentity
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.sources.objects import list_objects
-from pipeline.sources.parquet import ParquetReader
-from pipeline.spark.items import Declined, HostEnd, Item, Rows
-from pipeline.spark.source_task import SourceSplit, run_source
-from pipeline.spark.task_metrics import TaskMetrics
-from pipeline.storage.local import LocalStore
+from milepost.config.types import parse_type
+from milepost.protocol.barrier import SubtaskIdentity
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.object_store import StoreConfig
+from milepost.sources.objects import list_objects
+from milepost.sources.parquet import ParquetReader
+from milepost.spark.items import Declined, HostEnd, Item, Rows
+from milepost.spark.source_task import SourceSplit, run_source
+from milepost.spark.task_metrics import TaskMetrics
+from milepost.storage.local import LocalStore
 
 _BATCH_ROWS = 65_536
 _SCHEMA = pa.schema([("value", pa.int64())])

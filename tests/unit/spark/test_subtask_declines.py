@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.acknowledgements import Decline
-from pipeline.protocol.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.storage.local import LocalStore
-from pipeline.storage.notices import AbortNotice, write_notice
+from milepost.protocol.acknowledgements import Decline
+from milepost.protocol.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.storage.local import LocalStore
+from milepost.storage.notices import AbortNotice, write_notice
 from tests.harness.dataplane import DataPlane, ticking
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.unit.spark.test_unaligned_epochs import SMALL, cut, events, nothing

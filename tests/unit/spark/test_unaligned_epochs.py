@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.planning import EpochAlignment
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.watermarks import END_OF_TIME_US
-from pipeline.spark.exchange import BufferLimits
-from pipeline.storage.local import LocalStore
+from milepost.planning import EpochAlignment
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.spark.exchange import BufferLimits
+from milepost.storage.local import LocalStore
 from tests.harness.dataplane import DELAY_US, MINUTE_US, SCHEMA, DataPlane, ticking
 
 FINAL = EpochAlignment(None, None, 0, True)

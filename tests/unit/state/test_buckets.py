@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.state import buckets
-from pipeline.state.buckets import drifts_of, first_equal
+from milepost.state import buckets
+from milepost.state.buckets import drifts_of, first_equal
 
 _WORDS = st.integers(0, 2**64 - 1)
 _EXTREMES = st.sampled_from([0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 2, 2**64 - 1])

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.state import census
-from pipeline.state.census import Census
-from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import key_group, key_group_range
-from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.storage.local import LocalStore
+from milepost.protocol.object_store import StoreConfig
+from milepost.state import census
+from milepost.state.census import Census
+from milepost.state.handles import RunKind, StateHandle
+from milepost.state.key_groups import key_group, key_group_range
+from milepost.state.keyed_state import SubtaskState, restore_state
+from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 
 GROUPS = 8

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.state.buffers import Buffer, encode_rows
-from pipeline.state.channel_state import (
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.object_store import StoreConfig
+from milepost.state.buffers import Buffer, encode_rows
+from milepost.state.channel_state import (
     ChannelStateHandle,
     encode_channel_state,
     oldest_in_flight,
     restore_channel_state,
 )
-from pipeline.state.key_groups import key_group, key_group_range, subtask_of_key_group
-from pipeline.storage.local import LocalStore
+from milepost.state.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 
 GROUPS = 16

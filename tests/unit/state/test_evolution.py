@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.state.cache import StateCache
-from pipeline.state.evolution import (
+from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.object_store import StoreConfig
+from milepost.state.cache import StateCache
+from milepost.state.evolution import (
     BEGINS_NULL,
     SCALE,
     compare_schemas,
@@ -26,10 +26,10 @@ from pipeline.state.evolution import (
     stored_names,
     widens,
 )
-from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, subtask_of_key_group
-from pipeline.state.keyed_state import restore_state
-from pipeline.storage.local import LocalStore
+from milepost.state.handles import RunKind, StateHandle
+from milepost.state.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.keyed_state import restore_state
+from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 
 GROUPS = 4

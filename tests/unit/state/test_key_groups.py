@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.protocol.errors import InvalidRequest
-from pipeline.state import key_groups
-from pipeline.state.key_groups import (
+from milepost.protocol.errors import InvalidRequest
+from milepost.state import key_groups
+from milepost.state.key_groups import (
     group_cuts,
     key_group,
     key_group_range,

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.operators import contract
-from pipeline.protocol.errors import InvalidRequest, ProtocolViolation, StateCorrupt
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.state import census, evolution, layer
-from pipeline.state.cache import StateCache
-from pipeline.state.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
-from pipeline.state.grouping import number_keys
-from pipeline.state.handles import RunKind, StateHandle
-from pipeline.state.key_groups import key_group, key_group_range, subtask_of_key_group
-from pipeline.state.key_hash import KeyHash
-from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.state.layer import KeySpec, sort_rows, stack
-from pipeline.storage.local import LocalStore
+from milepost.operators import contract
+from milepost.protocol.errors import InvalidRequest, ProtocolViolation, StateCorrupt
+from milepost.protocol.object_store import StoreConfig
+from milepost.state import census, evolution, layer
+from milepost.state.cache import StateCache
+from milepost.state.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
+from milepost.state.grouping import number_keys
+from milepost.state.handles import RunKind, StateHandle
+from milepost.state.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.key_hash import KeyHash
+from milepost.state.keyed_state import SubtaskState, restore_state
+from milepost.state.layer import KeySpec, sort_rows, stack
+from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED, UNKEYED, WEAK
 
 SCHEMA = pa.schema(

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.state.buffers import Buffer, Extent, are_partials, as_partials, decode_rows, encode_rows
-from pipeline.state.cache import StateCache
-from pipeline.state.handles import StateHandle
-from pipeline.state.key_groups import key_group_range
-from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.state.narrowing import narrowed, numbers_at, widened
-from pipeline.storage.local import LocalStore
+from milepost.protocol.object_store import StoreConfig
+from milepost.state.buffers import Buffer, Extent, are_partials, as_partials, decode_rows, encode_rows
+from milepost.state.cache import StateCache
+from milepost.state.handles import StateHandle
+from milepost.state.key_groups import key_group_range
+from milepost.state.keyed_state import SubtaskState, restore_state
+from milepost.state.narrowing import narrowed, numbers_at, widened
+from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 
 ROWS = 1500

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.state.handles import RunHandle, RunKind, StateHandle
-from pipeline.state.key_groups import key_group
-from pipeline.state.keyed_state import SubtaskState, restore_state
-from pipeline.state.layer import KeySpec, Layer, sort_rows
-from pipeline.state.run_columns import order_by_key
-from pipeline.state.runs import RUN_FORMAT_VERSION, check_body, decode_run, encode_run
-from pipeline.storage.local import LocalStore
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.object_store import StoreConfig
+from milepost.state.handles import RunHandle, RunKind, StateHandle
+from milepost.state.key_groups import key_group
+from milepost.state.keyed_state import SubtaskState, restore_state
+from milepost.state.layer import KeySpec, Layer, sort_rows
+from milepost.state.run_columns import order_by_key
+from milepost.state.runs import RUN_FORMAT_VERSION, check_body, decode_run, encode_run
+from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED, UNKEYED
 from tests.harness.timers import next_timer
 

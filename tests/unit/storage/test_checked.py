@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.checked import read_handle, stat_handle, write_content_addressed
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.checked import read_handle, stat_handle, write_content_addressed
+from milepost.storage.open import open_store
 
 
 @pytest.fixture

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.errors import (
+from milepost.protocol.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     InvalidRequest,
     StateCorrupt,
     StoreUnavailable,
 )
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.protocol.records import ObjectHandle
-from pipeline.storage import copying
-from pipeline.storage.below import StoreBelow
-from pipeline.storage.copying import MAX_OBJECT_BYTES, Copy, copy_objects, create_same
-from pipeline.storage.open import open_store
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records import ObjectHandle
+from milepost.storage import copying
+from milepost.storage.below import StoreBelow
+from milepost.storage.copying import MAX_OBJECT_BYTES, Copy, copy_objects, create_same
+from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.hooked_store import HookedStore
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.protocol.errors import InvalidRequest, StateCorrupt
-from pipeline.protocol.ids import CheckpointId, FencingToken, OperatorUid
-from pipeline.protocol.locations import absolute_url, child_url, location_problem
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage import layout
-from pipeline.storage.keys import LocalRoot, S3Root, is_loopback, parse_root, validate_prefix
-from pipeline.storage.local import LocalStore
-from pipeline.storage.open import open_store
+from milepost.protocol.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.ids import CheckpointId, FencingToken, OperatorUid
+from milepost.protocol.locations import absolute_url, child_url, location_problem
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage import layout
+from milepost.storage.keys import LocalRoot, S3Root, is_loopback, parse_root, validate_prefix
+from milepost.storage.local import LocalStore
+from milepost.storage.open import open_store
 
 CHECKPOINT, TOKEN, UID = CheckpointId(42), FencingToken(7), OperatorUid("carriers")
 

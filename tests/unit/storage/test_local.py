@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.protocol.errors import (
+from milepost.protocol.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -21,9 +21,9 @@ from pipeline.protocol.errors import (
     NotFound,
     StoreUnavailable,
 )
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.local import STAGING, LocalStore
+from milepost.protocol.locations import file_url
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.local import STAGING, LocalStore
 from tests.harness.processes import run_python
 
 
@@ -175,9 +175,9 @@ def test_a_full_or_closed_disk_is_said_clearly_and_changes_nothing(
 def test_a_write_past_a_real_limit_of_the_system_leaves_nothing(root) -> None:
     code = """
 import resource, sys
-from pipeline.protocol.errors import EnvironmentUnusable
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.local import LocalStore
+from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.local import LocalStore
 store = LocalStore(StoreConfig(sys.argv[1]))
 store.put("small", b"1")
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

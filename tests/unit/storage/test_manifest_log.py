@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.codec import encode_entry, encode_tombstone
-from pipeline.protocol.coordinator import AlreadyDone
-from pipeline.protocol.errors import (
+from milepost.protocol.codec import encode_entry, encode_tombstone
+from milepost.protocol.coordinator import AlreadyDone
+from milepost.protocol.errors import (
     Busy,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -22,14 +22,14 @@ from pipeline.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from pipeline.protocol.events import JobResumed
-from pipeline.protocol.ids import SessionId
-from pipeline.protocol.locations import file_url
-from pipeline.protocol.log_entries import LogEntry, tombstone_of
-from pipeline.protocol.object_store import ObjectStore, StoreConfig
-from pipeline.storage.layout import manifest_key
-from pipeline.storage.manifest_log import ManifestLog
-from pipeline.storage.open import open_store
+from milepost.protocol.events import JobResumed
+from milepost.protocol.ids import SessionId
+from milepost.protocol.locations import file_url
+from milepost.protocol.log_entries import LogEntry, tombstone_of
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.layout import manifest_key
+from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.hooked_store import HookedStore
 from tests.harness.manifest_logs import create_job, new_log, trigger_checkpoint
@@ -268,11 +268,11 @@ def test_of_sessions_that_trigger_at_once_exactly_one_holds_the_timeline(store) 
 def test_a_session_killed_at_the_put_left_the_transition_whole_or_not_at_all(store, effect, left) -> None:
     code = f"""
 import sys
-from pipeline.protocol.events import JobResumed
-from pipeline.protocol.ids import SessionId
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.manifest_log import ManifestLog
-from pipeline.storage.open import open_store
+from milepost.protocol.events import JobResumed
+from milepost.protocol.ids import SessionId
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.open import open_store
 from tests.harness.faulty_store import *
 from tests.harness.manifest_logs import *
 store = FaultyStore(open_store(StoreConfig(sys.argv[1])), [Fault(at("create", "manifest/"), Effect.{effect})])

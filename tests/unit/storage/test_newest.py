@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.protocol.layout import MANIFEST_PREFIX, manifest_key, manifest_version
-from pipeline.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
-from pipeline.storage.newest import newest_object
-from pipeline.storage.open import open_store
+from milepost.protocol.layout import MANIFEST_PREFIX, manifest_key, manifest_version
+from milepost.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
+from milepost.storage.newest import newest_object
+from milepost.storage.open import open_store
 from tests.harness.called_store import CalledStore
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.protocol.errors import StateCorrupt
-from pipeline.protocol.ids import CheckpointId, FencingToken
-from pipeline.protocol.layout import token_prefix
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.protocol.reasons import CheckpointFailureReason
-from pipeline.storage.layout import abort_notice_key
-from pipeline.storage.local import LocalStore
-from pipeline.storage.notices import AbortNotice, read_notice, write_notice
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.layout import token_prefix
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.storage.layout import abort_notice_key
+from milepost.storage.local import LocalStore
+from milepost.storage.notices import AbortNotice, read_notice, write_notice
 
 ID = CheckpointId(7)
 OLD, NEW = FencingToken(30), FencingToken(31)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as boto
 
-from pipeline.protocol.errors import (
+from milepost.protocol.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -14,9 +14,9 @@ from pipeline.protocol.errors import (
     NotFound,
     StoreUnavailable,
 )
-from pipeline.protocol.object_store import StoreConfig
-from pipeline.storage.open import open_store
-from pipeline.storage.s3_errors import S3Errors
+from milepost.protocol.object_store import StoreConfig
+from milepost.storage.open import open_store
+from milepost.storage.s3_errors import S3Errors
 from tests.harness.processes import free_ports
 
 ERRORS = S3Errors(StoreConfig("s3://bucket/job", "http://s3.example:9000"), "bucket")

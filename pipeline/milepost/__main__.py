@@ -1,0 +1,61 @@
+"""`milepost`, and `python -m milepost`, which is the same: a process of its own for one command.
+
+Most commands are short, so what the interpreter does beside them counts: looking for garbage while modules are
+imported, and taking 1,300 modules apart at its end, which is a quarter of a second.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import os
+import signal
+import sys
+from typing import NoReturn
+
+_NEW_OBJECTS = 50_000
+"""Between two looks for garbage; imports make hardly any, and hundreds of thousands of objects that stay."""
+
+
+_INTERRUPTED = 130
+
+
+class _End:
+    """Ends the process with the code that was asked for; what others have to do at the end was done before."""
+
+    code: int | None = None
+
+    def __call__(self) -> None:
+        if self.code is None:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self.code)
+
+
+def main() -> None:
+    """Run the command line, and end the process."""
+    gc.set_threshold(_NEW_OBJECTS, 10, 10)
+    end = _End()
+    atexit.register(end)  # before anything else is imported: the first to be registered is the last to be called
+    try:
+        from milepost.cli.main import app
+
+        app(prog_name="milepost")
+    except SystemExit as asked:
+        signal.signal(signal.SIGINT, _leave)  # all is said: a second Ctrl-C ends the process without a stack trace
+        end.code = asked.code if isinstance(asked.code, int) else None
+        raise
+    except KeyboardInterrupt:  # before, or after, the command line listens for it
+        sys.stderr.write("Error: interrupted.\n")
+        _leave()
+
+
+def _leave(*_: object) -> NoReturn:
+    os._exit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What a machine must have before an epoch can run on it, checked without starting anything heavy."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pwd
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from milepost.protocol.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
+
+if TYPE_CHECKING:
+    from milepost.config.load import LoadedJob
+
+_FREE_BYTES = 2_000_000_000
+_PACKAGES = ("pyspark", "pyarrow", "boto3", "great-expectations", "apache-airflow", "sqlglot", "pandas")
+
+
+def environment_checks() -> list[dict[str, Any]]:
+    """Return ``{"check", "ok", "warning", "detail"}`` per precondition; the detail says what was found and what to do.
+
+    With a warning an epoch can run, and somebody should look.
+    """
+    return [
+        _python(),
+        _java(),
+        *_packages(),
+        _disk(),
+        _host_name(),
+        _user(),
+        _proxy(),
+    ]
+
+
+def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
+    """Return the same of one job: what its stores guarantee, what its sources name, whether its expectations exist."""
+    from milepost.jobmaster import probe_stores_of
+    from milepost.source_health import source_checks
+    from milepost.suites import suite_faults
+
+    faults = suite_faults(job)
+    try:
+        stores = [_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores_of(job)]
+        sources = [
+            _check(f"source {source.name}", source.ok, source.detail, warning=source.suspicious)
+            for source in source_checks(job)
+        ]
+    except (StoreUnavailable, EnvironmentUnusable) as error:
+        stores, sources = [_check("store", False, f"{error.message} {error.hint}".strip())], []
+    return [
+        *_server(job),
+        *stores,
+        *sources,
+        *(
+            _check(f"quality: {sink}", fault is None, fault or "every expectation can be built")
+            for sink, fault in faults.items()
+        ),
+    ]
+
+
+def _server(job: LoadedJob) -> Iterator[dict[str, Any]]:
+    text = job.resolved().spark.remote
+    if text is None:
+        return
+    from milepost.spark.connect import check_server
+
+    try:
+        yield _check("spark server", True, check_server(text))
+    except CheckpointError as error:
+        yield _check("spark server", False, f"{error.message} {error.hint}".strip())
+
+
+def _check(name: str, ok: bool, detail: str, *, warning: bool = False) -> dict[str, Any]:
+    return {"check": name, "ok": ok, "warning": ok and warning, "detail": detail}
+
+
+def _python() -> dict[str, Any]:
+    found = ".".join(map(str, sys.version_info[:3]))
+    ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return _check("python", ok, f"{found} ({sys.executable})" if ok else f"{found}; Python 3.11 to 3.13 is needed")
+
+
+def _java() -> dict[str, Any]:
+    from milepost.spark.java import find_java
+
+    try:
+        java = find_java()
+    except CheckpointError as error:
+        return _check("java", False, f"{error.message.splitlines()[0]} {error.hint}".strip())
+    return _check("java", True, f"{java.version} ({java.home}, from {java.origin})")
+
+
+def _packages() -> Iterator[dict[str, Any]]:
+    for name in _PACKAGES:
+        try:
+            yield _check(name, True, importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            yield _check(name, False, "not installed; `pip install -r requirements.txt`")
+
+
+def _disk() -> dict[str, Any]:
+    folder = os.environ.get("TMPDIR", "/tmp")
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as problem:
+        return _check("disk", False, f"{folder}: {problem.strerror}; set TMPDIR to a folder that exists")
+    detail = f"{free / 1e9:.1f} GB free under {folder}"
+    return _check("disk", free >= _FREE_BYTES, detail if free >= _FREE_BYTES else f"{detail}; 2 GB are needed")
+
+
+def _host_name() -> dict[str, Any]:
+    name = socket.gethostname()
+    try:
+        return _check("host name", True, f"{name} = {socket.gethostbyname(name)}")
+    except OSError:
+        # Local Spark masters get 127.0.0.1 from us; only a cluster needs the name.
+        return _check("host name", True, f"{name} does not resolve: local masters work, a Spark cluster would not")
+
+
+def _user() -> dict[str, Any]:
+    uid = os.getuid()
+    try:
+        return _check("user", True, f"uid {uid} is {pwd.getpwuid(uid).pw_name}")
+    except KeyError:
+        return _check(
+            "user", False, f"uid {uid} has no passwd entry, and Spark dies without one; add it to /etc/passwd"
+        )
+
+
+def _proxy() -> dict[str, Any]:
+    proxies = [name for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy") if os.environ.get(name)]
+    if not proxies:
+        return _check("proxy", True, "none")
+    return _check("proxy", True, f"{', '.join(proxies)} set; loopback is reached without it")

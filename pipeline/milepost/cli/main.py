@@ -1,0 +1,118 @@
+"""`milepost`: the group of commands, and the one place that turns an exception into an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+from typer.core import TyperGroup
+
+from milepost import __version__
+from milepost.cli import backfill, control, diff, epochs, inspection, maintenance, rewind, savepoints, specs
+from milepost.cli.failures import INTERRUPTED, report, usage
+from milepost.cli.options import Json, Verbose
+from milepost.cli.output import Output
+from milepost.config.names import nearest
+from milepost.protocol.errors import CheckpointError
+
+UNAVAILABLE = ("test",)
+"""Commands that INTERFACE describes and this version does not have."""
+
+
+class MilepostGroup(TyperGroup):
+    """Resolves commands, and ends the process with the exit code that the outcome asks for."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            return command
+        if cmd_name in UNAVAILABLE:
+            raise UsageError(f"`milepost {cmd_name}` is not available in this version.", ctx)
+        near = nearest(cmd_name, self.list_commands(ctx))
+        guess = f" Did you mean `milepost {near}`?" if near else ""
+        raise UsageError(f"there is no command {cmd_name!r}.{guess}", ctx)
+
+    def main(
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any
+    ) -> Any:  # standalone_mode is ours: the exit code is decided here
+        words = list(sys.argv[1:] if args is None else args)
+        options = words[: words.index("--")] if "--" in words else words
+        output = Output(json="--json" in options, verbose="-v" in options or "--verbose" in options)
+        if output.verbose:
+            logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        extra.pop("standalone_mode", None)
+        try:
+            result = super().main(words, "milepost", standalone_mode=False, obj=output, **extra)
+            code = result if isinstance(result, int) else 0
+            if code == INTERRUPTED:  # the library turns Ctrl-C into this code, and says nothing
+                code = report(KeyboardInterrupt(), output)
+        except NoArgsIsHelpError as error:
+            error.show()
+            code = 2
+        except UsageError as error:
+            # pydantic, by which the library parses, says what kind of error it met before it says the error
+            code = usage(error.format_message().replace(": Value error, ", ": ", 1), _usage_hint(error), output)
+        except ClickException as error:
+            code = usage(error.format_message(), "", output)
+        except (typer.Abort, KeyboardInterrupt):
+            code = report(KeyboardInterrupt(), output)
+        except typer.Exit as done:
+            code = done.exit_code
+        except BrokenPipeError:
+            # The reader of our output went away, as `| head` does: nothing is wrong, and nobody is left to tell.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 0
+        except CheckpointError as error:
+            code = report(error, output)
+        except Exception as error:  # noqa: BLE001 - the last resort: one line for the user, never a bare trace
+            code = report(error, output)
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.flush()
+        sys.exit(code)
+
+
+def _usage_hint(error: UsageError) -> str:
+    path = error.ctx.command_path if error.ctx is not None else "milepost"
+    return f"`{path} --help` shows how it is used."
+
+
+app = typer.Typer(
+    cls=MilepostGroup,
+    add_completion=False,
+    suggest_commands=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Stateful, exactly-once data pipelines as scheduled micro-batch epochs.",
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage or bad spec, 3 not found, 4 fenced or conflict, 5 quality abort, "
+    "6 timeout or lag, 7 corrupt checkpoint, 8 environment, 130 interrupted.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"milepost {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Options that every command takes too."""
+
+
+for _module in (specs, epochs, control, rewind, backfill, inspection, diff, maintenance, savepoints):
+    _module.register(app)
+
+__all__ = ["INTERRUPTED", "UNAVAILABLE", "app"]

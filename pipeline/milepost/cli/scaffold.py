@@ -1,0 +1,82 @@
+"""`milepost init`: a job that really runs, on files, with a little data of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from milepost.config.names import check_job_name
+from milepost.protocol.errors import EnvironmentUnusable, InvalidRequest
+
+_SPEC = """\
+# A running total per city over the CSV files that land in {landing}.
+# `milepost run {name}` runs one epoch; land another file there and run it again.
+name: {name}
+storage: ../.milepost/storage            # or s3://bucket/prefix
+
+sources:
+  visits:
+    format: csv
+    path: {source}
+    schema: {{city: string, visitor: string, minutes: int32, at: "timestamp[us, UTC]"}}
+    event_time: at
+    watermark_delay: 1h
+
+operators:
+  - {{uid: known, kind: sql, inputs: [visits], sql: "SELECT * FROM visits WHERE minutes IS NOT NULL"}}
+  - {{uid: totals, kind: aggregate, inputs: [known], key: [city],
+     aggregates: {{visits: count(*), minutes: sum(minutes), longest: max(minutes)}}}}
+
+sinks:
+  - {{name: totals, input: totals, format: parquet, path: ../.milepost/tables/{name}/totals, mode: upsert}}
+
+quality:
+  - sink: totals
+    expectations:
+      - {{type: expect_column_values_to_be_between, column: minutes, min_value: 0, severity: critical}}
+"""
+
+_DAYS = {
+    "2026-01-01.csv": """\
+city,visitor,minutes,at
+Bergen,ada,12,2026-01-01T08:15:00Z
+Porto,ben,45,2026-01-01T09:30:00Z
+Bergen,cleo,,2026-01-01T10:05:00Z
+Porto,ada,20,2026-01-01T11:40:00Z
+""",
+    "2026-01-02.csv": """\
+city,visitor,minutes,at
+Bergen,ben,31,2026-01-02T07:55:00Z
+Quito,dora,60,2026-01-02T12:20:00Z
+""",
+}
+
+
+def write_job(name: str, root: Path) -> list[Path]:
+    """Write `config/<name>.yaml` and `config/<name>_data/*.csv` below `root`; nothing that exists is touched.
+
+    Raises:
+        InvalidRequest: a name no job may have, or something of that name exists: nothing was written.
+        EnvironmentUnusable: the folder cannot be written.
+    """
+    try:
+        check_job_name(name)
+    except ValueError as problem:
+        raise InvalidRequest(f"{problem}. Nothing was written.") from None
+    folder = root / "config"
+    spec, data = folder / f"{name}.yaml", folder / f"{name}_data"
+    for path in (spec, folder / f"{name}.yml", data):
+        if path.exists() or path.is_symlink():
+            shown = path.relative_to(root)
+            raise InvalidRequest(f"{shown} already exists. Nothing was written.", hint="Choose another name.")
+    landing = f"config/{data.name}/"
+    texts = {data / file: text for file, text in _DAYS.items()}
+    texts[spec] = _SPEC.format(name=name, landing=landing, source=json.dumps(f"{data.name}/*.csv"))
+    try:
+        data.mkdir(parents=True)
+        for path, text in texts.items():
+            with path.open("x", encoding="utf-8") as stream:
+                stream.write(text)
+    except OSError as problem:
+        raise EnvironmentUnusable(f"{landing} cannot be written: {problem.strerror}.") from None
+    return [path.relative_to(root) for path in texts]

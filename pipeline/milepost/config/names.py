@@ -1,0 +1,56 @@
+"""Names that a spec gives to things, and the nearest known one for a name that is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from milepost.protocol.ids import JOB_NAME_PATTERN
+
+_NODE = re.compile(r"[a-z](?:[a-z0-9]|_(?!_)){0,62}")
+_SINK = re.compile(r"[a-z](?:[a-z0-9-]|_(?!_)){0,62}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def check_job_name(name: str) -> str:
+    """Return `name` if a job may have it: it names a storage prefix and Airflow DAGs. Raises ValueError."""
+    if not JOB_NAME_PATTERN.fullmatch(name):
+        raise ValueError(f'{name!r} is not a job name: use [a-z][a-z0-9_-]{{0,62}} without "__"')
+    return name
+
+
+def check_node_name(name: str) -> str:
+    """Return `name` if a source or an operator may have it: SQL names it, state lies under it. Raises ValueError."""
+    if not _NODE.fullmatch(name):
+        raise ValueError(f'{name!r} is not a valid name: use [a-z][a-z0-9_]{{0,62}} without "__"')
+    return name
+
+
+def check_sink_name(name: str) -> str:
+    """Return `name` if a sink may have it. Raises ValueError."""
+    if not _SINK.fullmatch(name):
+        raise ValueError(f'{name!r} is not a valid name: use [a-z][a-z0-9_-]{{0,62}} without "__"')
+    return name
+
+
+def check_column_name(name: str) -> str:
+    """Return `name` if a column may have it. Names that begin with "__" are ours. Raises ValueError."""
+    if not name or len(name) > 255 or _CONTROL.search(name) or "`" in name or name.startswith("__"):
+        raise ValueError(f'{name!r} is not a column name: 1 to 255 characters, no "`", not beginning with "__"')
+    return name
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name most like `name`, or None when none is alike."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean "x"? ` or the whole list when nothing is alike, ready to end an error message."""
+    known = list(known)
+    candidate = nearest(name, known)
+    listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
+    return f'did you mean "{candidate}"? Known: {listed}' if candidate else f"known: {listed or 'none'}"

@@ -1,0 +1,238 @@
+"""One job, opened: its spec, its stores, its manifest log. What every use case starts from."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from milepost.config.graph import JobGraph
+from milepost.config.load import LoadedJob
+from milepost.config.spec import JobSpec
+from milepost.metadata import CheckpointMetadata, decode_metadata
+from milepost.protocol.answers import Answer
+from milepost.protocol.errors import NotFound, ProtocolViolation
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, PendingCheckpoint
+from milepost.renames import with_names_of
+from milepost.sinks.build import build_sink
+from milepost.sinks.parquet import ParquetSink
+from milepost.sources.consumed import ConsumedSet, read_run
+from milepost.sources.objects import split_path
+from milepost.storage.checked import read_handle
+from milepost.storage.layout import heartbeat_key
+from milepost.storage.manifest_log import Head, ManifestLog
+from milepost.storage.open import open_store
+
+NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
+"""Environment variable that names another folder for the node-local state cache."""
+
+
+_METADATA_BYTES = 16 << 20
+"""How much metadata of checkpoints one opened job keeps in memory: each step asks for that of all retained ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the protocol answered, and the head's state afterwards: act outside the manifest only on the latter."""
+
+    outcome: Answer
+    state: ManifestState
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """A job's spec with its environment resolved, and lazily opened stores."""
+
+    job: LoadedJob
+
+    @functools.cached_property
+    def spec(self) -> JobSpec:
+        return self.job.resolved()
+
+    @functools.cached_property
+    def graph(self) -> JobGraph:
+        return self.job.graph()
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long an epoch may take, from its trigger or the last try of `run_epoch` to its commit point."""
+        return round(self.spec.checkpointing.timeout.total_seconds() * 1000)
+
+    @functools.cached_property
+    def store_config(self) -> StoreConfig:
+        return self.job.job_store
+
+    @functools.cached_property
+    def store(self) -> ObjectStore:
+        """Rooted at `<storage>/<job>/`."""
+        return open_store(self.store_config)
+
+    @functools.cached_property
+    def log(self) -> ManifestLog:
+        return ManifestLog(self.store, lambda: uuid.uuid4().hex)
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """Which life of the job this is: the write id of its first manifest version."""
+        return self.log.entry(1).write_id
+
+    def other_store(self, location: str) -> ObjectStore:
+        """A store elsewhere, reached with this job's connection: a URL, or a path relative to the spec.
+
+        Raises: InvalidRequest: it is no location.
+        """
+        return open_store(self.job.store_config(self.job.url(location)))
+
+    def source(self, name: str) -> tuple[StoreConfig, str]:
+        """A source's store, and the pattern of its objects below it."""
+        url, pattern = split_path(self.job.url(self.spec.sources[name].path))
+        return self.job.store_config(url), pattern
+
+    def sink_config(self, name: str) -> StoreConfig:
+        return self.job.store_config(self.job.url(self.spec.sink(name).path))
+
+    def sink_location(self, name: str) -> str:
+        """A digest of a sink's path with `${env:…}` resolved (the text may hold a secret).
+
+        Of the path as it is written: a folder that moves with its relative paths, or an endpoint with another port, is
+        the same place. That the table there is the right one is checked before the commit point.
+        """
+        return hashlib.sha256(self.spec.sink(name).path.encode()).hexdigest()
+
+    def sink(self, name: str) -> ParquetSink:
+        """Raises NotFound for a sink that the spec does not have."""
+        known = {sink.name for sink in self.spec.sinks}
+        if name not in known:
+            raise NotFound(
+                f"job {self.spec.name} has no sink {name}; it has {', '.join(sorted(known)) or 'none'}", sink=name
+            )
+        key = self.graph.sink_inputs[name].key
+        return build_sink(self.spec.sink(name), job=self.spec.name, key=key, store=self._sink_store(name))
+
+    @functools.cached_property
+    def _sink_stores(self) -> dict[str, ObjectStore]:
+        return {}
+
+    def _sink_store(self, name: str) -> ObjectStore:
+        """The sink's store, the same one for as long as this context lives: it knows which head was the newest."""
+        if name not in self._sink_stores:
+            self._sink_stores[name] = open_store(self.sink_config(name))
+        return self._sink_stores[name]
+
+    def reserve(self, name: str) -> None:
+        """Make a sink's new table this job's (`Sink.reserve`); asked once, because a reservation is never deleted."""
+        if name not in self._reserved:
+            self.sink(name).reserve(self.identity)
+            self._reserved.add(name)
+
+    @functools.cached_property
+    def _reserved(self) -> set[str]:
+        return set()
+
+    def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
+        """What a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
+        known = self._consumed_runs.get(source, {})
+        runs = {one: known[one] if one in known else read_run(self.store, one) for one in handles}
+        self._consumed_runs[source] = runs
+        return ConsumedSet.of(runs.values())
+
+    @functools.cached_property
+    def _consumed_runs(self) -> dict[str, dict[ObjectHandle, pa.Table]]:
+        return {}
+
+    @functools.cached_property
+    def cache_directory(self) -> str:
+        """The node-local state cache of this job and storage; always disposable."""
+        root = os.environ.get(NODE_CACHE_VARIABLE)
+        private = Path(tempfile.gettempdir()) / f"milepost-{os.getuid()}"
+        base = Path(root) if root else Path.home() / ".cache" / "milepost" if _has_home() else private
+        digest = hashlib.sha256(self.store_config.url.encode()).hexdigest()[:16]
+        return str(base / "state" / digest)
+
+    def head(self) -> Head:
+        """The manifest's head. Raises NotFound for a job that has never run."""
+        head = self.log.head()
+        if head is None:
+            raise NotFound(
+                f"job {self.spec.name} has no checkpoint yet: nothing lies under {self.store_config.url}",
+                hint=f"milepost run {self.spec.name}",
+            )
+        return head
+
+    def transact(self, decide: Callable[[ManifestState, int], Answer]) -> Decided:
+        """Make one transition of a job that exists, and return the re-read head with it (I1).
+
+        Args:
+            decide: pure: (state, store's clock in ms) -> answer; called again when another session was faster.
+        """
+        result = self.log.transact(lambda state, now_ms: decide(_present(state), now_ms))
+        head = result.head.state if result.head is not None else None
+        return Decided(result.outcome, _present(head))
+
+    def heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
+        """When the driver of the pending token gave its last sign of life; None when it has not begun."""
+        try:
+            return self.store.stat(heartbeat_key(pending.checkpoint_id, pending.token)).last_modified_ms
+        except NotFound:
+            return None
+
+    def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
+        """The checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
+        handle = checkpoint.metadata
+        if handle not in self._metadata:
+            self.know_metadata(handle, _read_metadata(self.store, handle))
+        return self._metadata[handle]
+
+    def know_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
+        """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
+        self._metadata[handle] = metadata
+        while len(self._metadata) > 1 and sum(known.size for known in self._metadata) > _METADATA_BYTES:
+            del self._metadata[next(iter(self._metadata))]  # the oldest
+
+    def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
+        """The metadata as the store has it now. Raises StateCorrupt."""
+        return _read_metadata(self.store, checkpoint.metadata)
+
+    @functools.cached_property
+    def _metadata(self) -> dict[ObjectHandle, CheckpointMetadata]:
+        return {}
+
+    def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
+        """The metadata of the checkpoint that an epoch continues, with its operators under the uids of the spec.
+
+        None for checkpoint 0, the empty state.
+        """
+        if base == 0:
+            return None
+        checkpoint = state.checkpoint(CheckpointId(base))
+        if checkpoint is None:
+            raise NotFound(f"checkpoint {base} of job {self.spec.name} is not retained any more", checkpoint_id=base)
+        return with_names_of(self.job.spec, self.metadata(checkpoint))
+
+
+def _read_metadata(store: ObjectStore, handle: ObjectHandle) -> CheckpointMetadata:
+    return decode_metadata(read_handle(store, handle), handle.key)
+
+
+def _present(state: ManifestState | None) -> ManifestState:
+    """The state of a job that exists: its manifest never goes away once it is there."""
+    if state is None:
+        raise ProtocolViolation("the job's manifest was there and is gone. Nothing was written.")
+    return state
+
+
+def _has_home() -> bool:
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return False
+    return home.is_dir() and os.access(home, os.W_OK)

@@ -1,0 +1,87 @@
+"""The end of one checkpoint, found in the manifest log without walking it (I6).
+
+Ids rise strictly with versions (I5): the trigger of a checkpoint made the first version whose next id is above it,
+which a binary search finds; from there its epoch's few entries are read, up to the one that ended it.
+"""
+
+from __future__ import annotations
+
+from milepost.protocol.events import CheckpointCompleted, SinkConfirmed
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.log_entries import LogEntry, Tombstone, aborted_by, completion_of
+from milepost.protocol.transitions import checkpoints_of
+from milepost.storage.manifest_log import ManifestLog
+
+_PARENTS = 16
+"""Checkpoints that a lineage is followed through: each costs a search of the log."""
+
+_SOON = 64
+"""Entries after a completion among which its sinks are looked for: what is confirmed later is told as unpublished."""
+
+
+def version_of_trigger(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> int:
+    """Return the first version up to `newest` whose next checkpoint id is above this one.
+
+    Args:
+        newest: a version of the log whose next id is above it.
+    Raises: StateCorrupt, StoreUnavailable.
+    """
+    low, high = 1, newest
+    while low < high:
+        middle = (low + high) // 2
+        if log.entry(middle).next_checkpoint_id > checkpoint_id:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def end_of(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> LogEntry | Tombstone | None:
+    """Return the entry that completed or aborted a checkpoint; None: nothing was ever triggered under that id.
+
+    Args:
+        newest: version of the head. checkpoint_id: below the head's next one, and not pending.
+    """
+    begun = version_of_trigger(log, newest, checkpoint_id)
+    for version in range(begun, newest + 1):
+        entry = log.entry(version)
+        if version == begun and checkpoint_id not in _concerned(entry):
+            return None  # an installation took a higher id
+        done = completion_of(entry)
+        if checkpoint_id in aborted_by(entry) or (done is not None and done.checkpoint_id == checkpoint_id):
+            return entry
+    return None
+
+
+def confirmed_after(log: ManifestLog, completed: LogEntry, newest: int) -> frozenset[str]:
+    """Return the sinks that confirmed a checkpoint soon after its completion: within the next `_SOON` entries."""
+    assert isinstance(completed.event, CheckpointCompleted)
+    wanted = completed.event.checkpoint
+    shown: set[str] = set()
+    for version in range(completed.version + 1, min(newest, completed.version + _SOON) + 1):
+        entry = log.entry(version)
+        if isinstance(entry, LogEntry) and isinstance(entry.event, SinkConfirmed):
+            shown |= {entry.event.sink} if entry.event.checkpoint_id == wanted.checkpoint_id else set()
+        if shown >= set(wanted.sinks):
+            break
+    return frozenset(shown)
+
+
+def leads_to(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint_id: CheckpointId) -> bool | None:
+    """Say whether a completed checkpoint is, or continues, an older one, from parent to parent.
+
+    Returns: None: not known after `_PARENTS` of them.
+    """
+    for _ in range(_PARENTS):
+        if descendant <= checkpoint_id:
+            return descendant == checkpoint_id
+        entry = end_of(log, newest, descendant)
+        done = completion_of(entry) if entry is not None else None
+        if done is None:
+            return None
+        descendant = done.parent
+    return None
+
+
+def _concerned(entry: LogEntry | Tombstone) -> tuple[CheckpointId, ...]:
+    return entry.checkpoint_ids if isinstance(entry, Tombstone) else checkpoints_of(entry.event)

@@ -1,0 +1,63 @@
+"""What all DAGs of a job share: owner, pool and retries of the spec, asset URIs, and the frame of a DAG with a form."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from milepost.config.load import LoadedJob
+from milepost.config.spec import JobSpec
+
+START = datetime(2020, 1, 1, tzinfo=UTC)
+"""`start_date` of every DAG: any past moment; with `catchup=False` only later cron times matter."""
+
+RETRY_DELAY = timedelta(seconds=10)
+MAX_RETRY_DELAY = timedelta(minutes=5)
+
+_ASSET_URI = re.compile(r"(?:s3|file)://[^${}]+")
+
+
+def task_defaults(spec: JobSpec) -> dict[str, Any]:
+    """The `default_args` of a job's DAGs."""
+    defaults: dict[str, Any] = {
+        "owner": spec.airflow.owner,
+        "retries": spec.airflow.retries,
+        "retry_delay": RETRY_DELAY,
+        "retry_exponential_backoff": True,
+        "max_retry_delay": MAX_RETRY_DELAY,
+    }
+    if spec.airflow.pool:
+        defaults["pool"] = spec.airflow.pool
+    return defaults
+
+
+def sink_assets(job: LoadedJob) -> dict[str, str]:
+    """Return the asset URI of every sink: its location, or a name of ours where that is no plain URI."""
+    assets = {}
+    for sink in job.spec.sinks:
+        # Unresolved on purpose: what is shown never holds a value from the environment.
+        location = sink.path if "${" in sink.path else job.url(sink.path)
+        plain = _ASSET_URI.fullmatch(location) is not None
+        assets[sink.name] = location if plain else f"milepost://{job.spec.name}/{sink.name}"
+    return assets
+
+
+def form_dag(job: LoadedJob, dag_id: str, description: str, doc_md: str, params: dict[str, Param]) -> DAG:
+    """A DAG that only a person triggers, with a form, one run at a time."""
+    return DAG(
+        dag_id=dag_id,
+        description=description,
+        doc_md=doc_md,
+        schedule=None,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,  # nothing starts it but a person, who must not have to wait for a switch
+        tags=set(job.spec.airflow.tags),
+        default_args=task_defaults(job.spec),
+        params=params,
+        render_template_as_native_obj=False,
+    )

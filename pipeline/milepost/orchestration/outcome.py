@@ -1,0 +1,138 @@
+"""The only place that says what one of our errors means to Airflow: retry, skip, or fail for good.
+
+Retry loops must not multiply (DESIGN 4.2): Airflow retries only what may succeed by being asked again, on the same
+checkpoint. Whatever needs a new checkpoint or a person fails at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from logging import Logger
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
+
+from milepost.protocol.abort_reasons import detail_for, reason_for
+from milepost.protocol.errors import Action, Busy, CheckpointError, Fenced
+from milepost.protocol.reasons import CheckpointFailureReason
+
+FAILURE_KEY = "failure"
+"""XCom key under which a failing task leaves what `abort_checkpoint` records as reason and detail."""
+
+_RESUME = re.compile(r"\bmilepost resume ([a-z][a-z0-9_-]*)")
+
+MAX_DETAIL_CHARS = 2_000
+
+
+class Reaction(Enum):
+    """What the scheduler shall do."""
+
+    RETRY = "retry"
+    SKIP = "skip"
+    FAIL = "fail"
+
+
+REACTIONS: dict[Action, Reaction] = {
+    Action.RETRY: Reaction.RETRY,
+    Action.SKIP: Reaction.SKIP,
+    Action.ABORT_CHECKPOINT: Reaction.FAIL,
+    Action.STOP: Reaction.FAIL,
+    Action.FIX_INPUT: Reaction.FAIL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a task failed, small enough for an XCom.
+
+    Attributes:
+        reason: name of a `CheckpointFailureReason`. detail: for people, without row data or secrets.
+    """
+
+    reason: str
+    detail: str
+
+    def as_xcom(self) -> dict[str, str]:
+        return {"reason": self.reason, "detail": self.detail}
+
+    @classmethod
+    def from_xcom(
+        cls,
+        value: dict[str, str] | None,
+        task_id: str | None,
+        lost: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
+    ) -> Failure:
+        """What the failed task left; a task that left nothing was killed or lost, which is the reason `lost`."""
+        if value is None:
+            which = f"task {task_id}" if task_id else "a task"
+            return cls(
+                lost.value,
+                f"{which} ended without saying why (killed, marked failed, or its worker was lost); see its log",
+            )
+        return cls(value["reason"], value["detail"])
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Name the reason of an error, and what it says."""
+    if isinstance(error, AirflowTaskTimeout):
+        return Failure(
+            CheckpointFailureReason.CHECKPOINT_EXPIRED.value,
+            "the task reached its execution_timeout, which lies before the checkpoint's deadline",
+        )
+    return Failure(reason_for(error).value, detail_for(error)[:MAX_DETAIL_CHARS])
+
+
+def _for_airflow(hint: str) -> str:
+    """Return a hint that names the DAG beside the command of the same effect: not everybody has a shell there."""
+    return _RESUME.sub(r"trigger \1__resume (on a shell: milepost resume \1)", hint)
+
+
+def told_in_words(error: CheckpointError) -> str:
+    """Return what the error says to whoever reads a task's log: its message, and what to do."""
+    hint = f" What to do: {_for_airflow(error.hint).rstrip('.')}." if error.hint else ""
+    return f"{error.message}{hint}"
+
+
+@contextmanager
+def told_to_airflow(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) -> Iterator[None]:
+    """Turn an error of the block into what Airflow understands, after leaving its reason for `abort_checkpoint`.
+
+    Args:
+        ti: the running task instance; receives the XCom `FAILURE_KEY`.
+        log: gets the error's message and hint, without a stack for errors that Milepost raises on purpose.
+        if_busy: what it means that another session holds the lease.
+    Raises:
+        AirflowSkipException: another session holds the lease.
+        AirflowFailException: asking again cannot help; `retries` are not used up.
+        BaseException: the error itself, for Airflow to retry.
+    """
+    try:
+        yield
+    except CheckpointError as error:
+        reaction = if_busy if isinstance(error, Busy) else REACTIONS[error.action]
+        if reaction is Reaction.SKIP:
+            log.warning("%s", told_in_words(error))
+            raise AirflowSkipException(error.message) from error
+        ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
+        if reaction is Reaction.RETRY:
+            raise
+        # INTERFACE 3, rule 3: the words a person looks for in the log of a task that came too late.
+        fenced = "fenced; trigger a new run: " if isinstance(error, Fenced) else ""
+        raise AirflowFailException(f"{fenced}{told_in_words(error)}") from error
+    except AirflowTaskTimeout as error:
+        failure = failure_of(error)
+        ti.xcom_push(key=FAILURE_KEY, value=failure.as_xcom())
+        raise AirflowFailException(failure.detail) from error
+    except AirflowFailException as error:
+        ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
+        raise
+    except AirflowException:
+        # Not failures: a skip, or a request to skip others or to trigger a run.
+        raise
+    except Exception as error:
+        ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
+        raise

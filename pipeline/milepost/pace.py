@@ -1,0 +1,96 @@
+"""How fast the subtasks of an epoch worked, and how much input the next one can take within its budget.
+
+The slowest subtask of each level decides, because an epoch waits for all of them, level after level. Only the plan is
+scaled here: what does not get done in time is left in flight all the same (DESIGN 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.protocol.errors import StateCorrupt
+
+PROCESSING_SHARE = 0.7
+"""Part of `epoch_budget` that processing may take; the rest is Spark's start, the snapshot, the gate and the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one subtask of one level did in an epoch.
+
+    Attributes:
+        level: 1 and up.
+        received_bytes: of buffers that arrived in this epoch. processed_bytes: of all that it processed.
+        left_bytes: left in flight. process_ms: spent processing.
+    """
+
+    level: int
+    received_bytes: int
+    processed_bytes: int
+    left_bytes: int
+    process_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What is known of the job's speed at a checkpoint.
+
+    Attributes:
+        ms_per_source_byte: processing time that one byte of source objects leads to, slowest subtasks summed over the
+            levels; None until an epoch that read something was measured.
+        in_flight_ms: processing time of what is in flight.
+    """
+
+    ms_per_source_byte: float | None = None
+    in_flight_ms: float = 0.0
+
+    def source_bytes_within(self, budget_ms: int) -> int | None:
+        """How many bytes of new source objects fit beside what is in flight; None: not known yet. May be 0."""
+        if self.ms_per_source_byte is None:
+            return None
+        free_ms = budget_ms * PROCESSING_SHARE - self.in_flight_ms
+        return max(0, int(free_ms / self.ms_per_source_byte))
+
+    def to_json(self) -> dict[str, float | None]:
+        return {"ms_per_source_byte": self.ms_per_source_byte, "in_flight_ms": self.in_flight_ms}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Pace:
+        """Strict: raises StateCorrupt for anything that `to_json` does not give."""
+        expected = {"ms_per_source_byte", "in_flight_ms"}
+        if document.keys() != expected:
+            raise StateCorrupt(f"pace: got the fields {sorted(document)}, expected {sorted(expected)}")
+        per_byte, in_flight_ms = document["ms_per_source_byte"], document["in_flight_ms"]
+        for value in (in_flight_ms,) if per_byte is None else (per_byte, in_flight_ms):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+                raise StateCorrupt(f"pace: {value!r} is not a number of at least 0")
+        if per_byte == 0:
+            raise StateCorrupt("pace: ms_per_source_byte is 0, expected more or null")
+        return cls(per_byte, in_flight_ms)
+
+
+def measure(work: Sequence[Work], source_bytes: int, before: Pace) -> Pace:
+    """Return the pace after an epoch.
+
+    Args:
+        work: of every subtask of every stateful level.
+        source_bytes: size of the objects that the epoch read.
+        before: of the checkpoint that it continued: kept for what this epoch did not show.
+    """
+    arrived_ms = left_ms = 0.0
+    for level in {item.level for item in work}:
+        subtasks = [item for item in work if item.level == level]
+        processed, spent_ms = (
+            sum(getattr(item, name) for item in subtasks) for name in ("processed_bytes", "process_ms")
+        )
+        if not processed:
+            continue
+        # A subtask that processed nothing shows no speed of its own.
+        usual = max(spent_ms, 1) / processed
+        speeds = [max(i.process_ms, 1) / i.processed_bytes if i.processed_bytes else usual for i in subtasks]
+        arrived_ms += max(i.received_bytes * speed for i, speed in zip(subtasks, speeds, strict=True))
+        left_ms += max(i.left_bytes * speed for i, speed in zip(subtasks, speeds, strict=True))
+    per_byte = arrived_ms / source_bytes if source_bytes and arrived_ms else before.ms_per_source_byte
+    return Pace(per_byte, left_ms)

@@ -1,0 +1,254 @@
+"""What one epoch is to do: the input record that is stored, and the plan that the data plane gets.
+
+The input record is written before the trigger, named by its content, and never subsumed on the live lineage: it is what
+a replay reads. The plan adds what the trigger and the rebind granted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.config.graph import JobGraph
+from milepost.config.load import LoadedJob
+from milepost.config.spec import JobSpec
+from milepost.operators.contract import StatefulOperator
+from milepost.operators.process import ProcessFunction
+from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records import SubtaskKey
+from milepost.sources.contract import SourceObject
+from milepost.sources.plan import SourcePlan, assign_splits
+from milepost.state.channel_state import ChannelStateHandle
+from milepost.state.evolution import evolved
+from milepost.state.handles import StateHandle
+from milepost.state.key_hash import KeyHash
+
+INPUT_RECORD_FORMAT = 3
+
+NAMED_BAD_NAMES = 20
+"""So many of a source's objects with unusable names are named in a record; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInput:
+    """What one source contributes to the epoch.
+
+    Attributes:
+        objects: to read, in plan order.
+        baseline: to record as consumed without reading (``start: latest``).
+        skipped: counts by why: hidden, empty, before_start, ignored_changes, bad_names.
+        pending_objects, pending_bytes: new, but left for later epochs: by the limits, or to settle.
+        oldest_new_ms: last-modified time of the oldest new object, planned or left; None when there is none.
+        bad_names: the first objects that were left out for their names, and what is wrong with each.
+    """
+
+    name: str
+    objects: tuple[SourceObject, ...]
+    baseline: tuple[SourceObject, ...]
+    skipped: Mapping[str, int]
+    pending_objects: int
+    pending_bytes: int
+    oldest_new_ms: int | None
+    bad_names: tuple[str, ...] = ()
+
+    @property
+    def consumed(self) -> tuple[SourceObject, ...]:
+        """Object versions that count as consumed once the epoch is complete."""
+        return (*self.baseline, *self.objects)
+
+
+def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
+    """The source's part of the input record of a trigger at this time, by the job store's clock."""
+    skipped = {
+        "hidden": plan.skipped_hidden,
+        "empty": plan.skipped_empty,
+        "before_start": plan.skipped_before_start,
+        "ignored_changes": plan.ignored_changes,
+        "bad_names": len(plan.bad_names),
+    }
+    named = tuple(f"{bad.name}: {bad.reason}" for bad in plan.bad_names[:NAMED_BAD_NAMES])
+    objects = tuple(replace(obj, planned_ms=planned_ms) for obj in plan.objects)
+    return SourceInput(
+        name, objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes, plan.oldest_new_ms, named
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """All that an epoch is to read.
+
+    Attributes:
+        sources: in name order. final: the epoch is the job's last one.
+        held_back: why less new input was planned than the sources' limits allow; None when it was not.
+    """
+
+    sources: tuple[SourceInput, ...]
+    final: bool = False
+    held_back: str | None = None
+
+    @property
+    def summary(self) -> dict[str, dict[str, int]]:
+        """Per source, objects and bytes to read, and objects left for later."""
+        return {
+            item.name: {
+                "objects": len(item.objects),
+                "bytes": sum(obj.size for obj in item.objects),
+                "left_for_later": item.pending_objects,
+            }
+            for item in self.sources
+        }
+
+
+def encode_input_record(record: InputRecord) -> bytes:
+    """Canonical JSON of the input record."""
+
+    def rows(objects: Sequence[SourceObject]) -> list[list[object]]:
+        return [[item.key, item.etag, item.size, item.last_modified_ms, item.planned_ms] for item in objects]
+
+    sources = {
+        item.name: {
+            "objects": rows(item.objects),
+            "baseline": rows(item.baseline),
+            "skipped": dict(item.skipped),
+            "pending_objects": item.pending_objects,
+            "pending_bytes": item.pending_bytes,
+            "oldest_new_ms": item.oldest_new_ms,
+            "bad_names": list(item.bad_names),
+        }
+        for item in record.sources
+    }
+    document = {"format": INPUT_RECORD_FORMAT, "sources": sources, "final": record.final, "held_back": record.held_back}
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_input_record(body: bytes) -> InputRecord:
+    """The inverse, also of format 1, which had no last epoch, and 2, which named no bad names. Raises StateCorrupt."""
+    try:
+        document = json.loads(body)
+        if document["format"] not in range(1, INPUT_RECORD_FORMAT + 1):
+            raise StateCorrupt(f"input record has format {document['format']}, expected 1 to {INPUT_RECORD_FORMAT}")
+        sources = tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
+        if document["format"] == 1:
+            return InputRecord(sources)
+        return InputRecord(sources, document["final"], document["held_back"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateCorrupt(f"input record is unreadable: {error}") from error
+
+
+def _decode_source(name: str, document: Mapping[str, Any]) -> SourceInput:
+    def objects(rows: Sequence[Sequence[Any]]) -> tuple[SourceObject, ...]:
+        return tuple(SourceObject(*row) for row in rows)  # four fields before `planned_ms` was recorded
+
+    return SourceInput(
+        name,
+        objects(document["objects"]),
+        objects(document["baseline"]),
+        document["skipped"],
+        document["pending_objects"],
+        document["pending_bytes"],
+        document["oldest_new_ms"],
+        tuple(document.get("bad_names", ())),
+    )
+
+
+def split_inputs(
+    inputs: Sequence[SourceInput], parallelism: int
+) -> tuple[tuple[SourceInput, tuple[SourceObject, ...]], ...]:
+    """The epoch's source subtasks: for each its source and its objects, contiguous in plan order.
+
+    Sources follow in name order, so the channel order of any receiver is plan order whatever the parallelism.
+    An epoch that reads nothing (a baseline to record) still has one source subtask: somebody must send the barrier.
+    """
+    splits = tuple((item, split) for item in inputs for split in assign_splits(item.objects, parallelism))
+    return splits or ((inputs[0], ()),)
+
+
+def expected_subtasks(source_subtasks: int, levels: int, parallelism: int) -> tuple[SubtaskKey, ...]:
+    """Who must acknowledge: every source subtask, and every subtask of each stateful level."""
+    sources = [SubtaskKey(0, index) for index in range(source_subtasks)]
+    return (*sources, *(SubtaskKey(level, index) for level in range(1, levels + 1) for index in range(parallelism)))
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAlignment:
+    """How long the subtasks of an epoch may align and process before they leave rows in flight (DESIGN 4.3).
+
+    Attributes:
+        aligned_timeout_ms: from a subtask's start; None = it processes all of its input, however long that takes.
+        epoch_budget_ms: from `started_ms` to the commit point, divided over the levels still to run; None = no limit.
+        started_ms: the driver's wall clock when `run_epoch` began, ms since the epoch, UTC.
+        final: the epoch ends the job: nothing stays in flight, and the firing watermark becomes END_OF_TIME_US.
+    """
+
+    aligned_timeout_ms: int | None
+    epoch_budget_ms: int | None
+    started_ms: int
+    final: bool
+
+    @property
+    def may_leave_rows(self) -> bool:
+        """Whether rows may stay in flight at the end of this epoch."""
+        return not self.final and (self.aligned_timeout_ms is not None or self.epoch_budget_ms is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """One epoch, as the data plane runs it. Lives between driver and workers of one Spark job; never stored.
+
+    Attributes:
+        spec: with `${env:…}` resolved. graph: of the spec and what its process functions declare.
+        functions: per process operator. code_hash: of this package and those functions.
+        base: checkpoint it continues; 0 is the empty state. hasher: the key hash of its state.
+        inputs: per source, in name order. held_back: as in `InputRecord`.
+        watermarks_us: per source, at the start of the epoch.
+        states, firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever
+            its parallelism: the handle of its state, its firing watermark, its rows in flight.
+        state_schemas: per stateful operator with state in the base checkpoint, as recorded there.
+        input_signatures: per stateful operator, of what makes its input: recorded with its channel state.
+        alignment: when subtasks stop and leave rows in flight.
+        latest_completed, lowest_retained: checkpoint ids, None while there is none. aborted_since: of checkpoints
+            aborted after the latest completed one, ascending. What a subtask is told at its start.
+        timeout_ms: how long the Spark job may take, from its start.
+        job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
+    """
+
+    job: LoadedJob
+    spec: JobSpec
+    graph: JobGraph
+    checkpoint_id: CheckpointId
+    token: FencingToken
+    timeline: TimelineId
+    epoch: Epoch
+    base: CheckpointId
+    hasher: KeyHash
+    inputs: tuple[SourceInput, ...]
+    held_back: str | None
+    watermarks_us: Mapping[str, int | None]
+    states: Mapping[str, tuple[StateHandle, ...]]
+    firing: Mapping[str, tuple[int | None, ...]]
+    channels: Mapping[str, tuple[ChannelStateHandle | None, ...]]
+    state_schemas: Mapping[str, pa.Schema]
+    input_signatures: Mapping[str, str]
+    alignment: EpochAlignment
+    latest_completed: CheckpointId | None
+    lowest_retained: CheckpointId | None
+    aborted_since: tuple[CheckpointId, ...]
+    job_store: StoreConfig
+    sources: Mapping[str, StoreConfig]
+    sinks: Mapping[str, StoreConfig]
+    functions: Mapping[str, ProcessFunction]
+    code_hash: str
+    cache_directory: str
+    timeout_ms: int
+
+    def state_schema(self, operator: StatefulOperator) -> pa.Schema:
+        """The schema of an operator's state in this epoch. Raises InvalidRequest: what is recorded cannot become it."""
+        recorded = self.state_schemas.get(operator.uid)
+        stamp = f"{self.checkpoint_id}.{self.alignment.started_ms}"
+        return evolved(operator.uid, recorded, operator.state_schema, operator.key, stamp)

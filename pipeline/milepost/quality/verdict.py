@@ -1,0 +1,190 @@
+"""What the gate found: counts, never rows.
+
+A verdict is stored beside the checkpoint's metadata and shown by `milepost show`, so it holds no value of a row: of
+each expectation only how many rows it looked at and how many it refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from milepost.protocol.documents import exact_fields
+from milepost.protocol.errors import QualityGateFailed, StateCorrupt
+from milepost.protocol.reasons import CheckpointFailureReason
+
+
+class VerdictStatus(Enum):
+    """In rising order of gravity. FAILED (a critical expectation) and ERROR (one that could not be decided) veto."""
+
+    SKIPPED = "skipped"
+    PASSED = "passed"
+    WARNING = "warning"
+    FAILED = "failed"
+    ERROR = "error"
+
+    @property
+    def vetoes(self) -> bool:
+        """Whether nothing of the epoch may be published."""
+        return self in (VerdictStatus.FAILED, VerdictStatus.ERROR)
+
+
+_GRAVITY = {status: rank for rank, status in enumerate(VerdictStatus)}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """One expectation's outcome.
+
+    Attributes:
+        column: the column (or columns, comma-separated) it looks at, None for the whole table.
+        severity: critical, warning or info.
+        success: False also when it raised.
+        observed: counts by name: element_count, missing_count, unexpected_count, unexpected_percent; those it has.
+        exception: one line when it raised; a veto whatever the severity.
+    """
+
+    type: str
+    column: str | None
+    severity: str
+    success: bool
+    observed: Mapping[str, int | float]
+    exception: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "column": self.column,
+            "severity": self.severity,
+            "success": self.success,
+            "observed": dict(self.observed),
+            "exception": self.exception,
+        }
+
+    @classmethod
+    def from_json(cls, document: object) -> ExpectationResult:
+        """Strict: raises StateCorrupt."""
+        text_or_none = (str, type(None))
+        fields = exact_fields(
+            "expectation result",
+            document,
+            {
+                "type": str,
+                "column": text_or_none,
+                "severity": str,
+                "success": bool,
+                "observed": dict,
+                "exception": text_or_none,
+            },
+        )
+        for name, value in fields["observed"].items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise StateCorrupt(f"expectation result: observed {name!r} is not a number")
+        return cls(**fields)
+
+    def describe(self) -> str:
+        """One clause for a person."""
+        subject = f"{self.type}({self.column})" if self.column else self.type
+        if self.exception is not None:
+            return f"{subject} raised: {self.exception}"
+        unexpected, seen = self.observed.get("unexpected_count"), self.observed.get("element_count")
+        if unexpected is not None and seen is not None:
+            return f"{subject} refused {unexpected} of {seen} rows"
+        return f"{subject} is not met"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The gate's answer for one sink in one epoch.
+
+    Attributes:
+        rows: how many rows the epoch would publish to it.
+        expectations: in the order of the spec; empty when skipped.
+    """
+
+    sink: str
+    status: VerdictStatus
+    rows: int
+    expectations: tuple[ExpectationResult, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sink": self.sink,
+            "status": self.status.value,
+            "rows": self.rows,
+            "expectations": [result.to_json() for result in self.expectations],
+        }
+
+    @classmethod
+    def from_json(cls, document: object) -> Verdict:
+        """Strict: raises StateCorrupt."""
+        fields = exact_fields("verdict", document, {"sink": str, "status": str, "rows": int, "expectations": list})
+        results = tuple(ExpectationResult.from_json(result) for result in fields["expectations"])
+        return cls(fields["sink"], _status(fields["status"]), fields["rows"], results)
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """The gate's answer for one epoch: as grave as the gravest of its sinks; skipped when there is nothing to judge."""
+
+    status: VerdictStatus
+    verdicts: tuple[Verdict, ...]
+
+    @classmethod
+    def of(cls, verdicts: tuple[Verdict, ...]) -> GateVerdict:
+        gravest = max((v.status for v in verdicts), key=lambda s: _GRAVITY[s], default=VerdictStatus.SKIPPED)
+        return cls(gravest, verdicts)
+
+    @property
+    def vetoes(self) -> bool:
+        """Whether nothing of the epoch may be published."""
+        return self.status.vetoes
+
+    def to_json(self) -> dict[str, Any]:
+        return {"status": self.status.value, "verdicts": [verdict.to_json() for verdict in self.verdicts]}
+
+    @classmethod
+    def from_json(cls, document: object) -> GateVerdict:
+        """Strict: raises StateCorrupt, also when the status is not what its verdicts add up to."""
+        fields = exact_fields("gate verdict", document, {"status": str, "verdicts": list})
+        verdict = cls.of(tuple(Verdict.from_json(inner) for inner in fields["verdicts"]))
+        if verdict.status is not _status(fields["status"]):
+            raise StateCorrupt(f"gate verdict: says {fields['status']}, its verdicts say {verdict.status.value}")
+        return verdict
+
+    def summary(self) -> str:
+        """One line for a person: the status, and of what is not met up to three."""
+        broken = [
+            f"sink {verdict.sink}: {result.describe()} ({result.severity})"
+            for verdict in self.verdicts
+            for result in verdict.expectations
+            if not result.success
+        ]
+        shown = "; ".join(broken[:3]) + (f"; and {len(broken) - 3} more" if len(broken) > 3 else "")
+        return f"{self.status.value}: {shown}" if shown else self.status.value
+
+    def raise_if_vetoed(self, job: str, checkpoint_id: int) -> None:
+        """Raises QualityGateFailed when the epoch must not be published."""
+        if self.vetoes:
+            undecided = self.status is VerdictStatus.ERROR
+            reason = (
+                CheckpointFailureReason.QUALITY_GATE_ERROR if undecided else CheckpointFailureReason.QUALITY_GATE_FAILED
+            )
+            raise QualityGateFailed(
+                f"checkpoint {checkpoint_id}: the quality gate says {self.summary()}. "
+                "Nothing of this epoch is published.",
+                hint=f"milepost show {job} {checkpoint_id} has what it refused; correct it or the gate, then run again",
+                reason=reason.value,
+                detail=self.summary(),
+                checkpoint_id=checkpoint_id,
+                quality=self.to_json(),
+            )
+
+
+def _status(text: str) -> VerdictStatus:
+    try:
+        return VerdictStatus(text)
+    except ValueError:
+        raise StateCorrupt(f"verdict: {text!r} is not a status") from None

@@ -1,0 +1,84 @@
+"""What `milepost run` does after a failed epoch: the restart strategy of the spec, with clock and chance.
+
+Under Airflow the next run is the retry, and nothing here takes part: retry loops must not multiply (DESIGN 4.2).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from milepost.config.spec import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoneRestart,
+    Restart,
+)
+from milepost.protocol.errors import CheckpointError
+from milepost.protocol.restart import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    GiveUp,
+    NoRestart,
+    RestartAfter,
+    RestartDecision,
+    RestartHistory,
+    RestartStrategy,
+    restart_after,
+)
+
+
+class Recovery:
+    """The restarts of one `milepost run`.
+
+    Attributes:
+        decision: about the newest failure; None before the first.
+    """
+
+    def __init__(self, restart: Restart) -> None:
+        self._strategy = strategy_of(restart)
+        self._history = RestartHistory()
+        self._error: BaseException | None = None
+        self.decision: RestartDecision | None = None
+
+    def failed(self, error: BaseException) -> bool:
+        """Take one failed epoch. Returns whether it will be run again: then the failure is tolerated.
+
+        The same error counts once, however often it is asked about.
+        """
+        if error is self._error:
+            return isinstance(self.decision, RestartAfter)
+        self._error = error
+        if not isinstance(error, CheckpointError):
+            self.decision = GiveUp("the run was stopped")
+            return False
+        now_ms = round(time.monotonic() * 1000)
+        jitter = random.uniform(-1.0, 1.0)
+        self.decision, self._history = restart_after(self._strategy, self._history, error, now_ms, jitter)
+        return isinstance(self.decision, RestartAfter)
+
+
+def strategy_of(restart: Restart) -> RestartStrategy:
+    """The strategy that a spec asks for."""
+    if isinstance(restart, NoneRestart):
+        return NoRestart()
+    if isinstance(restart, FixedDelayRestart):
+        return FixedDelay(restart.attempts, _ms(restart.delay.total_seconds()))
+    if isinstance(restart, FailureRateRestart):
+        interval_ms = _ms(restart.interval.total_seconds())
+        return FailureRate(restart.max_failures_per_interval, interval_ms, _ms(restart.delay.total_seconds()))
+    assert isinstance(restart, ExponentialDelayRestart)
+    return ExponentialDelay(
+        initial_ms=_ms(restart.initial_backoff.total_seconds()),
+        max_ms=_ms(restart.max_backoff.total_seconds()),
+        multiplier=restart.backoff_multiplier,
+        jitter=restart.jitter,
+        reset_threshold_ms=_ms(restart.reset_backoff_threshold.total_seconds()),
+        attempts=restart.attempts,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,41 @@
+"""A checkpoint as the spec that continues it names its operators: `renamed_from` moves state to the new uid.
+
+Nothing stored is changed: runs stay where they are, and the next checkpoint refers to them under the new uid. Once a
+checkpoint has state of the new uid, `renamed_from` says where it came from and does nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from milepost.config.compatibility import RENAMED_FROM
+from milepost.config.spec import JobSpec, SqlOperator
+from milepost.metadata import CheckpointMetadata, OperatorSnapshot
+
+
+def renames(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """(former uid, uid) of each operator that was renamed."""
+    for operator in spec.operators:
+        if not isinstance(operator, SqlOperator) and operator.renamed_from is not None:
+            yield operator.renamed_from, operator.uid
+
+
+def with_names_of(spec: JobSpec, metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """Return the checkpoint with its operators under the uids that the spec gives them."""
+    operators = dict(metadata.operators)
+    recorded: dict[str, Any] = dict(metadata.signatures.get("operators", {}))
+    for former, uid in renames(spec):
+        if uid not in recorded and former in recorded:
+            recorded[uid] = {**recorded.pop(former), RENAMED_FROM: former}
+            if former in operators:
+                operators[uid] = _renamed(operators.pop(former), uid)
+    if recorded.keys() == metadata.signatures.get("operators", {}).keys():
+        return metadata
+    return replace(metadata, operators=operators, signatures={**metadata.signatures, "operators": recorded})
+
+
+def _renamed(snapshot: OperatorSnapshot, uid: str) -> OperatorSnapshot:
+    handles = tuple(replace(handle, uid=uid) for handle in snapshot.handles)
+    return replace(snapshot, handles=handles)

@@ -1,0 +1,161 @@
+"""How one table became another: rows added, removed and changed, by key or, without a key, as multisets of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.operators.columns import find_rows, key_columns
+from milepost.operators.contract import Bools
+from milepost.state.evolution import widens
+
+CHANGE = "change"
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """What differs between two tables.
+
+    Attributes:
+        table: ordered by key, or by its columns where there is none, nulls last; on a tie added, changed, removed.
+            Column `change` (added, removed or changed), the key columns, then `old_<name>` and `new_<name>` of each
+            other column that the former and the latter table has; without a key `change` and the columns.
+    """
+
+    table: pa.Table
+
+    def count(self, change: str) -> int:
+        """How many rows were added, removed or changed."""
+        return int(pc.sum(pc.equal(self.table.column(CHANGE), change)).as_py() or 0)
+
+
+def changes_by_key(before: pa.Table, after: pa.Table, key: Sequence[str]) -> RowChanges:
+    """Compare two tables whose key columns identify a row; nulls equal nulls, NaN equals NaN.
+
+    A column that only one of them has counts as null in the other. A type that widened is compared in the wider one.
+
+    Args:
+        key: columns of both, of types that one of them can have.
+    """
+    before, after = _aligned(before, after, key)
+    names = [name for name in dict.fromkeys([*before.column_names, *after.column_names]) if name not in key]
+    position = find_rows(key_columns(after, key), before)
+    removed = np.ones(before.num_rows, dtype=np.bool_)
+    removed[position.drop_null().to_numpy()] = False
+    known = position.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
+    old, new = before.take(position.drop_null()), after.filter(pa.array(known))
+    differs = np.zeros(old.num_rows, dtype=np.bool_)
+    for name in names:
+        differs |= ~_same(_column(old, name), _column(new, name))
+    chosen = pa.array(differs)
+    pieces = [
+        (REMOVED, before.filter(pa.array(removed)), None),
+        (CHANGED, old.filter(chosen), new.filter(chosen)),
+        (ADDED, None, after.filter(pa.array(~known))),
+    ]
+    return RowChanges(_ordered(pa.concat_tables([_piece(*piece, key, before, after) for piece in pieces]), key))
+
+
+def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:
+    """Compare two tables without a key: rows of each that the other has less often."""
+    before, after = _aligned(before, after, ())
+    fields = {field.name: field for field in [*before.schema, *after.schema]}
+    schema = pa.schema([pa.field(CHANGE, pa.string()), *(pa.field(name, fields[name].type) for name in fields)])
+    counted = [Counter(map(repr, _plain_rows(table, list(fields)))) for table in (before, after)]
+    parts = []
+    for change, table, surplus in (
+        (REMOVED, before, counted[0] - counted[1]),
+        (ADDED, after, counted[1] - counted[0]),
+    ):
+        chosen = []
+        for index, row in enumerate(map(repr, _plain_rows(table, list(fields)))):
+            if surplus[row] > 0:
+                surplus[row] -= 1
+                chosen.append(index)
+        rows = table.take(pa.array(chosen, pa.int64()))
+        columns = [_column(rows, name, fields[name].type) for name in fields]
+        parts.append(pa.table([pa.array([change] * len(chosen), pa.string()), *columns], schema=schema))
+    return RowChanges(_ordered(pa.concat_tables(parts), list(fields)))
+
+
+def _ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows by these columns, then by what happened: state lies in the order of its keys' hashes."""
+    by = [table.column(name) for name in (*names, CHANGE)]
+    shown = [pa.array(map(repr, one.to_pylist()), pa.string()) if pa.types.is_nested(one.type) else one for one in by]
+    named = {str(number): one for number, one in enumerate(shown)}
+    return table.take(pc.sort_indices(pa.table(named), [(name, "ascending") for name in named]))
+
+
+def _plain_rows(table: pa.Table, names: Sequence[str]) -> list[tuple[object, ...]]:
+    columns = [table.column(name).to_pylist() if name in table.column_names else [] for name in names]
+    filled = [column or [None] * table.num_rows for column in columns]
+    return list(zip(*filled, strict=True))
+
+
+def _aligned(before: pa.Table, after: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """The tables with the wider of the two types in each key column, and in others where one widens to the other."""
+    for name in set(before.column_names) & set(after.column_names):
+        old, new = before.schema.field(name).type, after.schema.field(name).type
+        if old != new and widens(old, new):
+            before = _cast(before, name, new)
+        elif old != new and (widens(new, old) or name in key):
+            after = _cast(after, name, old)
+    return before, after
+
+
+def _cast(table: pa.Table, name: str, type_: pa.DataType) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, table.column(name).cast(type_))
+
+
+def _column(table: pa.Table, name: str, type_: pa.DataType | None = None) -> pa.ChunkedArray:
+    if name in table.column_names:
+        return table.column(name)
+    return pa.chunked_array([pa.nulls(table.num_rows, type_ or pa.null())])
+
+
+def _piece(
+    change: str,
+    old: pa.Table | None,
+    new: pa.Table | None,
+    key: Sequence[str],
+    before: pa.Table,
+    after: pa.Table,
+) -> pa.Table:
+    shown = new if new is not None else old
+    assert shown is not None
+    columns = {CHANGE: pa.array([change] * shown.num_rows, pa.string())}
+    columns |= {name: shown.column(name) for name in key}
+    for name in dict.fromkeys([*before.column_names, *after.column_names]):
+        if name in key:
+            continue
+        for prefix, table, side in (("old", before, old), ("new", after, new)):
+            if name in table.column_names:
+                nulls = pa.nulls(shown.num_rows, table.schema.field(name).type)
+                columns[f"{prefix}_{name}"] = nulls if side is None else side.column(name)
+    return pa.table(columns)
+
+
+def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Bools:
+    """Whether values are equal, row by row; values of types that do not compare are only when both are null."""
+    both_null = pc.and_(left.is_null(), right.is_null())
+    if pa.types.is_null(left.type) or pa.types.is_null(right.type):
+        return _bools(both_null)
+    if pa.types.is_nested(left.type) or pa.types.is_nested(right.type):
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        return np.array([repr(old) == repr(new) for old, new in pairs], dtype=np.bool_)
+    if left.type != right.type:
+        return _bools(both_null)
+    equal = pc.or_(both_null, pc.fill_null(pc.equal(left, right), False))
+    if pa.types.is_floating(left.type):
+        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
+    return _bools(equal)
+
+
+def _bools(values: pa.ChunkedArray) -> Bools:
+    return values.to_numpy().astype(np.bool_)

@@ -1,0 +1,86 @@
+"""Who acts: one Airflow DAG run, or one CLI run (I3), and whether another one is provably dead (I10)."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from milepost.protocol.ids import SessionId
+from milepost.protocol.records import Holder, Run
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The identity under which one epoch is run.
+
+    Attributes:
+        session_id: the same in every task and try of one Airflow run.
+        holder: the process that acts now.
+    """
+
+    session_id: SessionId
+    holder: Holder
+    run: Run
+
+    @classmethod
+    def cli(cls) -> Session:
+        """A session of this process."""
+        return cls(SessionId(f"cli:{uuid.uuid4()}"), _this_process("cli"), Run())
+
+    @classmethod
+    def airflow(cls, dag_id: str, run_id: str, run_type: str, logical_date: str | None) -> Session:
+        """The session of an Airflow DAG run; `logical_date` is ISO 8601, or None for a run without one."""
+        run = Run(dag_id, run_id, run_type, logical_date)
+        return cls(SessionId(f"airflow:{dag_id}/{run_id}"), _this_process("airflow"), run)
+
+
+def _this_process(kind: str) -> Holder:
+    process = psutil.Process()
+    return Holder(kind, socket.gethostname(), process.pid, round(process.create_time() * 1000), this_machine())
+
+
+def this_machine() -> str | None:
+    """Return which pids this process can see: boot and pid namespace; None where the system does not tell.
+
+    A host name proves nothing: containers share one, and a pid of one of them means nothing in another.
+    """
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{(_PROC / 'self/ns/pid').readlink()}"
+    except OSError:
+        return None
+
+
+def provably_dead(holder: Holder) -> bool:
+    """Whether the holder is a CLI run of this machine whose process is gone; anything else proves nothing."""
+    return _is_cli_run_here(holder) and not _lives(holder)
+
+
+def provably_alive(holder: Holder) -> bool:
+    """Whether the holder is a CLI run of this machine whose process is there; anything else proves nothing."""
+    return _is_cli_run_here(holder) and _lives(holder)
+
+
+def _is_cli_run_here(holder: Holder) -> bool:
+    return holder.kind == "cli" and holder.machine is not None and holder.machine == this_machine()
+
+
+def _lives(holder: Holder) -> bool:
+    try:
+        process = psutil.Process(holder.pid)
+        same = abs(round(process.create_time() * 1000) - holder.create_time_ms) <= _CLOCK_GRAIN_MS
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+_CLOCK_GRAIN_MS = 1000
+"""Creation times are derived from boot time and ticks; two readings may differ by rounding."""

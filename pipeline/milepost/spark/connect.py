@@ -1,0 +1,377 @@
+"""Epochs on a Spark Connect server, which lives on when their process ends.
+
+A session on the server belongs to one job, one of its timelines and one state of its code: its id follows from them. So
+a fresh process finds warm Python workers, edited code never meets workers that imported its old form (I13), and a new
+run can interrupt what a killed one left running, which only the same session may. The session is never released: an id
+that was, or that the server gave up as idle, is used up, and the next one in line is taken.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import socket
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import grpc
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest, SparkConnectServiceStub
+from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+from milepost.config.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remote
+from milepost.config.spark_settings import session_settings
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import EnvironmentUnusable, SparkLost
+from milepost.spark.engine import epoch_tag
+from milepost.spark.session import quiet_pyspark
+
+_LOG = logging.getLogger(__name__)
+
+ANSWER_S = 30.0
+"""How long a server may take to answer at all, on a busy machine: within it TLS and the token are settled."""
+
+_HEALTH = "/grpc.health.v1.Health/Check"
+"""What gRPC servers may be asked by anybody; an empty body is its request."""
+
+_RETRIES = 5
+"""Of a call that the server does not answer: with Spark's pauses, 17 s in all."""
+
+_SPACE = uuid.UUID("5b0f4dd3-7f0e-4b7e-9c55-6f1d1d1c9a52")
+_USER = "milepost"
+_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
+
+_REACH = 200
+"""How many tokens back a job of ours may be that still runs: its process ended long before, or it saw it was fenced."""
+
+_OURS = "spark.milepost.settings"
+"""Setting of a session on the server: names of the spec's settings that it has, so that one that is gone is unset."""
+
+_GONE = ("INVALID_HANDLE.", "SESSION_CHANGED", "NO_ACTIVE_SESSION")
+_RUNNING = GetStatusResponse.OperationStatus.OperationState.OPERATION_STATE_RUNNING
+
+
+class RemoteEngine:
+    """A session on a Spark Connect server.
+
+    Attributes:
+        owner: the address, and whose session it is.
+    """
+
+    def __init__(self, session: RemoteSession, remote: SparkRemote, owner: str) -> None:
+        self.session = session
+        self.owner = owner
+        self._remote = remote
+
+    @property
+    def slots(self) -> int:
+        """What Spark cuts a range into when nobody says: no call of Spark Connect tells the parallelism itself."""
+        plan = self.session.range(1)._explain_string()
+        found = re.search(r"splits=(\d+)", plan)
+        assert found is not None, f"a range without its splits: {plan}"
+        return int(found[1])
+
+    @contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        self.session.addTag(tag)
+        try:
+            yield
+        finally:
+            self.session.removeTag(tag)
+
+    def interrupt(self, tag: str) -> None:
+        try:
+            self.session.interruptTag(tag)
+        except PySparkException as error:  # storage fences what goes on; a server that is gone runs nothing
+            _LOG.warning("the jobs of %s on %s were not interrupted: %s", tag, self._remote.url, error)
+
+    def apply(self, conf: Mapping[str, str]) -> None:
+        """Give the session the settings of a spec, and take back those of an earlier form of it.
+
+        Raises: EnvironmentUnusable: one can only be set when the server starts.
+        """
+        present = self.session.conf.getAll
+        wanted = {**conf, **session_settings()}
+        before = present.get(_OURS, "").split(",") if present.get(_OURS) else []
+        changed = {key: value for key, value in wanted.items() if present.get(key) != value}
+        fixed = sorted(key for key in changed if key in conf and not self.session.conf.isModifiable(key))
+        if fixed:
+            raise EnvironmentUnusable(
+                f"spark.conf: {', '.join(fixed)} cannot be set on the running Spark Connect server at "
+                f"{self._remote.url}, which has another value. Nothing was run.",
+                hint="start the server with it, or remove it from `spark.conf`",
+                settings=fixed,
+            )
+        for key in before:
+            if key not in wanted:
+                self.session.conf.unset(key)
+        names = ",".join(sorted(conf))
+        if names != ",".join(before):
+            self.session.conf.set(_OURS, names)
+        for key, value in changed.items():
+            self.session.conf.set(key, value)
+
+    def interrupt_orphans(self, plan: EpochPlan) -> None:
+        """Interrupt what an older try of this timeline left running in the session; never one with a newer token.
+
+        Storage fences it anyway; it would hold the slots, until the server notices that nobody waits for it.
+        """
+        for token in range(plan.token - 1, max(0, plan.token - _REACH), -1):
+            if not self._runs_something():
+                return
+            self.interrupt(epoch_tag(plan, type(plan.token)(token)))
+
+    def _runs_something(self) -> bool:
+        found = self.session.client._get_operation_statuses()
+        return any(status.state == _RUNNING for status in found.operation_statuses)
+
+    def _works(self) -> bool:
+        """Whether the server still has a Spark: one that is being stopped answers for a while, and refuses all work."""
+        try:
+            return self.slots > 0
+        except PySparkException:
+            return False
+
+    def lost(self, error: Exception) -> SparkLost | None:
+        condition = (error.getCondition() or "") if isinstance(error, PySparkException) else ""
+        code = getattr(error, "_grpc_status_code", None) if isinstance(error, SparkConnectGrpcException) else None
+        if condition.startswith(_GONE):
+            what = "has lost this job's session"
+        elif code is grpc.StatusCode.UNAVAILABLE or not self._works():
+            what = "does not answer any more"
+        else:
+            return None
+        return SparkLost(
+            f"the Spark Connect server at {self._remote.url} {what}. Nothing of this epoch is visible.",
+            hint="see the server's log; once it runs, run again",
+            remote=self._remote.url,
+        )
+
+
+def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngine:
+    """Return the session of a plan's job on the server of its spec, with the spec's settings, and nothing else running.
+
+    Args:
+        kept: a session of this process; used when it is that of the plan's job and still lives.
+    Raises:
+        EnvironmentUnusable: nobody answers, the token is not the server's, another Spark, or a setting of the spec
+            that only the server's start can make.
+    """
+    assert plan.spec.spark.remote is not None
+    remote = _parsed(plan.spec.spark.remote)
+    owner = "\0".join((remote.url, *_owner(plan)))
+    if kept is not None and kept.owner == owner:
+        try:
+            return _ready(kept, plan)
+        except PySparkException:
+            _LOG.info("the session on %s is gone; opening another", remote.url)
+    if kept is not None:
+        kept.session.client.close()
+    quiet_pyspark()
+    os.environ.pop("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", None)
+    _reach(remote)
+    session = _session_of(remote, plan)
+    engine = RemoteEngine(session, remote, owner)
+    try:
+        return _ready(engine, plan)
+    except PySparkException as error:
+        raise engine.lost(error) or _refused(remote, error) from error
+
+
+def check_server(text: str) -> str:
+    """Return what answers at an address, in a few words. Raises EnvironmentUnusable as `open_remote` does."""
+    remote = _parsed(text)
+    quiet_pyspark()
+    _reach(remote)
+    session = _opened(remote, str(uuid.uuid4()))
+    try:
+        found = f"Spark {session.version} at {remote.url}, {session.conf.get('spark.master')}"
+    except PySparkException as error:
+        raise _refused(remote, error) from error
+    session.stop()  # releases it: nobody comes back for this one
+    return found
+
+
+def _ready(engine: RemoteEngine, plan: EpochPlan) -> RemoteEngine:
+    engine.apply(plan.spec.spark.conf)
+    engine.interrupt_orphans(plan)
+    return engine
+
+
+class _Channel(DefaultChannelBuilder):
+    """Spark's channel, except on loopback: there without a proxy, and without TLS whatever loopback is called."""
+
+    def __init__(self, remote: SparkRemote, session_id: str) -> None:
+        super().__init__(f"{remote.url}/;session_id={session_id};use_ssl={str(remote.tls).lower()}")
+        self._is_local = remote.is_loopback and not remote.tls
+        if remote.is_loopback:
+            self.setChannelOption("grpc.enable_http_proxy", 0)
+
+    @property
+    def token(self) -> str | None:
+        """As Spark finds it; an empty one is none, as in a shell that cannot unset what it inherited."""
+        return super().token or None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it uses TLS: where that was asked for, and wherever else a token goes to another machine."""
+        return bool(self.secure) and not self._is_local
+
+    def toChannel(self) -> grpc.Channel:
+        if not self._is_local:
+            return super().toChannel()
+        credentials = grpc.local_channel_credentials()
+        if self.token:
+            called = grpc.access_token_call_credentials(self.token)
+            credentials = grpc.composite_channel_credentials(credentials, called)
+        return self._secure_channel(self.endpoint, credentials)
+
+
+def _reach(remote: SparkRemote) -> None:
+    """Raises EnvironmentUnusable unless something listens there and speaks gRPC as the address says, within seconds."""
+    try:
+        socket.create_connection((remote.host, remote.port), ANSWER_S).close()
+    except OSError as error:
+        raise EnvironmentUnusable(
+            f"no Spark Connect server answers at {remote.url}: {error.strerror or error}. Nothing was run.",
+            hint="start it, or correct `spark.remote`; `make demo` starts one of its own",
+            remote=remote.url,
+        ) from None
+    asking = _Channel(remote, str(uuid.uuid4()))
+    with asking.toChannel() as channel:
+        # Not `channel_ready_future`: to close a channel that it has watched takes a fifth of a second. Spark does not
+        # have this service: it answers so, opens no session and logs nothing.
+        ask = channel.unary_unary(_HEALTH)
+        try:
+            ask(b"", timeout=ANSWER_S, wait_for_ready=True)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                return  # it speaks gRPC; what it does not like, it says when the session is opened
+            tls = "with TLS" if asking.is_encrypted else "without TLS"
+            raise EnvironmentUnusable(
+                f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} "
+                "s. Nothing was run.",
+                hint="correct `spark.remote`; a token is sent without TLS only to this machine itself",
+                remote=remote.url,
+            ) from None
+
+
+def _parsed(text: str) -> SparkRemote:
+    try:
+        return parse_remote(text)
+    except ValueError as problem:
+        raise EnvironmentUnusable(
+            f"spark.remote: {problem}. Nothing was run.", hint="correct `spark.remote`, or the variable it refers to"
+        ) from None
+
+
+class _Closed(Exception):
+    """The server has closed that session, and never takes its id again."""
+
+
+def _session_of(remote: SparkRemote, plan: EpochPlan) -> RemoteSession:
+    """The first session in a plan's line that the server has not closed."""
+    number = 0
+    while True:
+        try:
+            return _opened(remote, session_id(plan, number))
+        except _Closed:  # nearly always the first one is there, and nobody has to be asked
+            number = _first_open(remote, plan, number + 1)
+
+
+def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
+    """A number from `above` on that the server has not closed, while it has closed the one before.
+
+    Sessions are used in line, so those it has closed are its beginning: leaps of double length find a number behind
+    them, and halving finds their end. To ask opens nothing: a session that a leap left open would end in the middle of
+    the line. A server that has forgotten some of the oldest leads to another end, which is as good.
+    """
+    asking = _Channel(remote, session_id(plan, above))
+    with asking.toChannel() as channel:
+        server = SparkConnectServiceStub(channel)
+        closed, step = above - 1, 1
+        while _is_closed(server, asking, session_id(plan, closed + step)):
+            closed, step = closed + step, step * 2
+        unused = closed + step
+        while unused - closed > 1:
+            between = (closed + unused) // 2
+            if _is_closed(server, asking, session_id(plan, between)):
+                closed = between
+            else:
+                unused = between
+        return unused
+
+
+def _is_closed(server: SparkConnectServiceStub, asking: _Channel, session: str) -> bool:
+    """Whether the server remembers that it has closed a session: what it says to one who has done with an operation.
+
+    Of Spark's calls this one opens no session, and ends nothing but an operation, of which the server knows none.
+    """
+    asked = ReleaseExecuteRequest(
+        session_id=session,
+        user_context={"user_id": _USER},
+        operation_id=str(uuid.uuid4()),
+        release_all=ReleaseExecuteRequest.ReleaseAll(),
+    )
+    try:
+        server.ReleaseExecute(asked, metadata=asking.metadata(), timeout=ANSWER_S)
+    except grpc.RpcError as error:  # any other one comes again when the session is opened, and is told there
+        return _CLOSED in str(error)
+    return False
+
+
+def _opened(remote: SparkRemote, session: str) -> RemoteSession:
+    """The session of an id, open. Raises EnvironmentUnusable, _Closed."""
+    opened = RemoteSession(_Channel(remote, session), userId=_USER)
+    opened.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    try:
+        found = opened.version
+    except PySparkException as error:
+        opened.client.close()
+        if error.getCondition() == _CLOSED:
+            raise _Closed from error
+        raise _refused(remote, error) from error
+    if found == pyspark.__version__:
+        # Closed by the interpreter's last garbage collection instead, one with a call under way never returns: the
+        # thread that would end the call is gone by then.
+        atexit.register(opened.client.close)
+        return opened
+    raise EnvironmentUnusable(
+        f"the Spark Connect server at {remote.url} runs Spark {found}, this process has {pyspark.__version__}. "
+        "Nothing was run.",
+        hint="use a server of the same version",
+    )
+
+
+def session_id(plan: EpochPlan, number: int) -> str:
+    """The id of a plan's session on any server; `number` counts those that servers have closed."""
+    return str(uuid.uuid5(_SPACE, "\0".join((*_owner(plan), str(number)))))
+
+
+def _owner(plan: EpochPlan) -> tuple[str, ...]:
+    root = plan.job_store
+    return (root.url, root.endpoint_url or "", str(plan.timeline), plan.code_hash)
+
+
+def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusable:
+    if getattr(error, "_grpc_status_code", None) is grpc.StatusCode.UNAUTHENTICATED:
+        given = "the token was refused" if os.environ.get(TOKEN_VARIABLE) else "it asks for a token"
+        return EnvironmentUnusable(
+            f"the Spark Connect server at {remote.url} does not let this process in: {given}. Nothing was run.",
+            hint=f"set {TOKEN_VARIABLE} to the server's token",
+            remote=remote.url,
+        )
+    lines = str(error).strip().splitlines()
+    return EnvironmentUnusable(
+        f"the Spark Connect server at {remote.url} cannot be used: {lines[0] if lines else type(error).__name__}. "
+        "Nothing was run.",
+        hint="see the server's log",
+        remote=remote.url,
+    )

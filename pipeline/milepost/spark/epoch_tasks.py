@@ -1,0 +1,171 @@
+"""What each task of an epoch runs, level by level: a host, and the tail behind it.
+
+They are small classes that Spark pickles into its Python workers, so what a task closes over is explicit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.code import code_hash_of
+from milepost.config.load import LoadedJob
+from milepost.operators.user_code import UserFunction
+from milepost.planning import EpochPlan
+from milepost.protocol.acknowledgements import SubtaskAnswer, decode_answer
+from milepost.protocol.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry
+from milepost.protocol.errors import CheckpointError, EnvironmentUnusable
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.sinks.build import build_sink
+from milepost.sinks.contract import Sink
+from milepost.spark.attempt import Attempt
+from milepost.spark.items import Declined, HostEnd, Item, SnapshotStarted
+from milepost.spark.level_plan import LevelPlan
+from milepost.spark.levels import EpochLevels, Level
+from milepost.spark.source_task import SourceSplit, run_source
+from milepost.spark.subtask_task import run_subtask
+from milepost.spark.tail import TailPlan, run_tail
+from milepost.spark.task_memory import told
+from milepost.spark.task_metrics import TaskMetrics
+from milepost.spark.worker_memory import MemoryBudget
+from milepost.storage.layout import metrics_prefix
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """How a task opens one sink."""
+
+    job: LoadedJob
+    name: str
+    key: tuple[str, ...]
+    store: StoreConfig
+
+    def open(self, attempt: Attempt) -> Sink:
+        spec = self.job.spec.sink(self.name)
+        return build_sink(spec, job=self.job.spec.name, key=self.key, store=attempt.open_store(self.store))
+
+
+@dataclass(frozen=True, slots=True)
+class HostTask:
+    """Runs the host of one level in a task: a source split, or the level's stateful operators.
+
+    Attributes:
+        metrics_prefix: where each attempt leaves its measurements, relative to the job's root.
+        functions: code of every process operator of the job. code_hash: of the package and them, as recorded.
+    """
+
+    checkpoint_id: CheckpointId
+    token: FencingToken
+    splits: tuple[SourceSplit, ...]
+    stateful: LevelPlan | None
+    job_store: StoreConfig
+    metrics_prefix: str
+    functions: Mapping[str, UserFunction]
+    code_hash: str
+
+    @property
+    def level(self) -> int:
+        return self.stateful.level if self.stateful is not None else 0
+
+    @property
+    def subtasks(self) -> int:
+        return self.stateful.parallelism if self.stateful is not None else len(self.splits)
+
+    def items(self, attempt: Attempt, batches: Batches) -> Iterator[Item]:
+        """Yield what one attempt puts out; the last item acknowledges or declines."""
+        identity = SubtaskIdentity(self.checkpoint_id, self.token, self.level, attempt.subtask)
+        running = code_hash_of({uid: function.running_digest() for uid, function in self.functions.items()})
+        if self.code_hash != running:
+            _drain(batches)
+            detail = f"worker runs code {running[:12]}, the epoch was planned by code {self.code_hash[:12]}"
+            yield Declined(identity.decline(CheckpointFailureReason.CODE_MISMATCH, detail))
+            return
+        metrics = TaskMetrics(self.level, attempt.subtask, attempt.number)
+        store = attempt.open_store(self.job_store)
+        for item in self._bounded(identity, self._host(attempt, batches, store, metrics), attempt.memory.budget):
+            if isinstance(item, HostEnd):
+                try:
+                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
+                except CheckpointError as error:
+                    yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
+                    return
+            handed = time.monotonic()
+            yield item
+            # The tail, and Spark behind it, do their part before this goes on.
+            part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
+            metrics.apart(part, time.monotonic() - handed)
+
+    @staticmethod
+    def _bounded(identity: SubtaskIdentity, items: Iterator[Item], budget: MemoryBudget) -> Iterator[Item]:
+        """The items; a task that needs more memory than its worker has declines, and says what to set."""
+        who = f"level {identity.level}, subtask {identity.subtask}"
+        try:
+            with told(who, budget):
+                yield from items
+        except EnvironmentUnusable as error:
+            yield Declined(identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE))
+
+    def _host(self, attempt: Attempt, batches: Batches, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
+        if self.stateful is not None:
+            return run_subtask(self.stateful, attempt, batches, store, metrics)
+        _drain(batches)
+        split = self.splits[attempt.subtask]
+        return run_source(split, attempt.open_store(split.store), metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class TailTask:
+    """Runs the tail of one level in a task."""
+
+    plan: TailPlan
+    sinks: tuple[SinkPlan, ...]
+
+    def run(self, attempt: Attempt, items: Iterable[Item]) -> Batches:
+        """Yield what one attempt sends to the next level, or to the driver."""
+        sinks = {sink.name: sink.open(attempt) for sink in self.sinks}
+        return run_tail(self.plan, attempt.subtask, items, sinks, attempt.memory)
+
+
+def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, HostTask, TailTask]]:
+    """Yield what the tasks of each level run, in order."""
+    for level in epoch.levels:
+        host = HostTask(
+            checkpoint_id=plan.checkpoint_id,
+            token=plan.token,
+            splits=epoch.splits if level.stateful is None else (),
+            stateful=level.stateful,
+            job_store=plan.job_store,
+            metrics_prefix=metrics_prefix(plan.checkpoint_id, plan.token),
+            functions={uid: function.code for uid, function in plan.functions.items()},
+            code_hash=plan.code_hash,
+        )
+        yield level, host, TailTask(level.tail, _sinks(plan, level))
+
+
+def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, ...]:
+    """Return what the last level's rows say: every distinct acknowledgement, and every decline.
+
+    Args:
+        rows: kind and payload of each.
+    """
+    found = [(EventKind(kind), payload) for kind, payload in rows]
+    events = [AckEvent.decode(payload) for kind, payload in found if kind is EventKind.ACK]
+    declines = [decode_answer(payload.decode()) for kind, payload in found if kind is EventKind.CANCEL]
+    return (*(acknowledgement(ack) for ack in carry(events)), *declines)
+
+
+def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
+    names = sorted({name for sinks in level.tail.sinks.values() for name in sinks})
+    return tuple(SinkPlan(plan.job, name, plan.graph.sink_inputs[name].key, plan.sinks[name]) for name in names)
+
+
+def _drain(batches: Batches) -> None:
+    for _ in batches:
+        pass

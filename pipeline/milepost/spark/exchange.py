@@ -1,0 +1,255 @@
+"""The rows that cross Spark's shuffle: Arrow buffers, barriers, acknowledgements and cancel markers.
+
+A row is `(subtask, channel, sequence, operator, producer, kind, lateness_us, oldest_us, payload)`. `subtask` is the
+receiving subtask, `channel` the sender's index in its level. Rows are a pure function of the plan, and where a
+checkpoint was cut, of the cut: no attempt, time or metric is in them (I12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.operators.contract import Combiner
+from milepost.protocol.acknowledgements import Decline, encode_answer
+from milepost.protocol.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
+from milepost.spark.combining import PART_BYTES, Combining
+from milepost.state.buffers import Buffer, as_partials, encode_rows, oldest
+from milepost.state.key_groups import subtask_of_key_group
+from milepost.state.key_hash import KeyHash
+
+EXCHANGE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("subtask", pa.int32(), nullable=False),
+        pa.field("channel", pa.int32(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("operator", pa.string(), nullable=False),
+        pa.field("producer", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("lateness_us", pa.int64()),
+        pa.field("oldest_us", pa.int64()),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The lateness watermark that every row of an edge gets; None is minus infinity."""
+
+    lateness_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Rows of `producer` that `operator` consumes in a later level.
+
+    Attributes:
+        key: key columns that decide the receiving subtask.
+        columns: columns to send, in schema order; the others are not needed downstream.
+        event_time: column that times the producer's rows, whether it is sent or not; None = no times.
+        stamp: for rows fresh from a source; None for rows of a stateful operator, which carry their own.
+        combiner: folds the rows before they are sent, where that pays.
+    """
+
+    producer: str
+    operator: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    event_time: str | None
+    stamp: Stamp | None
+    combiner: Combiner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BufferLimits:
+    """How large one buffer gets: a part of rows that reaches a limit is sent.
+
+    Attributes:
+        rows: None = any number.
+    """
+
+    bytes: int
+    rows: int | None = None
+
+    def length(self, rows: pa.Table) -> int:
+        """How many of these rows make one buffer."""
+        length = max(1, -(-rows.num_rows * self.bytes // max(1, rows.nbytes)))
+        return length if self.rows is None else min(length, self.rows)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A buffer that is being filled."""
+
+    lateness_us: int | None
+    partial: bool
+    parts: list[pa.Table]
+    bytes: int = 0
+    rows: int = 0
+    oldest_us: int | None = None
+
+    def takes(self, lateness_us: int | None, partial: bool) -> bool:
+        return self.lateness_us == lateness_us and self.partial == partial
+
+    def add(self, part: pa.Table, oldest_us: int | None) -> None:
+        self.parts.append(part)
+        self.bytes += part.nbytes
+        self.rows += part.num_rows
+        if oldest_us is not None:
+            self.oldest_us = oldest_us if self.oldest_us is None else min(self.oldest_us, oldest_us)
+
+
+class ExchangeWriter:
+    """Writes one sender's channels: buffers up to the limits, then one barrier and one acknowledgement on each.
+
+    The cut into buffers depends only on the rows, their order and their stamps, so a second attempt writes the same
+    bytes. A buffer never mixes stamps, nor rows and partial results.
+
+    Args:
+        held_bytes: what an edge holds at most before it is folded.
+    """
+
+    def __init__(
+        self,
+        *,
+        channel: int,
+        receivers: int,
+        max_parallelism: int,
+        hasher: KeyHash,
+        edges: tuple[Edge, ...],
+        limits: BufferLimits,
+        held_bytes: int = PART_BYTES,
+    ) -> None:
+        self._channel, self._held_bytes = channel, held_bytes
+        self._receivers = receivers
+        self._max_parallelism, self._hasher = max_parallelism, hasher
+        self._limits = limits
+        self._edges: dict[str, list[Edge]] = {}
+        for edge in edges:
+            self._edges.setdefault(edge.producer, []).append(edge)
+        self._digests = [ChannelDigest() for _ in range(receivers)]
+        self._open: dict[tuple[str, str, int], _Open] = {}
+        self._combining: dict[tuple[Edge, int | None], Combining] = {}
+
+    def rows(self, producer: str, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
+        """Route rows of one producer to every operator that consumes them; yields the buffers that became full.
+
+        Args:
+            lateness_us: the rows' own stamp; an edge from a source has one of its own.
+        """
+        for edge in self._edges.get(producer, ()):
+            if rows.num_rows:
+                stamp = lateness_us if edge.stamp is None else edge.stamp.lateness_us
+                yield from self._take(edge, rows, stamp)
+
+    def forward(self, subtask: int, buffer: Buffer) -> pa.RecordBatch:
+        """Pass on a buffer that a later level needs, to the subtask of the same index."""
+        return self._row(subtask, buffer)
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is still held or open, in a fixed order."""
+        for (edge, lateness_us), combining in self._combining.items():
+            for rows, partial in combining.flush():
+                yield from self._split(edge, rows, lateness_us, partial=partial)
+        for slot in sorted(self._open):
+            yield self._emit(slot)
+
+    def sums(self) -> dict[int, ChannelSum]:
+        """Count and digest of every channel; call it after `flush`."""
+        return {receiver: digest.sum() for receiver, digest in enumerate(self._digests)}
+
+    def barrier(self, barrier: Barrier) -> Iterator[pa.RecordBatch]:
+        """The barrier, on every channel behind its buffers."""
+        yield from self._broadcast(EventKind.BARRIER, barrier.encode())
+
+    def ack(self, event: AckEvent) -> Iterator[pa.RecordBatch]:
+        """The acknowledgement, last on every channel."""
+        yield from self._broadcast(EventKind.ACK, event.encode())
+
+    def cancel(self, decline: Decline) -> Iterator[pa.RecordBatch]:
+        """The cancel marker, last on every channel."""
+        yield from self._broadcast(EventKind.CANCEL, encode_answer(decline).encode())
+
+    def _take(self, edge: Edge, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
+        if edge.combiner is None:
+            yield from self._split(edge, rows, lateness_us)
+            return
+        slot = (edge, lateness_us)
+        combining = self._combining.setdefault(slot, Combining(edge.combiner, self._held_bytes))
+        for part, partial in combining.add(rows):
+            yield from self._split(edge, part, lateness_us, partial=partial)
+
+    def _split(
+        self, edge: Edge, rows: pa.Table, lateness_us: int | None, *, partial: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        groups = self._hasher.key_groups(rows, edge.key, self._max_parallelism)
+        targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers).astype(np.uint16)
+        times = rows.column(edge.event_time) if edge.event_time is not None and not partial else None
+        rows = as_partials(rows) if partial else rows.select(list(edge.columns))
+        order = np.argsort(targets, kind="stable")  # of 16 bits: linear
+        bounds = np.searchsorted(targets[order], np.arange(self._receivers + 1))
+        for receiver in range(self._receivers):
+            start, end = bounds[receiver], bounds[receiver + 1]
+            if start == end:
+                continue
+            slot = (edge.operator, edge.producer, receiver)
+            if slot in self._open and not self._open[slot].takes(lateness_us, partial):
+                yield self._emit(slot)
+            chosen = pa.array(order[start:end])
+            mine, mine_times = rows.take(chosen), times.take(chosen) if times is not None else None
+            # An operator may put out a whole epoch at once: more than one buffer.
+            length = self._limits.length(mine)
+            for offset in range(0, mine.num_rows, length):
+                oldest_us = oldest(mine_times.slice(offset, length)) if mine_times is not None else None
+                open_ = self._open.setdefault(slot, _Open(lateness_us, partial, []))
+                open_.add(mine.slice(offset, length), oldest_us)
+                if open_.bytes >= self._limits.bytes or (
+                    self._limits.rows is not None and open_.rows >= self._limits.rows
+                ):
+                    yield self._emit(slot)
+
+    def _emit(self, slot: tuple[str, str, int]) -> pa.RecordBatch:
+        operator, producer, receiver = slot
+        open_ = self._open.pop(slot)
+        payload = encode_rows(pa.concat_tables(open_.parts))
+        return self._row(receiver, Buffer(operator, producer, open_.lateness_us, open_.oldest_us, payload))
+
+    def _row(self, receiver: int, buffer: Buffer) -> pa.RecordBatch:
+        digest = self._digests[receiver]
+        header = BufferHeader(buffer.operator, buffer.producer, buffer.lateness_us, buffer.oldest_us)
+        payload = buffer.body()
+        row = exchange_row(receiver, self._channel, digest.count, EventKind.BUFFER, payload, header)
+        digest.add(header, payload)
+        return row
+
+    def _broadcast(self, kind: EventKind, payload: bytes) -> Iterator[pa.RecordBatch]:
+        for receiver, digest in enumerate(self._digests):
+            yield exchange_row(receiver, self._channel, digest.count, kind, payload)
+
+
+_NO_HEADER: Final = BufferHeader("", "", None, None)
+
+
+def exchange_row(
+    subtask: int, channel: int, sequence: int, kind: EventKind, payload: bytes, header: BufferHeader = _NO_HEADER
+) -> pa.RecordBatch:
+    """One row of the exchange."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([subtask], pa.int32()),
+            pa.array([channel], pa.int32()),
+            pa.array([sequence], pa.int64()),
+            pa.array([header.operator], pa.string()),
+            pa.array([header.producer], pa.string()),
+            pa.array([kind.value], pa.string()),
+            pa.array([header.lateness_us], pa.int64()),
+            pa.array([header.oldest_us], pa.int64()),
+            pa.array([payload], pa.binary()),
+        ],
+        schema=EXCHANGE_SCHEMA,
+    )

@@ -1,0 +1,298 @@
+"""From an epoch's plan to what each level's tasks do: schemas, operators, edges, SQL.
+
+The job graph is cut into levels by longest path, one exchange and one stage each (DESIGN 4.2), so the sources are read
+once whatever consumes them. Everything here is decided on the driver, before the Spark job starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pyarrow as pa
+
+from milepost.config.graph import Node
+from milepost.config.in_flight import consumed_columns
+from milepost.config.source_spec import SourceSpec
+from milepost.config.spec import SqlOperator
+from milepost.operators.build import build_operator
+from milepost.operators.contract import StatefulOperator
+from milepost.planning import EpochPlan, split_inputs
+from milepost.protocol.barrier import SubtaskIdentity
+from milepost.protocol.ids import OperatorUid
+from milepost.sources.build import build_reader
+from milepost.sources.contract import SourceReader
+from milepost.spark.epoch_clock import LevelShare
+from milepost.spark.exchange import BufferLimits, Edge, Stamp
+from milepost.spark.level_plan import Clock, LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
+from milepost.spark.source_task import SourceSplit
+from milepost.spark.sql_expression import projection
+from milepost.spark.tail import TailPlan
+from milepost.storage.layout import channel_prefix, state_prefix
+
+_MICROSECOND = 1_000_000
+
+_CUT_PARTS = 64
+"""Where an epoch may be cut, a buffer is at most this part of `spark.buffer_size`, and has at most `_CUT_ROWS` rows."""
+
+_CUT_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStep:
+    """The Spark projection of one level.
+
+    Attributes:
+        hosted: schema of each node that the level's hosts put out and SQL or the tail reads.
+        expressions: one per SQL operator, by uid, in topological order.
+        kept: schema of each node that the tail reads.
+    """
+
+    hosted: Mapping[str, pa.Schema]
+    expressions: Mapping[str, str]
+    kept: Mapping[str, pa.Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One stage: its tail, its SQL if there is any, and for stateful levels what its subtasks host."""
+
+    tail: TailPlan
+    sql: SqlStep | None
+    stateful: LevelPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLevels:
+    """The whole Spark job of one epoch, and the schema of every node's rows (`<uid>.late` included)."""
+
+    splits: tuple[SourceSplit, ...]
+    levels: tuple[Level, ...]
+    operators: Mapping[str, StatefulOperator]
+    schemas: Mapping[str, pa.Schema]
+
+    @property
+    def sql(self) -> dict[str, str]:
+        """The Spark expression of every SQL operator, by uid."""
+        steps = [level.sql.expressions for level in self.levels if level.sql is not None]
+        return {uid: text for expressions in steps for uid, text in expressions.items()}
+
+
+SqlSchema = Callable[[Node, pa.Schema], pa.Schema]
+"""The schema of a SQL operator's rows, of the schema of its input. Raises SubtaskDeclined."""
+
+
+def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLevels:
+    """Build every level, for `slots` tasks at once.
+
+    Raises: InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL.
+    """
+    readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
+    schemas, operators = _schemas(plan, readers, sql_schema)
+    splits = _splits(plan, readers)
+    levels = tuple(
+        Level(
+            tail=_tail(plan, number, schemas, operators),
+            sql=_sql(plan, number, schemas),
+            stateful=_stateful(plan, number, len(splits), slots, schemas, operators) if number else None,
+        )
+        for number in range(plan.graph.levels + 1)
+    )
+    return EpochLevels(splits, levels, operators, schemas)
+
+
+def _schemas(
+    plan: EpochPlan, readers: Mapping[str, SourceReader], sql_schema: SqlSchema
+) -> tuple[dict[str, pa.Schema], dict[str, StatefulOperator]]:
+    schemas: dict[str, pa.Schema] = {}
+    operators: dict[str, StatefulOperator] = {}
+    for node in plan.graph.nodes.values():
+        if node.kind == "source":
+            schemas[node.uid] = readers[node.uid].schema
+        elif node.kind == "sql":
+            schemas[node.uid] = sql_schema(node, schemas[node.inputs[0]])
+        else:
+            consumed = _consumed_schema(plan, node, schemas[node.inputs[0]])
+            event_time = plan.graph.nodes[node.inputs[0]].event_time
+            spec = plan.spec.operator(node.uid)
+            assert not isinstance(spec, SqlOperator)
+            timed = any(_clocks(plan, name) for name in node.inputs)
+            operator = build_operator(
+                spec,
+                consumed,
+                event_time,
+                plan.functions.get(node.uid),
+                timed=timed,
+                in_pieces=plan.spec.checkpointing.cuts_epochs,
+            )
+            operators[node.uid] = operator
+            schemas[node.uid] = operator.output_schema
+            schemas[f"{node.uid}.late"] = consumed
+    return schemas, operators
+
+
+def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
+    """The columns of its input that an operator needs; all of them when its late rows are published."""
+    needed = consumed_columns(plan.spec, plan.graph, node.uid)
+    return schema if needed is None else pa.schema([field for field in schema if field.name in needed])
+
+
+def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[SourceSplit, ...]:
+    return tuple(
+        SourceSplit(
+            source=item.name,
+            identity=SubtaskIdentity(plan.checkpoint_id, plan.token, 0, index),
+            store=plan.sources[item.name],
+            objects=objects,
+            reader=readers[item.name],
+            event_time=plan.spec.sources[item.name].event_time,
+            on_missing=plan.spec.sources[item.name].on_missing,
+            max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
+        )
+        for index, (item, objects) in enumerate(split_inputs(plan.inputs, plan.spec.spark.parallelism))
+    )
+
+
+def _max_ahead_us(source: SourceSpec) -> int | None:
+    ahead = source.max_event_time_ahead
+    return None if ahead is None else ahead // timedelta(microseconds=1)
+
+
+def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ...]]]:
+    """Every output of a level: its name (`uid` or `uid.late`), its node, and the sinks that it feeds."""
+    found = []
+    for node in plan.graph.nodes.values():
+        if node.level == level:
+            found.append((node.uid, node, node.sinks))
+            if node.late_sinks:
+                found.append((f"{node.uid}.late", node, node.late_sinks))
+    return found
+
+
+def _tail(
+    plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema], operators: Mapping[str, StatefulOperator]
+) -> TailPlan:
+    last = level == plan.graph.levels
+    edges = tuple(
+        Edge(
+            producer=name,
+            operator=uid,
+            key=operators[uid].routing_key,
+            columns=tuple(_consumed(plan, uid, schemas).names),
+            event_time=node.event_time,
+            stamp=_stamp(plan, plan.graph.nodes[uid]) if level == 0 else None,
+            # Where an epoch may be cut, what is in flight are rows: a later epoch's operator may be another one.
+            combiner=None if plan.spec.checkpointing.cuts_epochs else operators[uid].combiner,
+        )
+        for name, node, _ in _outputs(plan, level)
+        if name == node.uid
+        for uid in node.consumers
+        if uid in operators
+    )
+    return TailPlan(
+        checkpoint_id=plan.checkpoint_id,
+        token=plan.token,
+        level=level,
+        receivers=0 if last else plan.spec.spark.parallelism,
+        max_parallelism=plan.spec.checkpointing.max_parallelism,
+        hasher=plan.hasher,
+        limits=_limits(plan),
+        edges=edges,
+        sinks={name: sinks for name, _, sinks in _outputs(plan, level) if sinks},
+    )
+
+
+def _limits(plan: EpochPlan) -> BufferLimits:
+    """Small buffers where time may run out: one is processed whole, however slow its operator."""
+    size = plan.spec.spark.buffer_size
+    if not plan.spec.checkpointing.cuts_epochs:
+        return BufferLimits(size)
+    return BufferLimits(max(1, size // _CUT_PARTS), _CUT_ROWS)
+
+
+def _stamp(plan: EpochPlan, node: Node) -> Stamp:
+    clocks = [clock for name in node.inputs for clock in _clocks(plan, name)]
+    return Stamp(lateness_us(clocks, plan.firing.get(node.uid, ())))
+
+
+def _consumed(plan: EpochPlan, uid: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+    node = plan.graph.nodes[uid]
+    return _consumed_schema(plan, node, schemas[node.inputs[0]])
+
+
+def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlStep | None:
+    nodes = [node for node in plan.graph.nodes.values() if node.level == level]
+    sql = [node for node in nodes if node.kind == "sql"]
+    if not sql:
+        return None
+    stateful = {node.uid for node in plan.graph.stateful}
+    kept = {
+        name: schemas[name]
+        for name, node, sinks in _outputs(plan, level)
+        if sinks or (name == node.uid and stateful.intersection(node.consumers))
+    }
+    read = {*kept, *(node.inputs[0] for node in sql)}
+    made = {node.uid for node in sql}
+    hosted = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in made}
+    expressions = {node.uid: projection(plan.spec, node, schemas[node.inputs[0]].names) for node in sql}
+    return SqlStep(hosted, expressions, kept)
+
+
+def _stateful(
+    plan: EpochPlan,
+    level: int,
+    source_subtasks: int,
+    slots: int,
+    schemas: Mapping[str, pa.Schema],
+    operators: Mapping[str, StatefulOperator],
+) -> LevelPlan:
+    parallelism = plan.spec.spark.parallelism
+    hosted = tuple(
+        OperatorPlan(
+            operator=operators[node.uid],
+            inputs=node.inputs,
+            input_schema=_consumed(plan, node.uid, schemas),
+            state_schema=plan.state_schema(operators[node.uid]),
+            handles=plan.states.get(node.uid, ()),
+            firing=plan.firing.get(node.uid, ()),
+            channels=plan.channels.get(node.uid, ()),
+            directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
+            signature=plan.input_signatures[node.uid],
+            clocks=tuple(clock for name in node.inputs for clock in _clocks(plan, name)),
+        )
+        for node in plan.graph.at_level(level)
+    )
+    return LevelPlan(
+        job=plan.spec.name,
+        checkpoint_id=plan.checkpoint_id,
+        token=plan.token,
+        base=plan.base,
+        level=level,
+        senders=source_subtasks if level == 1 else parallelism,
+        parallelism=parallelism,
+        max_parallelism=plan.spec.checkpointing.max_parallelism,
+        hasher=plan.hasher,
+        operators=hosted,
+        channel_directory=channel_prefix(plan.checkpoint_id, plan.token),
+        cache_directory=plan.cache_directory,
+        alignment=plan.alignment,
+        share=LevelShare(parallelism, slots, plan.graph.levels - level + 1),
+        latest_completed=plan.latest_completed,
+        lowest_retained=plan.lowest_retained,
+        aborted_since=plan.aborted_since,
+    )
+
+
+def _clocks(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
+    """What tells an operator how far a producer of its rows is: nothing where no source with event time reaches it."""
+    node = plan.graph.nodes[producer]
+    if node.kind == "sql":
+        return tuple(clock for name in node.inputs for clock in _clocks(plan, name))
+    timed = [name for name in node.sources if plan.spec.sources[name].event_time is not None]
+    if not timed:
+        return ()
+    if node.is_stateful:
+        return (UpstreamClock(node.uid),)
+    delay_us = round(plan.spec.sources[node.uid].watermark_delay.total_seconds() * _MICROSECOND)
+    return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us),)

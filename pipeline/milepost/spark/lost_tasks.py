@@ -1,0 +1,76 @@
+"""A task that Spark gave up because its workers died, as a refusal that says what they were reading.
+
+A worker that dies of what it reads can tell nobody. The driver knows which objects each source subtask was given; a
+subtask that has read all of its own has left its measurements in the job's store.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import CheckpointError, SubtaskDeclined
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.spark.source_task import SourceSplit
+from milepost.spark.task_metrics import attempts_prefix
+from milepost.storage.layout import metrics_prefix
+from milepost.storage.open import open_store
+
+_LOG = logging.getLogger(__name__)
+
+_LOST = re.compile(
+    r"Task (\d+) in stage \S+ failed (\d+) times.*?(Python worker exited unexpectedly|ExecutorLostFailure)", re.DOTALL
+)
+
+_NAMED_OBJECTS = 10
+
+_FOR_MEMORY = (
+    "A worker that ends without a word was mostly ended by the machine for its memory: with "
+    "`spark.executor.pyspark.memory` in `spark.conf` it keeps within that, and works on its state in parts."
+)
+
+_FOR_OBJECTS = "If one of the objects does it, `limits_per_epoch: {max_files: 1}` shows which."
+
+
+def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> SubtaskDeclined | None:
+    """Return the typed refusal for workers that died too often, or None when that is not what happened.
+
+    Args:
+        splits: of the epoch, by source subtask. said: the text of Spark's error.
+    """
+    found = _LOST.search(said)
+    if found is None:
+        return None
+    task, times, how = int(found[1]), int(found[2]), found[3]
+    what = f"the worker of Spark's task {task} died {times} times ({how})"
+    hint = f"{_FOR_MEMORY} {CheckpointFailureReason.TASK_FAILURE.remedy}"
+    if _is_reading(plan, splits, task):
+        what = f"{what} while it read source {splits[task].source}: {_objects(splits[task])}"
+        hint = f"{_FOR_OBJECTS} {hint}"
+    return SubtaskDeclined(
+        f"checkpoint {plan.checkpoint_id}: {what}. Nothing of this epoch is visible.",
+        hint=hint,
+        reason=CheckpointFailureReason.TASK_FAILURE.value,
+        detail=what,
+        checkpoint_id=plan.checkpoint_id,
+    )
+
+
+def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int) -> bool:
+    """Whether the task is a source subtask that has not read all it was given; no later stage begins before it has."""
+    if task >= len(splits):
+        return False
+    prefix = metrics_prefix(plan.checkpoint_id, plan.token) + attempts_prefix(0, task)
+    try:
+        return not any(open_store(plan.job_store).list(prefix, limit=1))
+    except CheckpointError as error:  # the task's end is what has to be told
+        _LOG.warning("checkpoint %s: cannot tell what task %s was at: %s", plan.checkpoint_id, task, error)
+        return False
+
+
+def _objects(split: SourceSplit) -> str:
+    keys = [obj.key for obj in split.objects[:_NAMED_OBJECTS]]
+    more = len(split.objects) - len(keys)
+    return f"object {', '.join(keys)}" if len(keys) == 1 else ", ".join(keys) + (f" and {more} more" if more else "")

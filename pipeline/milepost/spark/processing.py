@@ -1,0 +1,220 @@
+"""One operator's rows and state in one epoch: taken up, fired, frozen; as many key groups at once as memory allows.
+
+An epoch that may be cut is processed as its buffers are handed out, all key groups at once, because its end is a time.
+Any other one waits for its last buffer, and then works slice after slice: a slice's state is restored, takes the rows
+of its key groups, fires, is frozen and encoded, and makes room for the next. Where everything fits the budget, there is
+one slice: nothing is divided, and what is frozen is encoded while the output is staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.operators.contract import OperatorRun
+from milepost.protocol.errors import ProtocolViolation
+from milepost.protocol.watermarks import latest, operator_watermark
+from milepost.spark.input_gate import Chunk
+from milepost.spark.items import Item, Rows
+from milepost.spark.level_plan import LevelPlan, OperatorPlan
+from milepost.spark.task_memory import Memory
+from milepost.state.buffers import Buffer, are_partials
+from milepost.state.keyed_state import FrozenState, SubtaskState
+from milepost.state.slices import (
+    EncodedSlices,
+    SliceEncoder,
+    divided,
+    input_cost,
+    slices_within,
+    state_cost,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A slice in memory: its restored state, and the operator's epoch over it."""
+
+    state: SubtaskState
+    run: OperatorRun
+
+
+class Processing:
+    """One subtask's epoch of one operator.
+
+    Attributes:
+        fired_us: the firing watermark reached so far.
+
+    Args:
+        key_groups: what the subtask owns. plan: of its level.
+        open_slice: restores some of them, of all that there are or of several.
+        previous_us: the firing watermark to begin with. watermark_us: of the inputs, at the end of the epoch.
+        may_be_cut: the epoch may leave rows in flight.
+    """
+
+    def __init__(
+        self,
+        item: OperatorPlan,
+        key_groups: range,
+        plan: LevelPlan,
+        open_slice: Callable[[range], Opened],
+        memory: Memory,
+        *,
+        previous_us: int | None,
+        watermark_us: int | None,
+        may_be_cut: bool,
+    ) -> None:
+        self.fired_us = previous_us
+        self.rows_in = self.rows_out = self.late_rows = 0
+        self._item, self._own, self._plan = item, key_groups, plan
+        self._open, self._memory = open_slice, memory
+        self._previous_us, self._watermark_us = previous_us, watermark_us
+        self._at_once: Opened | None = open_slice(key_groups) if may_be_cut else None
+        self._waiting: list[Chunk] = []
+        self._state: SubtaskState | None = None
+        self._encoded: EncodedSlices | None = None
+        operator = item.operator
+        self._uid = operator.uid
+        self._updates = bool(operator.output_key)
+        self._apart = set(operator.routing_key) <= set(operator.output_key)
+
+    def take(self, chunk: Chunk) -> Iterator[Item]:
+        """Process some buffers of one stamp, or let them wait for the end of the input. Raises OperatorFailed."""
+        if self._at_once is None:
+            self._waiting.append(chunk)
+        else:
+            yield from self._take_up(self._at_once, chunk.buffers, chunk.buffers[0].lateness_us, 0)
+
+    def finish(self, in_flight: Iterable[int | None]) -> Iterator[Item]:
+        """Process what waits, and emit what belongs before the barrier. Raises OperatorFailed, CheckpointError.
+
+        Args:
+            in_flight: stamps of the rows that stay in flight: nothing fires beyond them.
+        """
+        last_us = operator_watermark([self._watermark_us, *in_flight])
+        if self._at_once is not None:
+            yield from self._fire_last(self._at_once, last_us, 0)
+            self._state = self._at_once.state
+            return
+        slices = self._slices()
+        if len(slices) == 1:
+            opened = self._open(self._own)
+            for chunk in self._waiting:
+                yield from self._take_up(opened, chunk.buffers, chunk.buffers[0].lateness_us, 0)
+            self._waiting = []
+            yield from self._fire_last(opened, last_us, 0)
+            self._state = opened.state
+            return
+        yield from self._slice_by_slice(slices, last_us)
+
+    def freeze(self) -> FrozenState | EncodedSlices:
+        """The state at the barrier. Raises ProtocolViolation: before `finish`."""
+        if self._encoded is not None:
+            return self._encoded
+        if self._state is None:
+            raise ProtocolViolation(f"operator {self._uid}: frozen before its input was finished")
+        return self._state.freeze(self.fired_us)
+
+    def _slice_by_slice(self, slices: list[range], last_us: int | None) -> Iterator[Item]:
+        stamps = [chunk.buffers[0].lateness_us for chunk in self._waiting]
+        parts = self._divide(slices)
+        encoder = SliceEncoder(self._item.handles, self._memory.spool)
+        for index, own in enumerate(slices):
+            self.fired_us = self._previous_us
+            opened = self._open(own)
+            part = index + 1 if self._apart else 0
+            for stamp_us, chunk in zip(stamps, parts, strict=True):
+                yield from self._take_up(opened, chunk[index], stamp_us, part)
+            yield from self._fire_last(opened, last_us, part)
+            frozen = opened.state.freeze(self.fired_us)
+            del opened
+            snapshot = frozen.encode(self._item.directory)
+            frozen.stage_cache(snapshot)
+            encoder.add(snapshot)
+            del frozen, snapshot
+        self._encoded = encoder.result()
+
+    def _slices(self) -> list[range]:
+        """What is worked on at once; a function of the epoch's rows and the recorded state alone (I12)."""
+        budget_bytes, schema = self._memory.budget.bytes, self._item.state_schema
+        cost = state_cost(self._item.handles, self._own, schema)
+        buffers = [buffer for chunk in self._waiting for buffer in chunk.buffers]
+        extents = [buffer.extent() for buffer in buffers]
+        size, count = sum(extent.bytes for extent in extents), sum(extent.rows for extent in extents)
+        if int(cost.sum()) + input_cost(count, size, schema) <= budget_bytes:
+            return [self._own]
+        plan, routing_key = self._plan, self._item.operator.routing_key
+        rows = np.zeros(plan.max_parallelism, dtype=np.int64)
+        for buffer in buffers:
+            groups = plan.hasher.key_groups(buffer.rows(), routing_key, plan.max_parallelism)
+            rows += np.bincount(groups, minlength=plan.max_parallelism)
+        per_row = input_cost(count, size, schema) // max(1, count)
+        return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)
+
+    def _divide(self, slices: list[range]) -> list[list[list[Buffer]]]:
+        """The waiting buffers, chunk by chunk and slice by slice."""
+        plan, routing_key, found = self._plan, self._item.operator.routing_key, []
+        for chunk in self._waiting:
+            by_slice: list[list[Buffer]] = [[] for _ in slices]
+            for buffer in chunk.buffers:
+                parts = divided(buffer, slices, routing_key, plan.hasher, plan.max_parallelism, self._memory.spool)
+                for mine, part in zip(by_slice, parts, strict=True):
+                    if part is not None:
+                        mine.append(part)
+            found.append(by_slice)
+        self._waiting = []
+        return found
+
+    def _take_up(self, opened: Opened, buffers: Iterable[Buffer], stamp_us: int | None, part: int) -> Iterator[Item]:
+        # All that follows has this stamp or a later one; a sender that left rows in flight is held by its watermark.
+        due_us = operator_watermark([stamp_us, self._watermark_us])
+        yield from self._emit(opened.run.advance(due_us), self.fired_us, part)
+        self.fired_us = latest(self.fired_us, due_us)
+        for received in self._pieces(buffers):
+            partials = [rows for rows in received if are_partials(rows)]
+            if partials:
+                combiner = self._item.operator.combiner
+                assert combiner is not None, f"operator {self._uid} got partial results, which it never makes"
+                self.rows_in += combiner.take_up(opened.run, pa.concat_tables(partials))
+            rows = [rows for rows in received if not are_partials(rows)]
+            if rows:
+                yield from self._take_rows(opened, pa.concat_tables(map(self._input, rows)), stamp_us, part)
+
+    def _take_rows(self, opened: Opened, rows: pa.Table, stamp_us: int | None, part: int) -> Iterator[Item]:
+        output = opened.run.rows(rows, stamp_us)
+        self.rows_in += rows.num_rows
+        self.late_rows += output.late.num_rows
+        yield from self._emit(output.rows, stamp_us, part)
+        if output.late.num_rows:
+            yield Rows(f"{self._uid}.late", output.late)
+
+    def _fire_last(self, opened: Opened, last_us: int | None, part: int) -> Iterator[Item]:
+        before_us = self.fired_us
+        self.fired_us = latest(before_us, last_us)
+        yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
+
+    def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
+        """The rows of some buffers, as many together as the budget allows, which is nearly always all."""
+        tables: list[pa.Table] = []
+        cost = 0
+        for buffer in buffers:
+            rows = buffer.rows()
+            more = input_cost(rows.num_rows, rows.nbytes, self._item.state_schema)
+            if tables and cost + more > self._memory.budget.bytes:
+                yield tables
+                tables, cost = [], 0
+            tables.append(rows)
+            cost += more
+        if tables:
+            yield tables
+
+    def _input(self, rows: pa.Table) -> pa.Table:
+        schema = self._item.input_schema
+        return rows.select(schema.names).cast(schema)
+
+    def _emit(self, rows: pa.Table, stamp_us: int | None, part: int, *, distinct: bool = False) -> Iterator[Item]:
+        if rows.num_rows:
+            self.rows_out += rows.num_rows
+            yield Rows(self._uid, rows, stamp_us, distinct, part)

@@ -1,0 +1,102 @@
+"""What Spark raised for an epoch, as a typed refusal that names the SQL operator it came from.
+
+Spark names a condition (`CAST_INVALID_INPUT`) and the fragment of SQL that failed, but knows no operators: the fragment
+is looked up in each operator's expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException, PythonException
+
+from milepost.protocol.errors import SubtaskDeclined
+from milepost.protocol.ids import CheckpointId
+from milepost.protocol.reasons import CheckpointFailureReason
+
+_PLACE = re.compile(r";? line \d+,? pos(?:ition)? \d+;?\s*$")
+"""Where Spark saw it: a place in the expression that we wrote, which the user has never seen."""
+
+_WIDE_COLUMN = re.compile(r"(`?)\bn_\w+\1\.")
+"""Our qualifier of an input's columns: `n_<node>`."""
+
+_NO_ROOM = "UNABLE_TO_ACQUIRE_MEMORY"
+
+_FOR_LARGE_ROWS = (
+    "A row that a task passes on has to fit into its share of the JVM's memory: raise `spark.driver.memory` in "
+    "`spark.conf`, lower `spark.buffer_size`, or set `spark.shuffle.sort.bypassMergeThreshold` to 200 there: slower, "
+    "and without that need."
+)
+
+
+def refusal(checkpoint_id: CheckpointId, error: PySparkException, expressions: Mapping[str, str]) -> SubtaskDeclined:
+    """Return the typed refusal for an error of Spark.
+
+    Args:
+        checkpoint_id: of the epoch. error: as Spark raised it.
+        expressions: the expression of each SQL operator that may have failed, by uid.
+    """
+    condition = error.getCondition() or ""
+    text = _own_words(_first_line(error))
+    if not isinstance(error, AnalysisException) and (_is_of_a_task(error) or not condition):
+        reason, what = CheckpointFailureReason.TASK_FAILURE, f"a Spark task failed too often: {text}"
+    else:
+        fragment, uids = _blamed(error, expressions)
+        who = f"operator {uids[0]}: its SQL" if len(uids) == 1 else f"the SQL of {' or '.join(uids) or 'the job'}"
+        where = f" {_unqualified(fragment)}" if fragment else ""
+        reason, what = CheckpointFailureReason.SQL_ERROR, f"{who}{where} failed: {text}"
+    return SubtaskDeclined(
+        f"checkpoint {checkpoint_id}: {what} Nothing of this epoch is visible.",
+        hint=_remedy(reason, text),
+        reason=reason.value,
+        condition=condition,
+        detail=what,
+        checkpoint_id=checkpoint_id,
+    )
+
+
+def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
+    """Return the typed refusal for a job that the JVM gave up: workers lost too often, memory, a cancelled stage."""
+    reason = CheckpointFailureReason.TASK_FAILURE
+    what = f"the Spark job failed: {_own_words(str(error.java_exception.getMessage()).splitlines()[0])}"
+    return SubtaskDeclined(
+        f"checkpoint {checkpoint_id}: {what} Nothing of this epoch is visible.",
+        hint=_remedy(reason, what),
+        reason=reason.value,
+        detail=what,
+        checkpoint_id=checkpoint_id,
+    )
+
+
+def _remedy(reason: CheckpointFailureReason, text: str) -> str:
+    return f"{_FOR_LARGE_ROWS} {reason.remedy}" if _NO_ROOM in text else reason.remedy
+
+
+def _is_of_a_task(error: PySparkException) -> bool:
+    return isinstance(error, PythonException) or (error.getCondition() or "").startswith("FAILED_")
+
+
+def _blamed(error: PySparkException, expressions: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The fragment that failed, and the operators whose expression has it in that place; else all of them."""
+    for context in error.getQueryContext():
+        fragment, start = context.fragment(), context.startIndex()
+        uids = [uid for uid, text in expressions.items() if fragment and text.startswith(fragment, start)]
+        if uids:
+            return fragment, uids
+    return "", list(expressions)
+
+
+def _own_words(text: str) -> str:
+    text = _unqualified(_PLACE.sub("", text).strip())
+    return text if text.endswith(".") else f"{text}."
+
+
+def _unqualified(sql: str) -> str:
+    return _WIDE_COLUMN.sub("", sql)
+
+
+def _first_line(error: PySparkException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(error).__name__

@@ -1,0 +1,104 @@
+"""Runs one epoch's plan as one Spark job and returns what its subtasks answered."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from milepost.config.graph import Node
+from milepost.epoch_run import EpochAnswers
+from milepost.planning import EpochPlan
+from milepost.protocol.errors import CheckpointExpired
+from milepost.spark.deadline import Deadline
+from milepost.spark.engine import SPARK_ERRORS, Engine, epoch_tag, load_engine, open_engine
+from milepost.spark.epoch_graph import epoch_frame
+from milepost.spark.epoch_tasks import subtask_answers
+from milepost.spark.levels import EpochLevels, plan_levels
+from milepost.spark.lost_tasks import lost_task
+from milepost.spark.refusals import crash, refusal
+from milepost.spark.sql_expression import projection
+from milepost.spark.sql_projection import infer_schema
+
+
+class SparkEpochRunner:
+    """The data plane behind `JobMaster.run_epoch`; keeps its session from epoch to epoch."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._running: str | None = None
+
+    def prepare(self, plan: EpochPlan) -> None:
+        """Import what the plan's kind of session needs.
+
+        PySpark's modules import each other in circles: two threads that enter one from two sides may see it half done.
+        """
+        load_engine(plan)
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        """Run the epoch's job to its end.
+
+        Returns: every acknowledgement that reached the driver (distinct copies) and every decline.
+        Raises:
+            SubtaskDeclined: SQL that Spark refuses or that fails on a value, or a task that failed too often.
+            CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
+        """
+        started = time.monotonic()
+        engine = self._engine = open_engine(plan, self._engine)
+        opened = time.monotonic()
+        tag = epoch_tag(plan, plan.token)
+        deadline = Deadline(engine, tag, plan.timeout_ms)
+        self._running = tag
+        epoch: EpochLevels | None = None
+        try:
+            with engine.tagged(tag):
+                epoch = plan_levels(plan, engine.slots, partial(_sql_schema, engine.session, plan))
+                rows = epoch_frame(engine.session, plan, epoch).collect()
+        except SPARK_ERRORS as error:
+            if deadline.passed:
+                raise CheckpointExpired(
+                    f"checkpoint {plan.checkpoint_id}: its Spark job was still running after {plan.timeout_ms} ms and "
+                    "was cancelled. Nothing of this epoch is visible.",
+                    hint="raise checkpointing.timeout, or plan less per epoch with limits_per_epoch",
+                ) from error
+            if (lost := engine.lost(error)) is not None:
+                raise lost from error
+            died = lost_task(plan, epoch.splits if epoch is not None else (), str(error))
+            if died is not None:
+                raise died from error
+            if isinstance(error, Py4JJavaError):
+                raise crash(plan.checkpoint_id, error) from error
+            if not isinstance(error, PySparkException):
+                raise
+            raise refusal(plan.checkpoint_id, error, epoch.sql if epoch is not None else {}) from error
+        except BaseException:
+            engine.interrupt(tag)
+            raise
+        finally:
+            self._running = None
+            deadline.cancel()
+        finished = time.monotonic()
+        return EpochAnswers(
+            answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
+            operators=epoch.operators,
+            schemas=epoch.schemas,
+            session_ms=round((opened - started) * 1000),
+            job_ms=round((finished - opened) * 1000),
+        )
+
+    def stop(self) -> None:
+        """Cancel the Spark job of the running epoch, from any thread: its session does not lead any more."""
+        engine, tag = self._engine, self._running
+        if engine is not None and tag is not None:
+            engine.interrupt(tag)
+
+
+def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
+    try:
+        return infer_schema(session, plan.spec, node, schema)
+    except AnalysisException as error:
+        raise refusal(plan.checkpoint_id, error, {node.uid: projection(plan.spec, node, schema.names)}) from error

@@ -1,0 +1,299 @@
+"""The Spark session that epochs run in: settings that the protocol relies on, and a clean environment.
+
+* Settings that are not the spec's to choose are listed, with their reasons, in `config/spark_settings.py`.
+* task retries: `local[N]` allows none, so it becomes `local[N, F]`; a lost worker is then repaired by Spark itself.
+* what `spark.conf` says may hold secrets: it reaches the JVM through a private file that lives until Spark is up, never
+  through a command line. Only the Java options are on one, because that is what they are.
+* Python workers are reached through sockets in a folder that only this user can enter, deleted when the JVM ends.
+* what Spark logs goes to those who ask for logs: an error reaches its user as ours, in a few lines (`refusals.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from milepost.config.spark_settings import (
+    JAVA_OPTIONS,
+    SOCKET_FOLDER,
+    SOCKETS,
+    TASK_ATTEMPTS,
+    local_cores,
+    settings_of,
+)
+from milepost.config.spec import SparkSpec
+from milepost.protocol.errors import EnvironmentUnusable
+from milepost.spark.class_archive import archive_options
+from milepost.spark.java import find_java, find_java_home
+
+_LOOPBACK = "127.0.0.1,localhost,::1"
+
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark logs every SQL error with its Java stack trace through these, before it raises it."""
+
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+"""The driver's JVM passes buffers on and lives for some epochs: optimising its code costs more than it saves.
+
+Measured on two cores: a process that runs one small epoch spends 4 to 5 s of CPU time in the JVM instead of 10, one
+that runs eight of a million rows 7.7 s instead of 15.4. The spec's `spark.conf` may say otherwise, in
+`spark.driver.extraJavaOptions`.
+"""
+
+_MASTER = "spark.master"
+_STANDALONE = "spark://"
+_ANSWER_S = 30.0
+"""How long a master may take to accept a connection, on a busy machine."""
+
+_opened: dict[str, str] = {}
+"""What this process's Spark was asked for last; empty before it was started."""
+
+
+def open_session(job: str, spec: SparkSpec) -> SparkSession:
+    """Return the process's session with a job's settings, starting Spark when it does not run.
+
+    A process has one Spark. For another job, or other settings of the same one, what can change while it runs is
+    changed; what is fixed when Spark starts must be what it is.
+
+    Raises:
+        EnvironmentUnusable: no usable Java, a host name that does not resolve, no master at its address, Spark did
+            not start, or it runs with other settings that only a new process can have.
+    """
+    cores = local_cores(spec.master)
+    settings = settings_of(spec.master, spec.conf)
+    settings[_MASTER] = spec.master if cores is None else f"local[{cores},{TASK_ATTEMPTS}]"
+    known = SparkContext._active_spark_context
+    if known is not None and not is_alive(known):
+        _forget()
+    if SparkContext._active_spark_context is not None:
+        session = SparkSession.builder.getOrCreate()
+        _adapt(session, settings)
+    else:
+        _prepare_environment(local=cores is not None)
+        _reach_a_master(spec.master)
+        session = _start(job, settings)
+    _opened.clear()
+    _opened.update(settings)
+    return session
+
+
+def is_alive(context: SparkContext) -> bool:
+    """Whether a session's JVM answers and its Spark has not been stopped, by a cluster or by an error of its own."""
+    try:
+        return not context._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def _forget() -> None:
+    """Let the next session start anew: what Python knows is of a Spark that has ended."""
+    SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
+    try:
+        SparkContext._jvm.java.lang.System.currentTimeMillis()
+    except (Py4JError, OSError):
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
+    options = (archive_options(find_java()), QUICK_COMPILER, _logging_options(), settings.get(JAVA_OPTIONS, ""))
+    given = {**settings, JAVA_OPTIONS: " ".join(option for option in options if option)}
+    folder = _socket_folder() if settings.get(SOCKETS) == "true" and SOCKET_FOLDER not in settings else None
+    if folder is not None:
+        given[SOCKET_FOLDER] = folder
+    builder = SparkSession.builder.appName(f"milepost-{job}")
+    starts = SparkContext._gateway is None
+    if not starts:  # the JVM of a session that was stopped: nothing is started, none is shown
+        builder = builder.config(map=dict(given))
+    before = {child.pid for child in psutil.Process().children()}
+    try:
+        with _handed_over(given), _own_interrupts():
+            session = builder.getOrCreate()
+        if folder is not None:  # a task of Airflow ends without what Python does at its exit; the JVM never does
+            jvm: Any = session.sparkContext._jvm
+            jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
+        return session
+    except BaseException as error:
+        said = _first_line(error)  # a Java error asks its JVM for it
+        _end_started(before)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        if starts:
+            SparkContext._gateway = SparkContext._jvm = None
+        if not isinstance(error, Exception):
+            raise
+        raise EnvironmentUnusable(
+            f"Spark did not start with master {settings[_MASTER]}: {said}",
+            hint="correct `spark.conf` if it is about that; milepost doctor shows whether the environment lacks a part",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+    except Py4JError:
+        return "its JVM ended before it could say why"
+    return text.splitlines()[0] if text else repr(error)
+
+
+def _reach_a_master(master: str) -> None:
+    """Raises EnvironmentUnusable unless something listens where a standalone cluster's master, or one of them, is.
+
+    Spark itself takes a minute to give up, and ends its JVM then.
+    """
+    if not master.startswith(_STANDALONE):
+        return
+    problems = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+            return
+        except (OSError, ValueError) as error:
+            problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    raise EnvironmentUnusable(
+        f"no Spark master answers at {master}: {'; '.join(problems)}. Nothing was run.",
+        hint="start it, or correct `spark.master`",
+    )
+
+
+def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:
+    """Give a running session other settings. Raises EnvironmentUnusable, and changes nothing, for a fixed one."""
+    before = _opened
+    if not before:  # somebody else's session; asking for its settings takes 9 ms
+        started = dict(session.sparkContext.getConf().getAll())
+        before = {key: started.get(key, "") for key in settings}
+    changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
+    fixed = sorted(key for key in changed if not session.conf.isModifiable(key))
+    if fixed:
+        raise EnvironmentUnusable(
+            f"this process already runs Spark, and {', '.join(fixed)} cannot be changed while it does. "
+            "Nothing was run.",
+            hint="run the job in a process of its own",
+            settings=fixed,
+        )
+    for key in changed:
+        if key in settings:
+            session.conf.set(key, settings[key])
+        else:
+            session.conf.unset(key)
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C what it was: PySpark's handler asks the JVM amid whatever else is being asked of it, and fails.
+
+    The runner cancels the epoch's job on its way out.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _handed_over(settings: Mapping[str, str]) -> Iterator[None]:
+    """Have the JVM that is started meanwhile read these settings from a file that only this user can read."""
+    with tempfile.TemporaryDirectory(prefix="milepost-spark-") as folder:  # its mode is 0700
+        file = Path(folder) / "spark.properties"
+        file.touch(mode=0o600, exist_ok=False)
+        file.write_text(properties_text(settings), encoding="ascii")
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(file))} pyspark-shell"
+        try:
+            yield
+        finally:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Return settings in Java's properties format, ASCII only."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    """Return a text as Java's properties format writes it: everything but letters, digits and `._-/` escaped."""
+    plain = "._-/"
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(c) if c < 128 and (chr(c).isalnum() or chr(c) in plain) else f"\\u{c:04x}" for c in codes)
+
+
+def _socket_folder() -> str:
+    """Make a folder, mode 0700, for sockets. Its path is short: the name of a socket has 107 characters at most."""
+    return tempfile.mkdtemp(prefix="milepost-sockets-", dir="/tmp" if os.access("/tmp", os.W_OK) else None)
+
+
+def _end_started(before: set[int]) -> None:
+    """End the JVM of a start that failed or was interrupted: nobody holds its gateway, so nobody else ever would."""
+    for child in psutil.Process().children():
+        if child.pid not in before:
+            for process in [*child.children(recursive=True), child]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+def _logging_options() -> str:
+    """Java options of a JVM that logs errors if this process logs, and else nothing."""
+    asked = quiet_pyspark()
+    configuration = Path(__file__).with_name("log4j2.properties").as_uri()
+    return f"-Dlog4j2.configurationFile={configuration} -Dmilepost.log.level={'error' if asked else 'off'}"
+
+
+def quiet_pyspark() -> bool:
+    """Let PySpark log a query's error only if this process logs, and py4j never. Returns: whether it does.
+
+    What py4j logs, with its stack and partly through the root logger, it raises as well.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    asked = logging.getLogger("milepost").isEnabledFor(logging.INFO)
+    for name in _QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.WARNING if asked else logging.CRITICAL + 1)
+    return asked
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def _prepare_environment(*, local: bool) -> None:
+    """Give the JVM and the Python workers what they need, whatever the caller's shell had."""
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["TZ"] = "UTC"
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_API_MODE"):
+        os.environ.pop(name, None)
+    for name in ("NO_PROXY", "no_proxy"):
+        present = os.environ.get(name, "")
+        if "127.0.0.1" not in present.split(","):
+            os.environ[name] = f"{present},{_LOOPBACK}" if present else _LOOPBACK
+    if local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"
+        return
+    try:
+        socket.gethostbyname(socket.gethostname())
+    except OSError as error:
+        raise EnvironmentUnusable(
+            f"host name {socket.gethostname()} does not resolve, and Spark needs it to reach this driver",
+            hint="add it to /etc/hosts, or use a local[N] master",
+        ) from error

@@ -1,0 +1,130 @@
+"""The host of a source subtask: reads its objects in plan order and ends with its acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.protocol.barrier import SubtaskIdentity
+from milepost.protocol.codec import to_json
+from milepost.protocol.errors import CheckpointError, CommitConflict, NotFound
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.sources.contract import BadRecord, SourceObject, SourceReader
+from milepost.sources.event_times import EventTimes
+from milepost.spark.items import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted
+from milepost.spark.task_metrics import TaskMetrics
+
+_JOINED_ROWS = 65_536
+_JOINED_BYTES = 1 << 20
+"""Rows of small objects go on together, up to so many or so large."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSplit:
+    """The objects that one source subtask reads, in plan order.
+
+    Attributes:
+        source: name of the source, which is also its node in the job graph.
+        identity: of the source subtask; its index is the channel of its rows.
+        event_time: event-time column, or None for a static source.
+        on_missing: ``fail`` or ``skip`` for an object that is gone before any of its rows was handed on.
+        max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all do.
+    """
+
+    source: str
+    identity: SubtaskIdentity
+    store: StoreConfig
+    objects: tuple[SourceObject, ...]
+    reader: SourceReader
+    event_time: str | None
+    on_missing: str
+    max_ahead_us: int | None = None
+
+
+def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
+    """Yield the split's rows, then its acknowledgement; bad input becomes a decline that names object and line."""
+    rows = 0
+    times = EventTimes(split.event_time, split.max_ahead_us)
+    missing: list[str] = []
+    small = _Joined(split.source)
+    for obj in split.objects:
+        begun = False
+        try:
+            for batch in split.reader.read(store, obj):
+                begun = True
+                rows += batch.num_rows
+                times.add(obj, batch)
+                yield from small.add(batch)
+        except BadRecord as error:
+            yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record(split, error))
+            return
+        except CommitConflict:
+            yield _declined(
+                split,
+                CheckpointFailureReason.SOURCE_OBJECT_CHANGED,
+                f"source {split.source}: object {obj.key} changed after it was planned (expected version {obj.etag})",
+            )
+            return
+        except NotFound:
+            # A skipped object stays new and is read whole when it is back: rows handed on would count twice.
+            if begun or split.on_missing == "fail":
+                when = "went while it was read" if begun else "was planned and is gone (on_missing: fail)"
+                detail = f"source {split.source}: object {obj.key} {when}"
+                yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
+                return
+            missing.append(obj.key)
+        except MemoryError as error:  # the task says what to set; only here is known for which object
+            raise MemoryError(f"source {split.source}: reading {obj.key}: {error}") from error
+        except CheckpointError as error:
+            who = f"source {split.source}: {obj.key}"
+            yield Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))
+            return
+    yield from small.flush()
+    metrics.rows_in, metrics.bytes_in = rows, sum(obj.size for obj in split.objects if obj.key not in missing)
+    metrics.mark("read_ms")
+    yield RowsDone()
+    yield SnapshotStarted()
+    ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
+    ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
+    ack["ahead"] = [to_json(one) for one in times.ahead]
+    yield HostEnd({"sources": {split.source: ack}})
+
+
+class _Joined:
+    """Batches that wait for more of them: to route and encode each by itself would cost more than its rows."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[Rows]:
+        """Take a batch in; yield what does not wait any longer."""
+        if self._rows + batch.num_rows > _JOINED_ROWS or self._bytes + batch.nbytes > _JOINED_BYTES:
+            yield from self.flush()
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= _JOINED_ROWS or self._bytes >= _JOINED_BYTES:  # before the next one is read
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Rows]:
+        """Yield what waits."""
+        held, self._held, self._rows, self._bytes = self._held, [], 0, 0
+        if held:
+            yield Rows(self._source, pa.Table.from_batches(held).combine_chunks())
+
+
+def _bad_record(split: SourceSplit, error: BadRecord) -> str:
+    line = f", line {error.line}" if error.line is not None else ""
+    value = f", value {error.value!r} " if error.value is not None else ": "
+    column = f", column {error.column}" if error.column is not None else ""
+    return f"source {split.source}: object {error.key}{line}{column}{value}{error.reason}"
+
+
+def _declined(split: SourceSplit, reason: CheckpointFailureReason, detail: str) -> Declined:
+    return Declined(split.identity.decline(reason, detail))

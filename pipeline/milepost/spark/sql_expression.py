@@ -1,0 +1,32 @@
+"""The Spark SQL expression of a SQL operator over the wide frame of its level (`sql_projection.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from milepost.config.graph import Node
+from milepost.config.spec import JobSpec, SqlOperator
+from milepost.config.sql import sql_plan
+
+
+def column_of(node: str) -> str:
+    """The wide frame's column of a node."""
+    return f"n_{node}"
+
+
+def projection(spec: JobSpec, node: Node, input_columns: Iterable[str]) -> str:
+    """The Spark SQL expression of one SQL operator over the wide frame."""
+    operator = spec.operator(node.uid)
+    assert isinstance(operator, SqlOperator)
+    source = column_of(node.inputs[0])
+    plan = sql_plan(operator.sql, node.inputs[0], list(input_columns), qualify=source)
+    struct = ", ".join(f"{_literal(name)}, {expression}" for name, expression in plan.columns)
+    condition = f"`{source}` IS NOT NULL"
+    if plan.filter_sql is not None:
+        condition += f" AND ({plan.filter_sql})"
+    return f"CASE WHEN {condition} THEN named_struct({struct}) END AS `{column_of(node.uid)}`"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,102 @@
+"""The rows of one task's sinks: collected while they come, staged in one file for each sink behind the barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.protocol.acknowledgements import Decline
+from milepost.protocol.barrier import SubtaskIdentity
+from milepost.protocol.errors import CheckpointError
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.sinks.contract import RowsPiece, Sink, StagedFile, staged_file_to_json
+from milepost.spark.items import Rows
+from milepost.spark.task_memory import Memory, told
+from milepost.state.buffers import decode_rows, encode_rows
+from milepost.state.spool import Spooled
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Rows that wait, in memory or on the disk."""
+
+    rows: pa.Table | Spooled
+    distinct: bool
+    part: int
+
+    def piece(self) -> RowsPiece:
+        rows = decode_rows(self.rows.read()) if isinstance(self.rows, Spooled) else self.rows
+        return RowsPiece(rows, self.distinct, self.part)
+
+
+class Staging:
+    """Stages what the nodes of one task feed its sinks.
+
+    Args:
+        targets: node -> names of the sinks it feeds. sinks: opened, by name.
+    """
+
+    def __init__(
+        self,
+        identity: SubtaskIdentity,
+        targets: Mapping[str, tuple[str, ...]],
+        sinks: Mapping[str, Sink],
+        memory: Memory,
+    ) -> None:
+        self._identity, self._targets, self._sinks, self._memory = identity, targets, sinks, memory
+        self._kept: dict[str, list[_Kept]] = {}
+        self._held_bytes = 0
+        self._files: dict[str, StagedFile] = {}
+
+    def take(self, item: Rows) -> Decline | None:
+        """Keep some rows; a disk that does not take them is this subtask's decline."""
+        names = self._targets.get(item.node, ())
+        if not names or not item.rows.num_rows:
+            return None
+        rows: pa.Table | Spooled = item.rows
+        self._held_bytes += item.rows.nbytes
+        if self._held_bytes > self._memory.budget.held_bytes:
+            try:
+                with told(self._who(names[0]), self._memory.budget):
+                    rows = self._memory.spool.append(encode_rows(item.rows))
+            except CheckpointError as error:
+                return self._refused(names[0], error)
+        for name in names:
+            self._kept.setdefault(name, []).append(_Kept(rows, item.distinct, item.part))
+        return None
+
+    def write(self) -> Decline | None:
+        """Stage every file durably; a store's refusal is this subtask's decline, not a crash."""
+        for name, kept in sorted(self._kept.items()):
+            try:
+                with told(self._who(name), self._memory.budget):
+                    file = self._sinks[name].stage_pieces(
+                        self._pieces(kept),
+                        checkpoint_id=self._identity.checkpoint_id,
+                        token=self._identity.token,
+                        subtask=self._identity.subtask,
+                        held_bytes=self._memory.budget.held_bytes,
+                    )
+            except CheckpointError as error:
+                return self._refused(name, error)
+            if file is not None:
+                self._files[name] = file
+        return None
+
+    def ack(self) -> dict[str, Any]:
+        return {name: staged_file_to_json(file) for name, file in sorted(self._files.items())}
+
+    @staticmethod
+    def _pieces(kept: list[_Kept]) -> Iterator[RowsPiece]:
+        for one in kept:
+            yield one.piece()
+
+    @staticmethod
+    def _who(name: str) -> str:
+        return f"staging the rows of sink {name}"
+
+    def _refused(self, name: str, error: CheckpointError) -> Decline:
+        return self._identity.decline_for(error, f"sink {name}", CheckpointFailureReason.IO_EXCEPTION)

@@ -1,0 +1,235 @@
+"""The host of a level's subtasks: one Spark task runs the subtasks of all operators of its level.
+
+It receives and checks all channels, lets each operator process up to the barrier, sends that one barrier, and only then
+lets them snapshot. Rows are processed in plan order, so the result does not depend on arrival order; in the first
+level, whose channels are the plan's own order, it does not depend on parallelism either.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+
+import pyarrow as pa
+
+from milepost.operators.contract import OperatorFailed
+from milepost.protocol.acknowledgements import Decline
+from milepost.protocol.barrier import AckEvent, SubtaskAck, SubtaskIdentity, carry
+from milepost.protocol.channel_state import share_files
+from milepost.protocol.errors import CheckpointError
+from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.spark.attempt import Attempt
+from milepost.spark.channel_files import ChannelFiles
+from milepost.spark.epoch_clock import Pacer, task_deadline_ms
+from milepost.spark.input_gate import InputGate
+from milepost.spark.items import Declined, Forward, HostEnd, Item, RowsDone, SnapshotStarted
+from milepost.spark.level_plan import LevelPlan, OperatorPlan, input_watermark_us
+from milepost.spark.operator_subtask import OperatorSubtask
+from milepost.spark.processing import Opened, Processing
+from milepost.spark.received import Received, receive
+from milepost.spark.subtask_work import SubtaskResources, Work
+from milepost.spark.task_metrics import TaskMetrics
+from milepost.state.buffers import Buffer
+from milepost.state.cache import StateCache
+from milepost.state.channel_state import restore_channel_state
+from milepost.state.handles import StateHandle
+from milepost.state.keyed_state import FrozenState, restore_state
+from milepost.state.slices import EncodedSlices
+from milepost.state.spool import SpooledBodies
+from milepost.storage.notices import read_notice
+
+
+def run_subtask(
+    plan: LevelPlan, attempt: Attempt, batches: Iterable[pa.RecordBatch], store: ObjectStore, metrics: TaskMetrics
+) -> Iterator[Item]:
+    """Yield one task's output, then its acknowledgement or a decline. The input is always drained.
+
+    Raises: EnvironmentUnusable: the node's disk does not take the input that the attempt's memory has no room for.
+    """
+    started_ms = attempt.clock()
+    received = receive(plan.identity(attempt.subtask), plan.senders, batches, attempt.memory)
+    metrics.mark("receive_ms")
+    metrics.received(received.buffers, received.size)
+    with attempt.executor(len(plan.operators) + 1) as pool:
+        task = _Task(plan, attempt, store, metrics, pool)
+        yield from task.run(received, started_ms)
+
+
+class _Task:
+    """One attempt of one task."""
+
+    def __init__(
+        self, plan: LevelPlan, attempt: Attempt, store: ObjectStore, metrics: TaskMetrics, pool: Executor
+    ) -> None:
+        self._clock, self._memory, self._subtask = attempt.clock, attempt.memory, attempt.subtask
+        self._bodies = SpooledBodies(self._memory.spool)
+        self._plan, self._store, self._metrics = plan, store, metrics
+        self._identity: SubtaskIdentity = plan.identity(self._subtask)
+        self._key_groups = plan.key_groups(self._subtask)
+        signatures = {item.operator.uid: item.signature for item in plan.operators}
+        self._files = ChannelFiles(store, plan.channel_directory, self._key_groups, signatures, pool)
+        resources = SubtaskResources(self._upload, pool, self._files, metrics)
+        writers = share_files(signatures)
+        self._hosted = [
+            (item, OperatorSubtask(plan, item, self._identity, writers[item.operator.uid], resources))
+            for item in plan.operators
+        ]
+        self._writers = list({id(writer): writer for writer in writers.values()}.values())
+
+    def run(self, received: Received, started_ms: int) -> Iterator[Item]:
+        try:
+            declined = yield from self._run(received, started_ms)
+            if declined is not None:
+                yield Declined(declined)
+        except Exception:  # no answer to the checkpoint: Spark runs another attempt, or gives the job up
+            for _, one in self._hosted:
+                one.crash()
+            raise
+        finally:  # also when Spark stops asking, because it has killed the task
+            for _, one in self._hosted:
+                one.close()
+        for writer in self._writers:
+            self._files.execute(writer, writer.close())
+
+    def _run(self, received: Received, started_ms: int) -> Generator[Item, None, Decline | None]:
+        if isinstance(received.outcome, Decline):
+            return self._refused(received, received.outcome)
+        carried = carry(received.outcome)
+        gates = [
+            [
+                buffers
+                for producer in item.inputs
+                for buffers in received.take(item.operator.uid, producer, self._plan.senders)
+            ]
+            for item, _ in self._hosted
+        ]
+        for buffer in received.rest():
+            yield Forward(self._subtask, buffer)
+        deadline_ms = task_deadline_ms(self._plan.alignment, started_ms, self._plan.share.waves(self._subtask))
+        for index, (item, one) in enumerate(self._hosted):
+            now_ms, operators = self._clock(), len(self._hosted) - index
+            # What is left is shared fairly with the operators that follow.
+            ends_ms = None if deadline_ms is None else now_ms + (deadline_ms - now_ms) // operators
+            pacer = Pacer(ends_ms, self._clock)
+            try:
+                work = self._restore(item, gates[index], pacer, carried)
+            except OperatorFailed as error:
+                one.fail_operator(error)
+            except CheckpointError as error:
+                one.fail_for(error, CheckpointFailureReason.IO_EXCEPTION)
+            else:
+                yield from one.process(work)
+                self._metrics.rows_in += work.rows.rows_in
+            self._metrics.mark("process_ms")
+            if one.decline is not None:
+                return one.decline
+        self._metrics.left_ms = None if deadline_ms is None else deadline_ms - self._clock()
+        yield RowsDone()
+        return (yield from self._snapshot(received.outcome, carried))
+
+    def _refused(self, received: Received, decline: Decline) -> Decline:
+        """The channels are not whole, or a sender declined: so does each subtask here."""
+        for _, one in self._hosted:
+            if received.cancelled is not None and received.cancelled.decline is decline:
+                one.cancel(received.cancelled.channel, decline)
+            else:
+                one.fail(decline)
+        return decline
+
+    def _restore(
+        self, item: OperatorPlan, channels: Sequence[Sequence[Buffer]], pacer: Pacer, carried: tuple[SubtaskAck, ...]
+    ) -> Work:
+        plan, operator = self._plan, item.operator
+        previous_us = item.previous_firing_us(self._key_groups)
+        replayed = restore_channel_state(
+            item.channels,
+            uid=operator.uid,
+            routing_key=operator.routing_key,
+            hasher=plan.hasher,
+            key_groups=self._key_groups,
+            max_parallelism=plan.max_parallelism,
+            store=self._store,
+            checkpoint_id=plan.base,
+            job=plan.job,
+        )
+        self._metrics.mark("restore_ms")
+        rows = Processing(
+            item,
+            self._key_groups,
+            plan,
+            lambda key_groups: self._open(item, key_groups, previous_us),
+            self._memory,
+            previous_us=previous_us,
+            watermark_us=input_watermark_us(item.clocks, carried, final=plan.alignment.final),
+            may_be_cut=plan.alignment.may_leave_rows,
+        )
+        return Work(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
+
+    def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> Opened:
+        """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""
+        plan, operator = self._plan, item.operator
+        whole = key_groups == self._key_groups
+        self._metrics.mark("process_ms")
+        state = restore_state(
+            operator.uid,
+            operator.key,
+            item.state_schema,
+            routing_key=operator.routing_key,
+            hasher=plan.hasher,
+            handles=item.handles,
+            key_groups=key_groups,
+            max_parallelism=plan.max_parallelism,
+            watermark_us=previous_us,
+            firing=item.firing,
+            store=self._store,
+            checkpoint_id=plan.base,
+            job=plan.job,
+            cache=StateCache(plan.cache_directory, keep_mapped=whole),
+            bodies=None if whole else self._bodies,
+        )
+        self._metrics.mark("restore_ms")
+        return Opened(state, operator.begin(state, previous_us))
+
+    def _snapshot(
+        self, consumed: tuple[AckEvent, ...], carried: tuple[SubtaskAck, ...]
+    ) -> Generator[Item, None, Decline | None]:
+        """Behind the barrier: freeze, upload while the tail stages its sinks, acknowledge."""
+        try:
+            notice = read_notice(self._store, self._plan.checkpoint_id, self._plan.token)
+        except CheckpointError as error:
+            return self._identity.decline_for(error, "notice of an abort", CheckpointFailureReason.IO_EXCEPTION)
+        self._metrics.mark("notice_ms")
+        for _, one in self._hosted:
+            if notice is not None:
+                one.aborted(notice)
+            else:
+                one.snapshot()
+            if one.decline is not None:
+                return one.decline
+        yield SnapshotStarted()
+        self._files.settle()
+        acks = {}
+        for _, one in self._hosted:
+            one.settle()
+            if one.decline is not None:
+                return one.decline
+            acks[one.uid] = one.ack
+        self._metrics.mark("async_wait_ms")
+        digests = {channel: event.own.digest for channel, event in enumerate(consumed)}
+        yield HostEnd({"operators": acks}, digests, carried)
+        return None
+
+    def _upload(self, frozen: FrozenState | EncodedSlices, directory: str) -> StateHandle:
+        began = time.monotonic()
+        if isinstance(frozen, EncodedSlices):
+            handle = frozen.upload(self._store.put)
+            self._metrics.uploaded(time.monotonic() - began)
+            return handle
+        snapshot = frozen.encode(directory)
+        for upload in snapshot.uploads:
+            self._store.put(upload.key, upload.body)
+        frozen.stage_cache(snapshot)
+        self._metrics.uploaded(time.monotonic() - began)
+        return snapshot.handle

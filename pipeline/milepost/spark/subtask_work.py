@@ -1,0 +1,58 @@
+"""What the subtasks of one Spark task share, and what each of them works on in one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+
+from milepost.protocol.channel_file import ChannelStateResult
+from milepost.protocol.snapshot import AsyncSnapshot
+from milepost.spark.channel_files import ChannelFiles
+from milepost.spark.epoch_clock import Pacer
+from milepost.spark.input_gate import InputGate
+from milepost.spark.processing import Processing
+from milepost.spark.task_metrics import TaskMetrics
+from milepost.state.buffers import Buffer
+from milepost.state.handles import StateHandle
+from milepost.state.keyed_state import FrozenState
+from milepost.state.slices import EncodedSlices
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskResources:
+    """What the subtasks of one Spark task share.
+
+    Attributes:
+        upload: stores a frozen state, encoded now below a directory or before, and returns its handle.
+        pool: for uploads. files: of channel state.
+    """
+
+    upload: Callable[[FrozenState | EncodedSlices, str], StateHandle]
+    pool: Executor
+    files: ChannelFiles
+    metrics: TaskMetrics
+
+
+@dataclass(slots=True)
+class Work:
+    """What one epoch of a restored subtask works on.
+
+    Attributes:
+        unread: per channel, what was in flight when the checkpoint began.
+    """
+
+    gate: InputGate
+    pacer: Pacer
+    rows: Processing
+    unread: dict[int, list[Buffer]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The snapshot that is being taken."""
+
+    frozen: FrozenState | EncodedSlices
+    channel: ChannelStateResult | None
+    asynchronous: AsyncSnapshot | None = None
+    upload: Future[StateHandle] | None = None

@@ -1,0 +1,120 @@
+"""The end of every Spark task of an epoch: routes rows to later levels and sinks, then states the barrier.
+
+Order inside one task: buffers while rows arrive; the barrier, once they are complete and before the host snapshots;
+sinks are staged while the host's state is uploaded; the acknowledgement is last on every channel. A declined epoch ends
+in cancel markers instead, with the input drained: Spark takes an early return for success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.protocol.acknowledgements import Decline, encode_answer
+from milepost.protocol.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
+from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.sinks.contract import Sink
+from milepost.spark.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
+from milepost.spark.items import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
+from milepost.spark.staging import Staging
+from milepost.spark.task_memory import Memory
+from milepost.state.key_hash import KeyHash
+
+
+@dataclass(frozen=True, slots=True)
+class TailPlan:
+    """What one level's tail must do; the same for all its subtasks.
+
+    Attributes:
+        level: of the sender. receivers: subtasks of the next level; 0 at the last one.
+        edges: rows that later levels consume. sinks: node -> names of the sinks it feeds at this level.
+    """
+
+    checkpoint_id: CheckpointId
+    token: FencingToken
+    level: int
+    receivers: int
+    max_parallelism: int
+    hasher: KeyHash
+    limits: BufferLimits
+    edges: tuple[Edge, ...]
+    sinks: Mapping[str, tuple[str, ...]]
+
+    def identity(self, subtask: int) -> SubtaskIdentity:
+        return SubtaskIdentity(self.checkpoint_id, self.token, self.level, subtask)
+
+
+def run_tail(
+    plan: TailPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, Sink], memory: Memory
+) -> Iterator[pa.RecordBatch]:
+    """Turn one task's items into exchange rows; at the last level into the one row that the driver collects.
+
+    Args:
+        plan: of the level. subtask: index of this sender in its level.
+        items: what the host yields, complete: the host drains its input whatever happens.
+        sinks: opened sinks by name.
+        memory: of the task.
+    """
+    writer = ExchangeWriter(
+        channel=subtask,
+        receivers=plan.receivers,
+        max_parallelism=plan.max_parallelism,
+        hasher=plan.hasher,
+        edges=plan.edges,
+        limits=plan.limits,
+        held_bytes=memory.budget.held_bytes,
+    )
+    staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory)
+    barrier: Barrier | None = None
+    end: HostEnd | None = None
+    decline: Decline | None = None
+    for item in items:
+        if decline is not None:
+            continue
+        if isinstance(item, Rows):
+            yield from writer.rows(item.node, item.rows, item.lateness_us)
+            decline = staged.take(item)
+        elif isinstance(item, Forward):
+            yield writer.forward(item.subtask, item.buffer)
+        elif isinstance(item, RowsDone):
+            yield from writer.flush()
+            barrier = Barrier(plan.checkpoint_id, plan.token, plan.level, subtask, writer.sums())
+            yield from writer.barrier(barrier)
+        elif isinstance(item, SnapshotStarted):
+            decline = staged.write()
+        elif isinstance(item, HostEnd):
+            end = item
+        else:
+            decline = item.decline
+    if decline is None and (barrier is None or end is None):
+        decline = plan.identity(subtask).decline(
+            CheckpointFailureReason.CHANNEL_INCOMPLETE, "the subtask's host ended without acknowledgement"
+        )
+    if decline is not None or barrier is None or end is None:
+        assert decline is not None
+        yield from _refuse(plan, subtask, writer, decline)
+        return
+    own = SubtaskAck(
+        checkpoint_id=plan.checkpoint_id,
+        token=plan.token,
+        level=plan.level,
+        subtask=subtask,
+        barrier=barrier.digest,
+        ack={**end.ack, "sinks": staged.ack()},
+        consumed=end.consumed,
+    )
+    event = AckEvent(own, end.carried)
+    if plan.receivers:
+        yield from writer.ack(event)
+    else:
+        yield exchange_row(0, subtask, 0, EventKind.ACK, event.encode())
+
+
+def _refuse(plan: TailPlan, subtask: int, writer: ExchangeWriter, decline: Decline) -> Iterator[pa.RecordBatch]:
+    if plan.receivers:
+        yield from writer.cancel(decline)
+    else:
+        yield exchange_row(0, subtask, 0, EventKind.CANCEL, encode_answer(decline).encode())

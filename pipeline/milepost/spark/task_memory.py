@@ -1,0 +1,39 @@
+"""The memory of one Spark task: what its rows and state may take, and where the rest of them lies meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from milepost.spark.worker_memory import UNLIMITED, MemoryBudget, is_out_of_memory
+from milepost.state.spool import Spool
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A task's budget, and the file on the node's disk that takes what is beyond it."""
+
+    budget: MemoryBudget
+    spool: Spool
+
+
+@contextmanager
+def task_memory(directory: str, budget: MemoryBudget = UNLIMITED) -> Iterator[Memory]:
+    """The memory of a task whose file lies in `directory`, made when it is needed, and gone at the end."""
+    spool = Spool(directory)
+    try:
+        yield Memory(budget, spool)
+    finally:
+        spool.close()
+
+
+@contextmanager
+def told(who: str, budget: MemoryBudget) -> Iterator[None]:
+    """Raise EnvironmentUnusable, which says what to set, in place of whatever says that memory ran out."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise budget.exceeded(who, error) from error

@@ -1,0 +1,105 @@
+"""What one task measured, in a side object of its own.
+
+Metrics differ between attempts, so they never travel with the data (I12): each attempt writes
+`chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json`, and the driver reads them for `show`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+
+from milepost.task_times import TaskTimes
+
+
+@dataclass(slots=True)
+class TaskMetrics:
+    """Times and counts of one attempt of one subtask, as `TaskTimes` describes them.
+
+    Its parts follow one another: each mark ends one. Uploads run beside them.
+
+    Attributes:
+        attempt: Spark's attempt number, from 0; never part of identity.
+        bytes, buffers: of the input; a source has no buffers.
+        marks: seconds by part.
+    """
+
+    level: int
+    subtask: int
+    attempt: int
+    rows_in: int = 0
+    bytes_in: int = 0
+    buffers_in: int | None = None
+    alignment_ms: int = 0
+    in_flight_bytes: int = 0
+    left_ms: int | None = None
+    marks: dict[str, float] = field(default_factory=dict)
+    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    _started: float = field(default_factory=time.monotonic)
+    _last: float = field(default_factory=time.monotonic)
+    _uploads: list[float] = field(default_factory=list)
+
+    def mark(self, name: str) -> None:
+        """Add the time since the previous mark to `name`."""
+        now = time.monotonic()
+        self.marks[name] = self.marks.get(name, 0.0) + now - self._last
+        self._last = now
+
+    def apart(self, name: str, seconds: float) -> None:
+        """Add time that has just passed to `name`, and leave it out of the part that the next mark ends."""
+        self.marks[name] = self.marks.get(name, 0.0) + seconds
+        self._last += seconds
+
+    def received(self, buffers: int, size: int) -> None:
+        """All rows of the task's channels are there."""
+        self.buffers_in, self.bytes_in = buffers, size
+
+    def uploaded(self, seconds: float) -> None:
+        """One snapshot was uploaded, from any thread."""
+        self._uploads.append(seconds)
+
+    def aligned(self, duration_ms: int, in_flight_bytes: int) -> None:
+        """One operator has reached its barrier."""
+        self.alignment_ms = max(self.alignment_ms, duration_ms)
+        self.in_flight_bytes += in_flight_bytes
+
+    @property
+    def file_name(self) -> str:
+        return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}.json"
+
+    def times(self) -> TaskTimes:
+        """What was measured so far; a part that the task does not have is None."""
+        return TaskTimes(
+            level=self.level,
+            subtask=self.subtask,
+            attempt=self.attempt,
+            started_ms=self.started_ms,
+            total_ms=round((time.monotonic() - self._started) * 1000),
+            read_ms=self._ms("read_ms"),
+            exchange_wait_ms=self._ms("receive_ms"),
+            restore_ms=self._ms("restore_ms"),
+            process_ms=self._ms("process_ms"),
+            emit_ms=self._ms("emit_ms"),
+            sync_ms=self._ms("sync_ms"),
+            stage_ms=self._ms("stage_ms"),
+            async_ms=round(max(self._uploads) * 1000) if self._uploads else None,
+            async_wait_ms=self._ms("async_wait_ms"),
+            rows=self.rows_in,
+            bytes=self.bytes_in,
+            buffers=self.buffers_in,
+            alignment_ms=self.alignment_ms,
+            in_flight_bytes=self.in_flight_bytes,
+            left_ms=self.left_ms,
+        )
+
+    def encode(self) -> bytes:
+        return json.dumps(self.times().to_json(), sort_keys=True).encode()
+
+    def _ms(self, name: str) -> int | None:
+        return round(self.marks[name] * 1000) if name in self.marks else None
+
+
+def attempts_prefix(level: int, subtask: int) -> str:
+    """Return how the names of the measurements of every attempt of a subtask begin."""
+    return f"{level}-{subtask}-a"

@@ -1,0 +1,123 @@
+"""What memory a Python worker may use: read from the limit that it runs under, and kept small where there is one.
+
+`spark.executor.pyspark.memory`, divided by `spark.executor.cores`, limits a worker's *address space* (RLIMIT_AS): what
+is mapped and reserved counts, used or not. Libraries and the interpreter take `RESERVED_BYTES` of it; what is left is
+the budget for one task's rows and state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import resource
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.protocol.errors import EnvironmentUnusable
+
+RESERVED_BYTES = 352 << 20
+"""Measured: 310 MiB when a task begins, and what the exchange, the store's client and the threads take besides."""
+
+LEAST_SHARE = 8
+"""A limit that leaves less than this part of itself is tried with that part."""
+
+UNLIMITED_BYTES = 4 << 30
+"""The budget without a limit: a task of more rows and state than that works in slices too."""
+
+_LIMITED = "PYSPARK_EXECUTOR_MEMORY_MB"
+"""Spark starts the daemon of limited workers with it."""
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8
+_LARGE_BYTES = 256 << 10
+_MAPPINGS = 1 << 16
+_KEPT_BYTES = 1 << 30
+_GROWTH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """How much one task may hold.
+
+    Attributes:
+        bytes: of rows and state at work. limit_bytes: of the worker's address space; None = unlimited.
+    """
+
+    bytes: int = UNLIMITED_BYTES
+    limit_bytes: int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of rows may wait in memory; more wait on the disk."""
+        return self.bytes // 8
+
+    def exceeded(self, who: str, error: BaseException) -> EnvironmentUnusable:
+        """What is said of a task that needed more than there is."""
+        limit = "no limit is set" if self.limit_bytes is None else f"limit of its worker: {self.limit_bytes >> 20} MiB"
+        return EnvironmentUnusable(
+            f"{who} ran out of memory ({limit}; {str(error).splitlines()[0] if str(error) else 'no more given'}). "
+            "Nothing of this epoch is visible.",
+            hint="Raise `spark.executor.pyspark.memory` (each worker gets it divided by `spark.executor.cores`; at "
+            "least 512m), raise `spark.parallelism`, or take less per epoch (`limits_per_epoch`).",
+            limit_bytes=self.limit_bytes,
+        )
+
+
+UNLIMITED = MemoryBudget()
+
+
+def worker_budget() -> MemoryBudget:
+    """The budget of this worker's tasks. A limited worker gives memory back at once from here on."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit_bytes == resource.RLIM_INFINITY:
+        return UNLIMITED
+    _give_back_at_once()
+    return MemoryBudget(max(limit_bytes - RESERVED_BYTES, limit_bytes // LEAST_SHARE), limit_bytes)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the limit was met: no memory, no mapping, or no stack for a thread."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))
+
+
+def reserve_little() -> None:
+    """Keep libraries from reserving address space for threads that do no work here. Call before they are imported."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra is done, and each thread reserves 40 MB
+    # One heap for all; the other pools reserve 128 MB and more at a time, and give large blocks back at once.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    if _LIMITED not in os.environ:
+        _keep()
+    _mallopt(_M_ARENA_MAX, 1)  # of 64 MB each, one per thread that ever asks
+
+
+def _keep() -> None:
+    """Keep freed memory for the next epoch: else each one has the system clear some hundred megabytes of pages again.
+
+    Spark ends a worker that had nothing to do for a minute, and that gives it back.
+    """
+    _mallopt(_M_MMAP_MAX, 0)
+    _mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    _mallopt(_M_TOP_PAD, _GROWTH_BYTES)
+
+
+def _give_back_at_once() -> None:
+    """Large arrays are mapped and unmapped one by one, so that none leaves a hole that counts for ever."""
+    _mallopt(_M_MMAP_MAX, _MAPPINGS)
+    _mallopt(_M_TOP_PAD, _LARGE_BYTES)
+    _mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+    _mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
+    import pyarrow as pa  # imported by every worker, and not yet where `reserve_little` is called
+
+    if pa.default_memory_pool().backend_name != "system":
+        pa.set_memory_pool(pa.system_memory_pool())
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(1)
+
+
+def _mallopt(parameter: int, value: int) -> None:
+    libc: Any = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):  # another libc than glibc: it has other habits
+        libc.mallopt(parameter, value)

@@ -1,0 +1,85 @@
+"""Where a hash is looked for among many: by its place in their range, which hashes fill evenly, not by halving.
+
+The range of n ascending hashes is cut into n buckets of the same width, by their upper 32 bits. A hash is in its
+bucket or nowhere, a bucket has one row on average, and the first row of bucket b lies near row b. How far from it is
+the bucket's drift: a few hundred rows among a million, so that two bytes are enough.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from milepost.state.key_groups import Hashes, Ints
+
+Drifts: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+
+_32 = np.uint64(32)
+_ROWS_AT_ONCE = 1 << 17
+_STEPS = 8
+"""What is not found in so many rows of its bucket is searched for by halving: hashes may share their upper bits."""
+_CROWDED = 3
+"""With fewer than one bucket in so many in use, halving is as quick; of even hashes five in eight are."""
+
+
+def drifts_of(hashes: Hashes) -> Drifts | None:
+    """Of each bucket how many rows lie before it, less its number; in 16 bits where all of them fit.
+
+    Args:
+        hashes: ascending; fewer than 2^31.
+    Returns: None where the hashes crowd in few buckets, as those of many windows of one key do.
+    """
+    before = np.zeros(len(hashes) + 1, dtype=np.int32)
+    for start in range(0, len(hashes), _ROWS_AT_ONCE):
+        buckets = _buckets(hashes, hashes[start : start + _ROWS_AT_ONCE])
+        least = int(buckets[0])
+        counted = np.bincount(buckets - least)
+        before[least + 1 : least + 1 + len(counted)] += counted.astype(np.int32)
+    if np.count_nonzero(before) * _CROWDED < len(hashes):
+        return None
+    np.cumsum(before, out=before)
+    drifts = before[:-1]
+    drifts -= np.arange(len(drifts), dtype=np.int32)
+    bounds = np.iinfo(np.int16)
+    fit = not len(drifts) or (drifts.min() >= bounds.min and drifts.max() <= bounds.max)
+    return drifts.astype(np.int16) if fit else drifts
+
+
+def first_equal(hashes: Hashes, drifts: Drifts, wanted: Hashes) -> tuple[Ints, Ints]:
+    """Find hashes among others: (index into wanted, index of the first that equals it) of each that is there.
+
+    Args:
+        hashes: ascending, at least one. drifts: theirs.
+    """
+    last = len(hashes) - 1
+    rows = np.minimum(_buckets(hashes, wanted), last)
+    rows += drifts[rows]
+    np.minimum(rows, last, out=rows)  # behind the last row, where the last buckets are empty
+    at = hashes[rows]
+    equal = at == wanted
+    before = np.flatnonzero(at < wanted)
+    for step in range(_STEPS + 1):
+        following = rows[before] + 1
+        if following.size and int(following.max()) > last:
+            inside = following <= last
+            before, following = before[inside], following[inside]
+        if not following.size:
+            break
+        if step == _STEPS:
+            following = np.minimum(np.searchsorted(hashes, wanted[before]), last)
+        rows[before] = following
+        at, sought = hashes[following], wanted[before]
+        equal[before] = at == sought
+        before = before[at < sought]
+    query = np.flatnonzero(equal)
+    return query, rows[query]
+
+
+def _buckets(hashes: Hashes, some: Hashes) -> Ints:
+    """The bucket of each of some hashes; of one outside the range of all any number from 0 on."""
+    least, most = int(hashes[0]) >> 32, int(hashes[-1]) >> 32
+    per_value = np.uint64((len(hashes) << 32) // (most - least + 1))
+    buckets: Ints = ((((some >> _32) - np.uint64(least)) * per_value) >> _32).view(np.int64)
+    return buckets

@@ -1,0 +1,274 @@
+"""The node-local cache: decoded runs as memory-mapped Arrow files, always disposable.
+
+One entry is one run as one key-group range sees it. Its name is a digest of what it equals: the run's own SHA-256,
+the range, `max_parallelism`, the schema with its stored names, the keys and the format versions. So an entry is right
+or is never asked for: what an attempt staged and nobody acknowledged is named by a run that no checkpoint lists. Two
+attempts of one task produce the same run and the same bytes; each writes under a temporary name of its own and renames
+it.
+
+The name also carries size and CRC-32 of the content, checked before a process uses it first, and again when the file
+changed: a torn or altered entry is ignored and replaced, so nothing is synced. A fault of the cache is logged and costs
+a read of the store, nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.state.buckets import drifts_of
+from milepost.state.census import EXPIRES_COLUMN, TIMER_COLUMN
+from milepost.state.evolution import stored_name
+from milepost.state.handles import RunHandle
+from milepost.state.layer import KeySpec, Layer, empty_layer
+from milepost.state.narrowing import narrowed, widened
+from milepost.state.runs import DELETED_COLUMN
+
+CACHE_FORMAT_VERSION = 3
+_HASH_COLUMN = "__hash"
+_DRIFT_COLUMN = "__drift"
+_SUFFIX = ".arrow"
+_TEMPORARY = ".tmp"
+_STALE_TEMPORARY_S = 3_600
+
+_mapped: dict[Path, tuple[pa.Schema, tuple[int, ...], Layer]] = {}
+"""Entries that this process keeps mapped for the epochs that it runs after each other.
+
+One whose file was removed would be held on the disk: `retain` lets go of it.
+"""
+
+_checked: dict[Path, tuple[int, ...]] = {}
+"""Entries whose content this process has checked, by the version of their file."""
+
+logger = logging.getLogger(__name__)
+
+
+class StateCache:
+    """Entries below one directory, `<directory>/<digest of operator and range>/`, private to this user.
+
+    Args:
+        directory: made when missing. One that another user owns or may write is not used.
+        keep_mapped: whether this process keeps entries mapped for its next epochs; each that is counts as memory.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, keep_mapped: bool = True) -> None:
+        self._directory = Path(directory)
+        self._keep_mapped = keep_mapped
+
+    def load(
+        self, uid: str, run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
+    ) -> Layer | None:
+        """Return the wanted key groups of a run, memory-mapped; None when there is no intact entry."""
+        folder = self._folder(uid, wanted)
+        digest = _digest(run, wanted, schema, keys, max_parallelism)
+        try:
+            if not self._is_private():
+                return None
+            for path in sorted(folder.glob(f"{digest}.*{_SUFFIX}")):
+                layer = _read(path, schema, keep=self._keep_mapped)
+                if layer is not None:
+                    return layer
+                logger.warning("state cache of %s: entry %s is damaged; it is replaced from the store", uid, path.name)
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("state cache of %s cannot be read (%s); the store is read instead", uid, error)
+        return None
+
+    def stage(
+        self,
+        uid: str,
+        run: RunHandle,
+        wanted: range,
+        schema: pa.Schema,
+        keys: KeySpec,
+        max_parallelism: int,
+        layer: Layer,
+    ) -> bool:
+        """Write an entry complete, under a name of this attempt, then rename it.
+
+        A full, missing or read-only disk, or too little memory, is logged, never raised.
+
+        Returns: whether it is there.
+        """
+        folder = self._folder(uid, wanted)
+        digest = _digest(run, wanted, schema, keys, max_parallelism)
+        temporary: Path | None = None
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not self._is_private():
+                return False
+            folder.mkdir(exist_ok=True, mode=0o700)
+            descriptor, name = tempfile.mkstemp(prefix=f"{digest}-", suffix=_TEMPORARY, dir=folder)
+            temporary = Path(name)
+            os.close(descriptor)
+            _write(temporary, layer, schema)
+            size, checksum = temporary.stat().st_size, _crc32(temporary)
+            entry = folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}"
+            temporary.replace(entry)
+            _checked[entry] = _version(entry)
+            return True
+        except (OSError, MemoryError, pa.ArrowException) as error:
+            logger.warning("state cache of %s cannot be written (%s); the next epoch reads the store", uid, error)
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
+            return False
+
+    def retain(
+        self,
+        uid: str,
+        own: range,
+        runs: Iterable[tuple[RunHandle, range]],
+        schema: pa.Schema,
+        keys: KeySpec,
+        max_parallelism: int,
+    ) -> None:
+        """Remove what this operator no longer needs.
+
+        In the folders of ranges that overlap `own`: entries other than the given runs', and abandoned temporary files.
+        """
+        kept: dict[Path, set[str]] = {}
+        for run, wanted in runs:
+            kept.setdefault(self._folder(uid, wanted), set()).add(_digest(run, wanted, schema, keys, max_parallelism))
+        try:
+            if not self._is_private():
+                return
+            for folder in self._directory.glob(f"{_operator_digest(uid)}-*"):
+                start, stop = (int(part) for part in folder.name.split("-")[1:3])
+                if start < own.stop and own.start < stop:
+                    _prune(folder, kept.get(folder, set()))
+            for path in {*tuple(_mapped), *tuple(_checked)}:
+                if not path.exists():
+                    _mapped.pop(path, None)
+                    _checked.pop(path, None)
+        except (OSError, ValueError) as error:
+            logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
+
+    def _folder(self, uid: str, wanted: range) -> Path:
+        return self._directory / f"{_operator_digest(uid)}-{wanted.start}-{wanted.stop}"
+
+    def _is_private(self) -> bool:
+        """Whether only this user can have written the entries: others on the machine are not trusted."""
+        try:
+            status = self._directory.stat()
+        except FileNotFoundError:
+            return False
+        if status.st_uid == os.getuid() and not status.st_mode & 0o022:
+            return True
+        logger.warning("state cache %s is ignored: others own it or may write there (chmod 700 it)", self._directory)
+        return False
+
+
+def _operator_digest(uid: str) -> str:
+    return hashlib.sha256(uid.encode()).hexdigest()[:16]
+
+
+def _digest(run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int) -> str:
+    identity = {
+        "format": CACHE_FORMAT_VERSION,
+        "hash": keys.hasher.digest,
+        "run": run.sha256,
+        "wanted": [wanted.start, wanted.stop],
+        "max_parallelism": max_parallelism,
+        "schema": [[field.name, str(field.type), stored_name(field)] for field in schema],
+        "key": list(keys.key),
+        "routing_key": list(keys.routing_key),
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:40]
+
+
+def _prune(folder: Path, kept: set[str]) -> None:
+    """Remove what was replaced or abandoned; another subtask may tidy the same folder at the same time."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            replaced = path.suffix == _SUFFIX and path.name.split(".")[0] not in kept
+            abandoned = path.suffix == _TEMPORARY and _age_s(path, folder) > _STALE_TEMPORARY_S
+            if replaced or abandoned:
+                path.unlink(missing_ok=True)
+        if not kept and not any(folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _age_s(path: Path, folder: Path) -> float:
+    """Age relative to the newest change in the folder, so that no clock is read."""
+    try:
+        return folder.stat().st_mtime - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _write(path: Path, layer: Layer, schema: pa.Schema) -> None:
+    rows = narrowed(layer.rows, kept=(TIMER_COLUMN, EXPIRES_COLUMN))
+    drifts = drifts_of(layer.hashes)
+    table = (
+        rows.append_column(_HASH_COLUMN, pa.array(layer.hashes))
+        .append_column(_DRIFT_COLUMN, pa.nulls(layer.num_rows) if drifts is None else pa.array(drifts))
+        .append_column(DELETED_COLUMN, pa.array(layer.deleted))
+    )
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+
+
+def _read(path: Path, schema: pa.Schema, *, keep: bool) -> Layer | None:
+    version = _version(path)
+    if not keep:
+        _mapped.clear()
+    known = _mapped.get(path)
+    if known is not None and known[1] == version and known[0].equals(schema):
+        return known[2]
+    layer = _map(path, schema, version)
+    if layer is not None and keep:
+        _mapped[path] = (schema, version, layer)
+    return layer
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | None:
+    """Map an entry whose content is what its name says; None for any other.
+
+    Args:
+        version: of the file: another one is checked again.
+    """
+    _, size, checksum, _ = path.name.split(".")
+    if _checked.get(path) != version:
+        if version[1] != int(size) or f"{_crc32(path):08x}" != checksum:
+            return None
+        _checked[path] = version
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    except pa.ArrowException:
+        return None
+    if table.column_names != [*schema.names, _HASH_COLUMN, _DRIFT_COLUMN, DELETED_COLUMN]:
+        return None
+    rows = table.select(schema.names)
+    if not widened(rows.slice(0, 0)).schema.equals(schema):
+        return None
+    if not table.num_rows:
+        return empty_layer(schema)
+    hashes = table.column(_HASH_COLUMN).combine_chunks().to_numpy()
+    drift = table.column(_DRIFT_COLUMN).combine_chunks()
+    drifts = None if pa.types.is_null(drift.type) else drift.to_numpy()
+    deleted = table.column(DELETED_COLUMN).combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
+    return Layer(hashes, rows, deleted, drifts)
+
+
+def _crc32(path: Path) -> int:
+    checksum = 0
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

@@ -1,0 +1,268 @@
+"""Which rows of a state are alive or due, how many there are, and which timers wait: from keys and times alone.
+
+A checkpoint records how many rows live and the earliest timer of each key group. The next one follows from them, from
+the rows that changed and from those whose time has come: what neither changed nor is due is not looked at, but for one
+pass over its times. Where nothing is recorded that fits, or it does not decide, all rows are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.state.key_groups import Hashes, Ints, group_cuts, key_group
+from milepost.state.layer import Bools, KeySpec, Layer, match, not_hidden, others, stack
+
+TIMER_COLUMN = "__timer"
+EXPIRES_COLUMN = "__expires"
+
+_NEVER = np.iinfo(np.int64).max
+_ROUNDS = 32
+"""So many rows of a key group that newer ones hide are passed over one by one; then all rows are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What a state handle records beside its runs. `timers`: (key group, earliest timer that waits, us), ascending."""
+
+    live_rows: int
+    timers: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When rows are alive or due, for one state schema.
+
+    Args:
+        names: of its columns.
+    """
+
+    names: tuple[str, ...]
+
+    @property
+    def has_timers(self) -> bool:
+        return TIMER_COLUMN in self.names
+
+    @property
+    def has_expiry(self) -> bool:
+        return EXPIRES_COLUMN in self.names
+
+    def alive(self, layer: Layer, watermark_us: int | None, rows: Ints | None = None) -> Bools:
+        """Whether the expiry of each row, or of some, is ahead of a firing watermark; rows without one always are."""
+        if watermark_us is None or not self.has_expiry:
+            return np.ones(layer.num_rows if rows is None else len(rows), dtype=np.bool_)
+        return ~_at_most(layer, EXPIRES_COLUMN, watermark_us, rows)
+
+    def due(self, layer: Layer, time_us: int) -> Bools:
+        """Whether each row's timer or expiry is <= time_us. Tombstones count as rows."""
+        due = np.zeros(layer.num_rows, dtype=np.bool_)
+        for name in (TIMER_COLUMN, EXPIRES_COLUMN):
+            if name in self.names:
+                due |= _at_most(layer, name, time_us)
+        return due
+
+    def waiting(self, layer: Layer, watermark_us: int | None, rows: Ints | None = None) -> Ints:
+        """The timer of each row, or of some, that is alive and ahead of a watermark; the end of time for others."""
+        timers, valid = _values(layer, TIMER_COLUMN, rows)
+        waits = ~(layer.deleted if rows is None else layer.deleted[rows]) & self.alive(layer, watermark_us, rows)
+        if valid is not None:
+            waits &= valid
+        if watermark_us is not None:
+            waits &= timers > watermark_us
+        return np.where(waits, timers, _NEVER)
+
+
+def _at_most(layer: Layer, column: str, time_us: int, rows: Ints | None = None) -> Bools:
+    times, valid = _values(layer, column, rows)
+    compared: Bools = times <= time_us
+    return compared if valid is None else compared & valid
+
+
+def _values(layer: Layer, name: str, rows: Ints | None = None) -> tuple[Ints, Bools | None]:
+    """A column of times, 0 for null, and which are not null; None: all of them."""
+    chunks = layer.stored.column(name)  # times are not narrowed
+    column = (
+        chunks.chunk(0) if chunks.num_chunks == 1 else pa.concat_arrays([pa.array([], chunks.type), *chunks.chunks])
+    )
+    if not column.null_count:
+        values = column.to_numpy()
+        return (values if rows is None else values[rows]), None
+    if rows is not None:
+        column = column.take(pa.array(rows))
+    return pc.fill_null(column, 0).to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def counted(
+    layers: Sequence[Layer], times: Times, keys: KeySpec, max_parallelism: int, watermark_us: int | None
+) -> Census:
+    """Count all rows of layers, newest first."""
+    names = [name for name in (*keys.key, TIMER_COLUMN, EXPIRES_COLUMN) if name in times.names]
+    layers = [replace(layer, stored=layer.stored.select(names)) for layer in layers if layer.num_rows]
+    if not layers:
+        return Census(0, ())
+    oldest = layers[-1]
+    recent = stack(list(reversed(layers[:-1])), keys, oldest.stored.schema)
+    live, earliest = 0, np.full(max_parallelism, _NEVER, dtype=np.int64)
+    for layer, newer in ((recent, None), (oldest, recent)):
+        shown = ~layer.deleted & times.alive(layer, watermark_us)
+        if newer is not None:
+            shown[match(layer, newer.hashes, newer.stored, keys)[1]] = False
+        live += int(np.count_nonzero(shown))
+        if times.has_timers:
+            waiting = np.where(shown, times.waiting(layer, watermark_us), _NEVER)
+            np.minimum(earliest, _earliest(layer.hashes, waiting, max_parallelism), out=earliest)
+    return Census(live, _pairs(earliest))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From one checkpoint to the next.
+
+    Attributes:
+        before_us, now_us: firing watermarks. changes: of the epoch, tombstones included. older: newest first.
+        added: how many rows of `changes` were not alive, where that was looked at.
+    """
+
+    times: Times
+    keys: KeySpec
+    max_parallelism: int
+    before_us: int | None
+    now_us: int | None
+    changes: Layer
+    older: Sequence[Layer]
+    added: int | None
+
+    def renewed(self, before: Census) -> Census:
+        """The census after the change, by what changed and what is due."""
+        gone = self._gone()
+        live = before.live_rows - sum(len(rows) for _, rows in gone)
+        if self.added is not None:
+            live += self.added - int(np.count_nonzero(~self.times.alive(self.changes, self.now_us)))
+        else:
+            after = ~self.changes.deleted & self.times.alive(self.changes, self.now_us)
+            replaced = sum(len(rows) for _, rows in self._replaced(np.arange(self.changes.num_rows)))
+            live += int(np.count_nonzero(after)) - replaced
+        if not self.times.has_timers:
+            return Census(live, ())
+        earliest = self._earliest_waiting(before, gone)
+        if earliest is None:
+            layers = [self.changes, *self.older]
+            return counted(layers, self.times, self.keys, self.max_parallelism, self.now_us)
+        return Census(live, _pairs(earliest))
+
+    def _gone(self) -> list[tuple[Layer, Ints]]:
+        """Rows that did not change and expired."""
+        found: list[tuple[Layer, Ints]] = []
+        if self.now_us is None or not self.times.has_expiry or self.now_us == self.before_us:
+            return found
+        newer = [self.changes]
+        for layer in self.older:
+            dead = np.flatnonzero(~self.times.alive(layer, self.now_us))
+            dead = dead[~layer.deleted[dead] & self.times.alive(layer, self.before_us, dead)]
+            rows = not_hidden(newer, layer, dead, self.keys)
+            if rows.size:
+                found.append((layer, rows))
+            newer.append(layer)
+        return found
+
+    def _replaced(self, positions: Ints) -> list[tuple[Layer, Ints]]:
+        """Rows that were alive and that some of the changes replace or delete."""
+        found: list[tuple[Layer, Ints]] = []
+        for layer in self.older:
+            if not positions.size:
+                break
+            query, rows = match(layer, self.changes.hashes[positions], self.changes.rows, self.keys, positions)
+            if not query.size:
+                continue
+            rows_alive = rows[~layer.deleted[rows] & self.times.alive(layer, self.before_us, rows)]
+            if rows_alive.size:
+                found.append((layer, rows_alive))
+            positions = positions[others(query, len(positions))]
+        return found
+
+    def _earliest_waiting(self, before: Census, gone: Sequence[tuple[Layer, Ints]]) -> Ints | None:
+        """The earliest timer of each key group; None where that takes a count of all rows."""
+        recorded = np.full(self.max_parallelism, _NEVER, dtype=np.int64)
+        for group, timer_us in before.timers:
+            recorded[group] = timer_us
+        changed = _earliest(self.changes.hashes, self.times.waiting(self.changes, self.now_us), self.max_parallelism)
+        open_ = np.zeros(self.max_parallelism, dtype=np.bool_)
+        if self.now_us is not None:
+            open_ |= recorded <= self.now_us
+        # Elsewhere the recorded timer is still the earliest, unless its row has changed or expired.
+        asked = ~open_ & (recorded < changed)
+        groups = key_group(self.changes.hashes, self.max_parallelism)
+        for layer, rows in (*self._replaced(np.flatnonzero(asked[groups])), *gone):
+            held = key_group(layer.hashes[rows], self.max_parallelism)
+            open_[held[self.times.waiting(layer, self.before_us, rows) == recorded[held]]] = True
+        earliest = np.minimum(changed, np.where(open_, _NEVER, recorded))
+        return earliest if self._search(np.flatnonzero(open_), earliest) else None
+
+    def _search(self, groups: Ints, earliest: Ints) -> bool:
+        """Lower the earliest timers of some key groups to those of rows that did not change; False: given up.
+
+        Each round takes the earliest row of each group, and passes over it if a newer row hides it.
+        """
+        layers = [layer for layer in self.older if layer.num_rows]
+        waiting: list[Ints | None] = [None] * len(layers)
+        for _ in range(_ROUNDS):
+            if not groups.size:
+                return True
+            best, of_layer, row = _earliest_rows(layers, waiting, self, groups)
+            decided = best >= earliest[groups]
+            for at in np.unique(of_layer[~decided]):
+                mine = np.flatnonzero(~decided & (of_layer == at))
+                shown = not_hidden([self.changes, *layers[:at]], layers[at], row[mine], self.keys)
+                visible = np.isin(row[mine], shown, assume_unique=True)
+                earliest[groups[mine[visible]]] = best[mine[visible]]
+                decided[mine[visible]] = True
+                hidden = waiting[at]
+                assert hidden is not None, "its rows were looked at"
+                hidden[row[mine[~visible]]] = _NEVER
+            groups = groups[~decided]
+        return not groups.size
+
+
+def _earliest_rows(
+    layers: Sequence[Layer], waiting: list[Ints | None], change: Change, groups: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Of each key group the earliest timer that waits, the layer that has it, the newest of several, and its row.
+
+    Args:
+        waiting: of each layer the timers that wait, filled here.
+    """
+    best = np.full(len(groups), _NEVER, dtype=np.int64)
+    of_layer, row = np.zeros(len(groups), dtype=np.int64), np.zeros(len(groups), dtype=np.int64)
+    for at, layer in enumerate(layers):
+        times = waiting[at]
+        if times is None:
+            times = waiting[at] = change.times.waiting(layer, change.now_us)
+        least = _earliest(layer.hashes, times, change.max_parallelism)[groups]
+        of_layer[least < best] = at
+        np.minimum(best, least, out=best)
+    cuts = [group_cuts(layer.hashes, change.max_parallelism) for layer in layers]
+    for index in np.flatnonzero(best != _NEVER).tolist():
+        at, group = int(of_layer[index]), int(groups[index])
+        times = waiting[at]
+        assert times is not None, "its timers were looked at"
+        start, stop = cuts[at][group : group + 2]
+        row[index] = start + int(times[start:stop].argmin())
+    return best, of_layer, row
+
+
+def _earliest(hashes: Hashes, times: Ints, max_parallelism: int) -> Ints:
+    """The least of the times in each key group; the end of time in one without rows."""
+    earliest = np.full(max_parallelism, _NEVER, dtype=np.int64)
+    if len(hashes):
+        cuts = group_cuts(hashes, max_parallelism)
+        filled = np.flatnonzero(np.diff(cuts))
+        earliest[filled] = np.minimum.reduceat(times, cuts[filled])
+    return earliest
+
+
+def _pairs(earliest: Ints) -> tuple[tuple[int, int], ...]:
+    return tuple((int(group), int(earliest[group])) for group in np.flatnonzero(earliest != _NEVER))

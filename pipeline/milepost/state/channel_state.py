@@ -1,0 +1,244 @@
+"""Channel state: the buffers that an unaligned checkpoint overtook, in one file per task (DESIGN 4.3).
+
+`chk-<id>/t<token>/channel/<sha256>.arrow` is an Arrow IPC file with a row per buffer; the operators of a task share it.
+The order of an operator's rows is the order in which the next epoch processes them, before anything new. Channel state
+belongs to one checkpoint and is never carried by reference into another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.protocol.errors import NotFound, StateCorrupt
+from milepost.protocol.object_store import ObjectStore
+from milepost.state.buffers import Buffer, owned_part
+from milepost.state.key_hash import KeyHash
+from milepost.state.stored import corrupt, count, is_int, own_key, record, sha256_hex, span, text
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("operator", pa.string(), nullable=False),
+        pa.field("producer", pa.string(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("lateness_us", pa.int64()),
+        pa.field("oldest_us", pa.int64()),
+        pa.field("narrowed_payload", pa.large_binary(), nullable=False),
+    ]
+)
+_WIDE_SCHEMA = pa.schema([*list(_SCHEMA)[:-1], _SCHEMA.field("narrowed_payload").with_name("payload")])
+"""Of files that were written before buffers were narrowed. The other name has what wrote those refuse the new ones."""
+
+_SUFFIX = ".arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStateHandle:
+    """The in-flight buffers of one operator in one subtask at one checkpoint.
+
+    Attributes:
+        key: of the file, relative to the job's root; other operators of the same task may share it.
+        size: bytes of the file. sha256: lower-case hex of its content.
+        uid: operator. key_groups: half-open range this subtask owns.
+        buffers: this operator's; at least 1. bytes: of their payloads.
+        oldest_us: least event time in them; None without event time.
+        signature: of the operator's inputs: what its buffers were made by (see `planning`).
+    """
+
+    key: str
+    size: int
+    sha256: str
+    uid: str
+    key_groups: range
+    buffers: int
+    bytes: int
+    oldest_us: int | None
+    signature: str
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "key": self.key,
+            "size": self.size,
+            "sha256": self.sha256,
+            "uid": self.uid,
+            "key_groups": [self.key_groups.start, self.key_groups.stop],
+            "buffers": self.buffers,
+            "bytes": self.bytes,
+            "oldest_us": self.oldest_us,
+            "signature": self.signature,
+        }
+
+    @classmethod
+    def from_json(cls, document: object) -> ChannelStateHandle:
+        """Read and check a channel state handle.
+
+        Raises:
+            StateCorrupt: a field is missing, unknown, of another type or inconsistent.
+        """
+        what = "channel state handle"
+        names = {"key", "size", "sha256", "uid", "key_groups", "buffers", "bytes", "oldest_us", "signature"}
+        fields = record(what, document, names)
+        oldest_us = fields["oldest_us"]
+        if oldest_us is not None and not is_int(oldest_us):
+            raise corrupt(what, f"oldest_us is {oldest_us!r}, expected an integer or null")
+        buffers, size = count(what, fields, "buffers"), count(what, fields, "size")
+        if buffers == 0:
+            raise corrupt(what, "buffers is 0, expected at least 1: without any there is no channel state")
+        return cls(
+            key=own_key(what, fields, "key"),
+            size=size,
+            sha256=sha256_hex(what, fields, "sha256"),
+            uid=text(what, fields, "uid"),
+            key_groups=span(what, fields, "key_groups"),
+            buffers=buffers,
+            bytes=count(what, fields, "bytes"),
+            oldest_us=oldest_us if isinstance(oldest_us, int) else None,
+            signature=text(what, fields, "signature"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelFile:
+    """One task's channel state, encoded: the object to upload, and a handle per operator that has buffers in it."""
+
+    key: str
+    body: bytes
+    handles: Mapping[str, ChannelStateHandle]
+
+
+def encode_channel_state(
+    in_flight: Mapping[str, Sequence[Buffer]], *, directory: str, key_groups: range, signatures: Mapping[str, str]
+) -> ChannelFile | None:
+    """Put the in-flight buffers of a task's operators into one file; None when there are none.
+
+    Args:
+        in_flight: operator -> its buffers, in the order in which they are to be processed.
+        directory: of the object key relative to the job's root, ends in ``/``.
+        key_groups: what the subtask owns. signatures: operator -> signature of its inputs.
+    """
+    rows = [(index, buffer) for _, buffers in sorted(in_flight.items()) for index, buffer in enumerate(buffers)]
+    if not rows:
+        return None
+    table = pa.table(
+        [
+            pa.array([buffer.operator for _, buffer in rows], pa.string()),
+            pa.array([buffer.producer for _, buffer in rows], pa.string()),
+            pa.array([index for index, _ in rows], pa.int64()),
+            pa.array([buffer.lateness_us for _, buffer in rows], pa.int64()),
+            pa.array([buffer.oldest_us for _, buffer in rows], pa.int64()),
+            _payloads([buffer for _, buffer in rows]),
+        ],
+        schema=_SCHEMA,
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, _SCHEMA) as writer:
+        writer.write_table(table)
+    body = sink.getvalue().to_pybytes()
+    sha256 = hashlib.sha256(body).hexdigest()
+    key = f"{directory}{sha256}{_SUFFIX}"
+    handles = {
+        uid: ChannelStateHandle(
+            key=key,
+            size=len(body),
+            sha256=sha256,
+            uid=uid,
+            key_groups=key_groups,
+            buffers=len(buffers),
+            bytes=sum(buffer.size for buffer in buffers),
+            oldest_us=oldest_in_flight(buffers),
+            signature=signatures[uid],
+        )
+        for uid, buffers in in_flight.items()
+        if buffers
+    }
+    return ChannelFile(key, body, handles)
+
+
+def oldest_in_flight(buffers: Iterable[Buffer]) -> int | None:
+    """The least event time in some buffers; None when none of them has one."""
+    return min((buffer.oldest_us for buffer in buffers if buffer.oldest_us is not None), default=None)
+
+
+def restore_channel_state(
+    handles: Iterable[ChannelStateHandle | None],
+    *,
+    uid: str,
+    routing_key: Sequence[str],
+    hasher: KeyHash,
+    key_groups: range,
+    max_parallelism: int,
+    store: ObjectStore,
+    checkpoint_id: int,
+    job: str,
+) -> tuple[Buffer, ...]:
+    """Return the buffers that one subtask must process first, in order, whatever the parallelism that stored them.
+
+    Buffers of a former subtask whose range this one owns whole come raw; others are decoded and filtered by the key
+    group of their rows (the job's key groups never change).
+
+    Args:
+        handles: of one operator, of all its former subtasks, in their order; None for one without channel state.
+        uid: of the operator now, which may have had another one when they were stored.
+        routing_key: columns by which the operator's input is exchanged. hasher: which placed it.
+        key_groups: what this subtask owns.
+        store: a file lies at `handle.key`. checkpoint_id, job: for messages.
+    Raises:
+        StateCorrupt: a file is missing, altered or not what its handle says.
+        StoreUnavailable, EnvironmentUnusable: from the store.
+    """
+    restored: list[Buffer] = []
+    for handle in handles:
+        if handle is None or handle.key_groups.stop <= key_groups.start or key_groups.stop <= handle.key_groups.start:
+            continue
+        buffers = _read(handle, uid, store, checkpoint_id, job)
+        if key_groups.start <= handle.key_groups.start and handle.key_groups.stop <= key_groups.stop:
+            restored += buffers
+        else:
+            parts = (owned_part(buffer, routing_key, hasher, key_groups, max_parallelism) for buffer in buffers)
+            restored += (part for part in parts if part is not None)
+    return tuple(restored)
+
+
+def _payloads(buffers: Sequence[Buffer]) -> pa.Array:
+    return pa.array([item.body() for item in buffers], pa.large_binary())
+
+
+def _read(handle: ChannelStateHandle, operator: str, store: ObjectStore, checkpoint_id: int, job: str) -> list[Buffer]:
+    def refused(problem: str) -> StateCorrupt:
+        return StateCorrupt(
+            f"checkpoint {checkpoint_id}: channel state {handle.key} of {handle.uid!r} cannot be used: {problem}. "
+            "The checkpoint stays as it is; nothing was changed.",
+            hint=f"Run `milepost verify {job}` for all that is broken; restore it from a copy of the store.",
+            checkpoint_id=checkpoint_id,
+            uid=handle.uid,
+            key=handle.key,
+        )
+
+    try:
+        body = store.get(handle.key)
+    except NotFound as error:
+        raise refused("it is missing") from error
+    if len(body) != handle.size:
+        raise refused(f"it has {len(body)} bytes, its handle says {handle.size}")
+    if (found := hashlib.sha256(body).hexdigest()) != handle.sha256:
+        raise refused(f"its sha256 is {found}, its handle says {handle.sha256}")
+    try:
+        table = pa.ipc.open_file(body).read_all()
+    except pa.ArrowException as error:
+        raise refused(f"it is not a readable Arrow file ({error})") from error
+    if not table.schema.equals(_SCHEMA) and not table.schema.equals(_WIDE_SCHEMA):
+        raise refused(f"it has the columns {table.schema.names}")
+    columns = [table.column(name).to_pylist() for name in _SCHEMA.names[:-1]]
+    payloads = [value for chunk in table.columns[-1].chunks for value in chunk]
+    buffers = [
+        Buffer(operator, producer, lateness_us, oldest_us, payloads[index].as_buffer())
+        for index, (uid, producer, _, lateness_us, oldest_us) in enumerate(zip(*columns, strict=True))
+        if uid == handle.uid
+    ]
+    sequence = [number for uid, number in zip(columns[0], columns[2], strict=True) if uid == handle.uid]
+    if sequence != list(range(handle.buffers)) or sum(buffer.size for buffer in buffers) != handle.bytes:
+        raise refused(f"it holds {len(buffers)} of the {handle.buffers} buffers that its handle says")
+    return buffers

@@ -1,0 +1,237 @@
+"""How an operator's declared state may change between two epochs: add, widen, drop; and how old runs are then read.
+
+Runs are immutable, so a base, its deltas and the newest run may have three schemas. Each state column therefore has a
+*stored name*: its own name as long as it was there from the beginning, and a name that no other column ever had when it
+was added later. A column that was dropped and comes back is another column: what old runs hold of the first one is not
+read, and a run from before a column was added has null for it. A column that became wider keeps its stored name; what
+runs hold of it in a narrower type is cast when it is read.
+
+What a field's metadata says is part of the recorded schema: its stored name, whether it may begin null, and of an exact
+sum the decimal places at which it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.protocol.errors import InvalidRequest
+
+STORED_AS = b"milepost.stored_as"
+BEGINS_NULL = b"milepost.begins_null"
+SCALE = b"milepost.scale"
+
+_INTEGER_BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
+_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_EXACT_IN_FLOAT = {pa.float32(): 16, pa.float64(): 32}
+_COARSE_TO_FINE = ("s", "ms", "us")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """What differs between a recorded state schema and the one that an operator asks for now.
+
+    Attributes:
+        added, dropped: columns. widened: column -> (type before, type now).
+        problems: why recorded state cannot be continued, in words; empty when it can.
+    """
+
+    added: tuple[str, ...]
+    dropped: tuple[str, ...]
+    widened: Mapping[str, tuple[pa.DataType, pa.DataType]]
+    problems: tuple[str, ...]
+
+    @property
+    def converts(self) -> bool:
+        """Whether a restore changes anything."""
+        return bool(self.added or self.dropped or self.widened)
+
+    def words(self) -> str:
+        """The conversion in one line."""
+        parts = [f"{name} becomes {now} (was {before})" for name, (before, now) in self.widened.items()]
+        parts += [f"{name} is new and begins as null" for name in self.added]
+        parts += [f"{name} is left behind" for name in self.dropped]
+        return "; ".join(parts)
+
+
+def widens(before: pa.DataType, now: pa.DataType) -> bool:
+    """Whether every value of one type is exactly a value of another, wider one; transitive, and true of equal types.
+
+    Integers become wider integers, floats that hold them all, and decimals with digits enough; float32 becomes float64;
+    decimals keep all their digits; timestamps of one kind become finer down to microseconds. A list widens with its
+    element, a struct with its fields, which keep names and order.
+    """
+    if before == now:
+        return True
+    if before in _INTEGER_BITS:
+        bits = _INTEGER_BITS[before]
+        if now in _INTEGER_BITS:
+            return bits <= _INTEGER_BITS[now]
+        if now in _EXACT_IN_FLOAT:
+            return bits <= _EXACT_IN_FLOAT[now]
+        return bool(pa.types.is_decimal(now)) and now.precision - now.scale >= _INTEGER_DIGITS[bits]
+    if pa.types.is_decimal(before) and pa.types.is_decimal(now):
+        return bool(now.scale >= before.scale and now.precision - now.scale >= before.precision - before.scale)
+    if pa.types.is_timestamp(before) and pa.types.is_timestamp(now):
+        finer = before.unit in _COARSE_TO_FINE and now.unit in _COARSE_TO_FINE
+        return finer and before.tz == now.tz and _COARSE_TO_FINE.index(before.unit) <= _COARSE_TO_FINE.index(now.unit)
+    if pa.types.is_list(before) and pa.types.is_list(now):
+        return widens(before.value_type, now.value_type)
+    if pa.types.is_struct(before) and pa.types.is_struct(now):
+        pairs = list(zip(before, now, strict=False))
+        same = before.num_fields == now.num_fields and all(old.name == new.name for old, new in pairs)
+        return same and all(widens(old.type, new.type) for old, new in pairs)
+    return before == pa.float32() and now == pa.float64()
+
+
+def _widens_key(before: pa.DataType, now: pa.DataType) -> bool:
+    """Whether equal keys stay equal, and in their key group: integers among themselves, and timestamps.
+
+    Not floats: the text 0.1 is read as another float64 than the float32 that state has.
+    """
+    if before in _INTEGER_BITS or pa.types.is_timestamp(before):
+        return widens(before, now) and (now in _INTEGER_BITS or pa.types.is_timestamp(now))
+    if pa.types.is_decimal(before) and pa.types.is_decimal(now):
+        return before.scale == now.scale and widens(before, now)
+    return before == now
+
+
+def compare_schemas(before: pa.Schema, now: pa.Schema, key: Collection[str]) -> SchemaChange:
+    """Say how recorded state becomes what an operator asks for, or why it cannot.
+
+    Args:
+        before: as recorded with the checkpoint. now: of the operator. key: columns that identify a row now.
+    """
+    added: list[str] = []
+    widened: dict[str, tuple[pa.DataType, pa.DataType]] = {}
+    problems: list[str] = []
+    for field in now:
+        index = before.get_field_index(field.name)
+        if index < 0:
+            if field.metadata is not None and BEGINS_NULL in field.metadata:
+                added.append(field.name)
+            else:
+                problems.append(_unknown(field.name, key))
+            continue
+        recorded = before.field(index)
+        scales = [scale for scale in (_scale(recorded), _scale(field)) if scale is not None]
+        if len(set(scales)) > 1:
+            problems.append(f"{field.name} is kept with {scales[0]} decimal places, the column has {scales[1]} now")
+        elif recorded.type == field.type:
+            continue
+        elif (_widens_key if field.name in key else widens)(recorded.type, field.type):
+            widened[field.name] = (recorded.type, field.type)
+        else:
+            what = f"key column {field.name}" if field.name in key else field.name
+            problems.append(f"{what} is {recorded.type}, which cannot become {field.type} exactly")
+    dropped = [name for name in before.names if now.get_field_index(name) < 0]
+    problems += [f"{name} was part of the state" for name in dropped if name.startswith("__")]
+    return SchemaChange(tuple(added), tuple(dropped), widened, tuple(problems))
+
+
+def _unknown(name: str, key: Collection[str]) -> str:
+    if name in key:
+        return f"key column {name} is new: recorded state is not by it"
+    if name.startswith("__"):
+        return "when its keys expire was not recorded"
+    return f"{name} of the rows that were consumed already is not known"
+
+
+def evolved(uid: str, before: pa.Schema | None, now: pa.Schema, key: Collection[str], stamp: str) -> pa.Schema:
+    """Return the operator's state schema with the stored name of each column: what a checkpoint records, runs have.
+
+    Args:
+        before: recorded with the checkpoint that is continued; None when it has no state of this operator.
+        stamp: what no other epoch has, also not one of another job whose savepoint this state comes from: the stored
+            names of added columns are made of it.
+    Raises:
+        InvalidRequest: the recorded state cannot be converted.
+    """
+    if before is None:
+        return now
+    change = compare_schemas(before, now, key)
+    if change.problems:
+        raise InvalidRequest(
+            f"operator {uid}: its recorded state cannot be continued: {'; '.join(change.problems)}. "
+            "Nothing was published.",
+            hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
+            uid=uid,
+        )
+    fields = []
+    for field in now:
+        added = field.name in change.added
+        stored = f"__{field.name}#{stamp}" if added else stored_name(before.field(field.name))
+        kept = {name: value for name, value in (field.metadata or {}).items() if name != STORED_AS}
+        fields.append(field.with_metadata(kept | ({STORED_AS: stored.encode()} if stored != field.name else {})))
+    return pa.schema(fields)
+
+
+def stored_name(field: pa.Field) -> str:
+    """The name that a state column has in runs."""
+    stored = (field.metadata or {}).get(STORED_AS)
+    return str(field.name) if stored is None else stored.decode()
+
+
+def stored_names(schema: pa.Schema) -> tuple[str, ...]:
+    return tuple(stored_name(field) for field in schema)
+
+
+def converted(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a run's rows with the columns and types of a state schema that has stored names.
+
+    Args:
+        run: its key, for messages. rows: as the run has them. schema: what the operator asks for.
+    Raises:
+        InvalidRequest: the run lacks a column that was always there, or has one of a type that does not widen.
+    """
+    columns = []
+    problems = []
+    for field in schema:
+        stored = stored_name(field)
+        index = rows.schema.get_field_index(stored)
+        if index < 0 and stored != field.name:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+        elif index < 0:
+            problems.append(f"{field.name}: stored absent, now {field.type}")
+        elif not _reads_as(rows.schema.field(index).type, field.type):
+            problems.append(f"{field.name}: stored {rows.schema.field(index).type}, now {field.type}")
+        else:
+            columns.append(_cast(run, rows.column(index), field))
+    if problems:
+        raise InvalidRequest(
+            f"state run {run} has another schema than the operator ({', '.join(problems)}). Nothing was changed.",
+            hint="Give the changed operator a new uid; its state then begins empty.",
+        )
+    plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+    return pa.table(columns, schema=plain).combine_chunks()
+
+
+def _reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether what a run has is exactly of a type: of a narrower one, or of what Parquet has instead of it."""
+    if pa.types.is_list(stored) and pa.types.is_list(wanted):
+        return _reads_as(stored.value_type, wanted.value_type)
+    if pa.types.is_struct(stored) and pa.types.is_struct(wanted) and stored.num_fields == wanted.num_fields:
+        return all(
+            old.name == new.name and _reads_as(old.type, new.type) for old, new in zip(stored, wanted, strict=True)
+        )
+    if pa.types.is_timestamp(wanted) and wanted.unit == "s":
+        return stored == wanted or stored == pa.timestamp("ms", wanted.tz)
+    return widens(stored, wanted)
+
+
+def _cast(run: str, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return values if values.type == field.type else values.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            f"state run {run}: a value of {field.name} does not fit into {field.type}: {error}. Nothing was changed.",
+            hint="undo the change of its type",
+        ) from error
+
+
+def _scale(field: pa.Field) -> int | None:
+    """Decimal places of an exact sum; None where none were recorded."""
+    scale = (field.metadata or {}).get(SCALE)
+    return None if scale is None else int(scale)

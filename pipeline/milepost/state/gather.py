@@ -1,0 +1,55 @@
+"""Columns of the state brought to the keys that asked for them, from several layers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.state.key_groups import Ints
+from milepost.state.layer import Bools, Layer
+from milepost.state.narrowing import numbers_at, values_at
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Rows of one layer. `asked`: the position of each in the answer; `rows`: where it is in the layer."""
+
+    asked: Ints
+    layer: Layer
+    rows: Ints
+
+
+def found_of(hits: Sequence[Hits], count: int) -> Bools:
+    """Which positions of the answer get a row."""
+    found = np.zeros(count, dtype=np.bool_)
+    for part in hits:
+        found[part.asked] = True
+    return found
+
+
+def gather(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
+    """One column of the answer, null where nothing was found; no position is hit twice."""
+    values = None
+    for part in hits:
+        numbers = numbers_at(part.layer.stored, field.name, part.rows)
+        if numbers is None:
+            return _gather_values(field, hits, found)
+        if values is None:
+            values = np.zeros(len(found), dtype=numbers.dtype)
+        values[part.asked] = numbers
+    if values is None:
+        return pa.nulls(len(found), field.type)
+    return pa.array(values, mask=None if bool(found.all()) else ~found).view(field.type)
+
+
+def _gather_values(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
+    source, taken = np.zeros(len(found), dtype=np.int64), 0
+    for part in hits:
+        source[part.asked] = np.arange(taken, taken + len(part.rows))
+        taken += len(part.rows)
+    columns = [values_at(part.layer.stored, field.name, part.rows) for part in hits]
+    values = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
+    return values.take(pa.array(source, mask=~found))

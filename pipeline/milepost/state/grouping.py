@@ -1,0 +1,146 @@
+"""Rows numbered by key, once: hashed, ordered, found in the state, and stored again in that same order.
+
+The order is that of the state hash, so what is stored is a sorted layer as it stands. Keys that share a hash are told
+apart by the key columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.state.exact_keys import Bools, key_numbers, same_keys
+from milepost.state.key_groups import Hashes, Ints
+from milepost.state.layer import stable_order
+
+if TYPE_CHECKING:
+    from milepost.state.keyed_state import SubtaskState
+
+_SAMPLE = 32_768
+_ROWS_PER_KEY = 4
+"""Where the first rows have so many per key, a hash table that fits the processor's cache beats a sort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Distinct keys of some rows.
+
+    Attributes:
+        hashes: ascending, one per key. codes: of each row the number of its key. first: of each key its first row.
+    """
+
+    hashes: Hashes
+    codes: Ints
+    first: Ints
+
+
+def number_keys(keys: pa.Table, hasher: Callable[[pa.Table], Hashes]) -> Numbered:
+    """Number the distinct keys by hash, those that share one by their first row.
+
+    Args:
+        keys: key columns of each row, equal keys equal bits. hasher: gives the state hash of such rows.
+    """
+    if np.unique(hasher(keys.slice(0, _SAMPLE))).size * _ROWS_PER_KEY > min(keys.num_rows, _SAMPLE):
+        return _by_order(keys, hasher(keys))
+    codes, first = _by_table(keys)
+    ranked, ordered = stable_order(hasher(keys.take(pa.array(first))))
+    number = np.empty(len(ranked), dtype=np.int64)
+    number[ranked] = np.arange(len(ranked))
+    return Numbered(ordered, number[codes], first[ranked])
+
+
+def _by_table(keys: pa.Table) -> tuple[Ints, Ints]:
+    """Number keys in the order of their first rows: of each row the number of its key, of each key its first row."""
+    codes, count = np.zeros(keys.num_rows, dtype=np.int64), 1
+    for column in keys.columns:
+        one, of_column = _dense(column)
+        codes, count = (one, of_column) if count == 1 else _dense(pa.array(codes * of_column + one))
+    first = np.empty(count, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return codes, first
+
+
+def _dense(column: pa.Array | pa.ChunkedArray) -> tuple[Ints, int]:
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    encoded = pc.dictionary_encode(pa.concat_arrays(chunks), null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def _by_order(keys: pa.Table, hashes: Hashes) -> Numbered:
+    order, ordered = stable_order(hashes)
+    begins = np.ones(len(order), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    numbers = np.cumsum(begins) - 1
+    first = order[begins]
+    repeats = np.flatnonzero(~begins)
+    rows = order[repeats]
+    other = ~same_keys(keys, rows, keys, first[numbers[repeats]], keys.column_names)
+    if other.any():
+        return _told_apart(keys, hashes, order, first[numbers], repeats[other])
+    codes = np.empty(len(order), dtype=np.int64)
+    codes[order] = numbers
+    return Numbered(ordered[begins], codes, first)
+
+
+def _told_apart(keys: pa.Table, hashes: Hashes, order: Ints, first: Ints, others: Ints) -> Numbered:
+    """Number keys of which some share a hash.
+
+    Args:
+        first: of each row in `order` the first row with its hash.
+        others: positions in `order` whose key is not that row's.
+    """
+    count = len(order)
+    crowded = order[np.isin(hashes[order], hashes[order[others]])]
+    numbers = key_numbers(keys.take(pa.array(crowded)))
+    _, at = np.unique(numbers, return_index=True)
+    of_row = np.empty(count, dtype=np.int64)
+    of_row[order] = first
+    of_row[crowded] = crowded[at][numbers]
+    firsts = np.flatnonzero(of_row == np.arange(count))
+    ranked, ordered = stable_order(hashes[firsts])
+    firsts = firsts[ranked]
+    number = np.empty(count, dtype=np.int64)
+    number[firsts] = np.arange(len(firsts))
+    return Numbered(ordered, number[of_row], firsts)
+
+
+class KeysOfRows:
+    """Implements `operators.contract.GroupedKeys`; made by `SubtaskState.group`."""
+
+    def __init__(self, state: SubtaskState, keys: pa.Table, numbered: Numbered) -> None:
+        self._state = state
+        self._keys = keys
+        self._numbered = numbered
+        self._found: Bools | None = None
+
+    @property
+    def keys(self) -> pa.Table:
+        """One row per distinct key, in the order of the state hash."""
+        return self._keys
+
+    @property
+    def codes(self) -> Ints:
+        """Of each row the number of its key."""
+        return self._numbered.codes
+
+    @property
+    def first(self) -> Ints:
+        """Of each key the index of its first row."""
+        return self._numbered.first
+
+    def find(self) -> tuple[pa.Table, Bools]:
+        """The live row of each key, null beside the key where there is none; and where there is one."""
+        rows, self._found = self._state.find(self._keys, self._numbered.hashes)
+        return rows, self._found
+
+    def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
+        """Insert or replace the keys, or those in `kept`: a row for each, in order."""
+        hashes, found = self._numbered.hashes, self._found
+        if kept is not None:
+            hashes, found = hashes[kept], None if found is None else found[kept]
+        self._state.put(hashes, rows, None if found is None else len(found) - int(np.count_nonzero(found)))

@@ -1,0 +1,338 @@
+"""Keys hash the same for ever; key groups and their owners follow from the hash alone. And version 1 of the hash.
+
+The key hash decides where a row goes, and a run's handle says how many rows it put into each key group: it is a format.
+Its version is recorded with the state, golden vectors pin it, and a change needs a new version beside the old one.
+Version 1 has no secret, so that keys can be made to collide: new state has version 2 (`key_hash.py`).
+
+Per column a value becomes one 64-bit word, independent of how Arrow stores it (chunks, slices, dictionaries, offset
+width, null bitmaps): integers by value, floats as doubles with one zero and one NaN, timestamps by instant, text and
+binary by their bytes. Columns are then combined in order. The mixing function is the finalizer of splitmix64.
+
+The key group is a *monotone* function of the hash's upper half, so rows sorted by hash are sorted by key group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.protocol.errors import InvalidRequest
+
+MAX_KEY_GROUPS = 32_768
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+_SEED = np.uint64(0x4D696C65706F7374)
+_NULL = np.uint64(0x9AE16A3B2F90404F)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_COMBINE = np.uint64(0xC2B2AE3D27D4EB4F)
+_TAG_INT = np.uint64(0x165667B19E3779F9)
+_TAG_FLOAT = np.uint64(0x27D4EB2F165667C5)
+_TAG_DATE = np.uint64(0x85EBCA77C2B2AE63)
+_TAG_TIMESTAMP = np.uint64(0xD6E8FEB86659FD93)
+_TAG_DECIMAL = np.uint64(0xA0761D6478BD642F)
+_TAG_BYTES = np.uint64(0xE7037ED1A0B428DB)
+_WORDS_PER_BLOCK = 1 << 20
+ROWS_AT_ONCE = 1 << 15
+"""So many rows' words stay in the processor's cache from one step to the next: half the time of all rows at once."""
+KEPT_BYTES = np.array([2 ** (8 * used) - 1 for used in range(9)], dtype=np.uint64)
+"""By number of bytes: the mask that keeps so many of a word, the first ones of a text."""
+_FEW_WORDS = 6
+PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def mix(words: Hashes) -> Hashes:
+    """Spread every input bit over all output bits; a bijection on 64-bit words."""
+    words = words + _STEP
+    words ^= words >> np.uint64(30)
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
+
+
+def check_key_type(name: str, data_type: pa.DataType) -> None:
+    """Refuse a key column whose values have no stable hash.
+
+    Raises:
+        InvalidRequest: the type is none of bool, integer, float, decimal, string, binary, date, timestamp.
+    """
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    known = (
+        pa.types.is_boolean(data_type)
+        or pa.types.is_integer(data_type)
+        or pa.types.is_floating(data_type)
+        or (pa.types.is_decimal(data_type) and data_type.bit_width <= 128)
+        or pa.types.is_date(data_type)
+        or pa.types.is_timestamp(data_type)
+        or is_bytes(data_type)
+        or pa.types.is_null(data_type)
+    )
+    if not known:
+        raise InvalidRequest(
+            f"key column {name!r} has type {data_type}, which cannot be a key. Nothing was changed.",
+            hint="A key is a bool, number, text, binary, date or timestamp: cast it in a `sql` operator.",
+            column=name,
+            type=str(data_type),
+        )
+
+
+def is_bytes(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_string_view(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+        or pa.types.is_binary_view(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+    )
+
+
+def key_hash(table: pa.Table, key: Sequence[str]) -> Hashes:
+    """Return one 64-bit hash of version 1 per row over the key columns, in their order.
+
+    Nulls hash to a fixed word; -0.0 equals 0.0; all NaNs are equal; integers (floats) of different widths with the same
+    value are equal, so widening a column moves no key.
+
+    Args:
+        table: has every column of `key`.
+        key: at least one column name.
+    Raises:
+        InvalidRequest: a key column's type cannot be a key.
+    """
+    columns = [key_column(table, name) for name in key]
+    hashes = np.full(table.num_rows, _SEED ^ np.uint64(len(key)), dtype=np.uint64)
+    for start in range(0, table.num_rows, ROWS_AT_ONCE):
+        block = hashes[start : start + ROWS_AT_ONCE]
+        for column in columns:
+            block[:] = mix(block * _COMBINE ^ _column_words(column.slice(start, ROWS_AT_ONCE)))
+    return hashes
+
+
+def key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column that can be a key; text and bytes with wide offsets, which are dear to make of a slice far inside."""
+    column = table.column(name)
+    check_key_type(name, column.type)
+    return column.cast(pa.large_binary()) if is_bytes(column.type) else column
+
+
+def _column_words(column: pa.ChunkedArray) -> Hashes:
+    if column.num_chunks == 0:
+        return np.empty(0, dtype=np.uint64)
+    return np.concatenate([_array_words(chunk) for chunk in column.chunks])
+
+
+def _array_words(array: pa.Array) -> Hashes:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    data_type = array.type
+    if pa.types.is_null(data_type):
+        return np.full(len(array), _NULL, dtype=np.uint64)
+    if pa.types.is_boolean(data_type) or pa.types.is_integer(data_type):
+        words = mix(integer_bits(array) ^ _TAG_INT)
+    elif pa.types.is_floating(data_type):
+        words = mix(float_bits(array) ^ _TAG_FLOAT)
+    elif pa.types.is_date(data_type):
+        words = mix(fixed_width(pc.cast(array, pa.date32()), pa.int32()).astype(np.uint64) ^ _TAG_DATE)
+    elif pa.types.is_timestamp(data_type):
+        words = _instant_words(fixed_width(array, pa.int64()), data_type.unit)
+    elif pa.types.is_decimal(data_type):
+        words = _decimal_words(array)
+    else:
+        words = _byte_words(pc.cast(array, pa.large_binary()))
+    return np.where(np.asarray(array.is_null()), _NULL, words) if array.null_count else words
+
+
+def fixed_width(array: pa.Array, storage: pa.DataType) -> npt.NDArray[Any]:
+    """Numpy values of a fixed-width array; slots of nulls read as 0."""
+    values = array.view(storage)
+    return values.fill_null(0).to_numpy(zero_copy_only=False) if values.null_count else values.to_numpy()
+
+
+def integer_bits(array: pa.Array) -> Hashes:
+    if array.type == pa.uint64():
+        return fixed_width(array, pa.uint64()).astype(np.uint64)
+    return fixed_width(pc.cast(array, pa.int64()), pa.int64()).view(np.uint64)
+
+
+def float_bits(array: pa.Array) -> Hashes:
+    values = fixed_width(pc.cast(array, pa.float64()), pa.float64()).astype(np.float64, copy=True)
+    values[values == 0.0] = 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint64)
+
+
+def _instant_words(values: Ints, unit: str) -> Hashes:
+    """The same instant in any unit gives the same word (beyond int64 microseconds it wraps, which stays stable)."""
+    if unit == "ns":
+        micros, rest = np.divmod(values, 1_000)
+        words = mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
+        return np.where(rest == 0, words, mix(words ^ rest.view(np.uint64)))
+    with np.errstate(over="ignore"):
+        micros = values * np.int64(PER_MICROSECOND[unit])
+    return mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
+
+
+def _decimal_words(array: pa.Array) -> Hashes:
+    low, high = decimal_halves(array)
+    return mix(mix(low ^ _TAG_DECIMAL) ^ high)
+
+
+def decimal_halves(array: pa.Array) -> tuple[Hashes, Hashes]:
+    """Lower and upper 64 bits of the unscaled values; of nulls anything."""
+    wide = pc.cast(array, pa.decimal128(38, array.type.scale))
+    halves = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
+    return halves[0::2], halves[1::2]
+
+
+def _byte_words(array: pa.Array) -> Hashes:
+    """Sum of mixed 8-byte words, each keyed by its position, then mixed with the length: no loop over rows."""
+    count = len(array)
+    if count == 0:
+        return np.empty(0, dtype=np.uint64)
+    every_word, starts, lengths = words_of_bytes(array)
+    word_counts = np.maximum(1, (lengths + 7) // 8)
+    if int(word_counts.max()) <= _FEW_WORDS:
+        result = _sum_of_few_words(every_word, starts, lengths)
+        return mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
+    ends = np.cumsum(word_counts)
+    result = np.empty(count, dtype=np.uint64)
+    low = 0
+    while low < count:
+        done = int(ends[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, done + _WORDS_PER_BLOCK, side="right")))
+        block = slice(low, high)
+        result[block] = _sum_words(every_word, starts[block], lengths[block], word_counts[block])
+        low = high
+    return mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
+
+
+def words_of_bytes(array: pa.Array) -> tuple[Hashes, Ints, Ints]:
+    """Values as words of 8 bytes: the word at every byte, of each row its first byte, and its length; nulls are empty.
+
+    Args:
+        array: large_binary, at least one value.
+    """
+    offsets = np.frombuffer(array.buffers()[1], dtype="<i8")[array.offset : array.offset + len(array) + 1]
+    lengths = np.diff(offsets)
+    if array.null_count:
+        lengths = np.where(np.asarray(array.is_null()), 0, lengths)
+    body = array.buffers()[2]
+    first, last = int(offsets[0]), int(offsets[-1])
+    padded = np.zeros(last - first + 8, dtype=np.uint8)
+    if last > first and body is not None:
+        padded[: last - first] = np.frombuffer(body, dtype=np.uint8, count=last - first, offset=first)
+    every_word = np.ndarray(shape=(last - first + 1,), dtype="<u8", buffer=padded, strides=(1,))
+    return every_word, offsets[:-1] - first, lengths
+
+
+def _sum_of_few_words(every_word: Hashes, starts: Ints, lengths: Ints) -> Hashes:
+    """The same sum for short values: word by word over all rows, and fewer rows each time."""
+    result = mix((every_word[starts] & KEPT_BYTES[np.minimum(lengths, 8)]) ^ _COMBINE)
+    for position in range(1, _FEW_WORDS):
+        begin = 8 * position
+        rows = np.flatnonzero(lengths > begin)
+        if not rows.size:
+            break
+        words = every_word[starts[rows] + begin] & KEPT_BYTES[np.minimum(lengths[rows] - begin, 8)]
+        result[rows] += mix(words ^ np.uint64((position + 1) * int(_COMBINE) % 2**64))
+    return result
+
+
+def _sum_words(every_word: Hashes, starts: Ints, lengths: Ints, word_counts: Ints) -> Hashes:
+    row_begins = np.cumsum(word_counts) - word_counts
+    position = np.arange(int(word_counts.sum()), dtype=np.int64) - np.repeat(row_begins, word_counts)
+    words = every_word[np.repeat(starts, word_counts) + 8 * position]
+    beyond = np.clip(8 * (position + 1) - np.repeat(lengths, word_counts), 0, 8)
+    keep = np.array([2 ** (8 * used) - 1 for used in range(8, -1, -1)], dtype=np.uint64)
+    mixed = mix((words & keep[beyond]) ^ ((position.astype(np.uint64) + np.uint64(1)) * _COMBINE))
+    return np.add.reduceat(mixed, row_begins)
+
+
+def check_max_parallelism(max_parallelism: int) -> None:
+    """Raises InvalidRequest unless max_parallelism is within 1..32_768."""
+    if not 1 <= max_parallelism <= MAX_KEY_GROUPS:
+        raise InvalidRequest(
+            f"max_parallelism is {max_parallelism}, expected 1 to {MAX_KEY_GROUPS}. Nothing was changed."
+        )
+
+
+def key_group(hashes: Hashes, max_parallelism: int) -> Ints:
+    """Return the key group of each hash, in [0, max_parallelism); never decreasing in the hash.
+
+    Raises:
+        InvalidRequest: max_parallelism is out of bounds.
+    """
+    check_max_parallelism(max_parallelism)
+    upper = hashes >> np.uint64(32)
+    return ((upper * np.uint64(max_parallelism)) >> np.uint64(32)).astype(np.int64)
+
+
+def group_cuts(hashes: Hashes, max_parallelism: int) -> Ints:
+    """Where each key group begins among ascending hashes, and last the number of hashes. Raises as `key_group`."""
+    check_max_parallelism(max_parallelism)
+    return np.append(np.searchsorted(hashes, _least_hashes(max_parallelism)), len(hashes)).astype(np.int64)
+
+
+@cache
+def _least_hashes(max_parallelism: int) -> Hashes:
+    """The least hash that each key group can have."""
+    upper = [-((-group << 32) // max_parallelism) for group in range(max_parallelism)]
+    return np.array(upper, dtype=np.uint64) << np.uint64(32)
+
+
+def key_group_range(max_parallelism: int, parallelism: int, subtask: int) -> range:
+    """Return the key groups one subtask owns.
+
+    Every key group has exactly one owner; range sizes differ by at most 1.
+
+    Args:
+        max_parallelism: number of key groups, 1..32_768; fixed for the job's life.
+        parallelism: number of subtasks, 1..max_parallelism.
+        subtask: 0-based, below parallelism.
+    Returns:
+        Half-open range inside [0, max_parallelism).
+    Raises:
+        InvalidRequest: an argument is out of bounds.
+    """
+    _check_parallelism(max_parallelism, parallelism)
+    if not 0 <= subtask < parallelism:
+        raise InvalidRequest(f"subtask is {subtask}, expected 0 to {parallelism - 1}. Nothing was changed.")
+    start = (subtask * max_parallelism + parallelism - 1) // parallelism
+    stop = ((subtask + 1) * max_parallelism + parallelism - 1) // parallelism
+    return range(start, stop)
+
+
+def subtask_of_key_group(groups: Ints, max_parallelism: int, parallelism: int) -> Ints:
+    """Return the owner of each key group: the one subtask whose `key_group_range` contains it.
+
+    Raises:
+        InvalidRequest: a parallelism or a key group is out of bounds.
+    """
+    _check_parallelism(max_parallelism, parallelism)
+    groups = np.asarray(groups, dtype=np.int64)
+    if groups.size and not (int(groups.min()) >= 0 and int(groups.max()) < max_parallelism):
+        raise InvalidRequest(
+            f"key groups reach from {groups.min()} to {groups.max()}, expected 0 to {max_parallelism - 1}. "
+            "Nothing was changed."
+        )
+    return groups * parallelism // max_parallelism
+
+
+def _check_parallelism(max_parallelism: int, parallelism: int) -> None:
+    check_max_parallelism(max_parallelism)
+    if not 1 <= parallelism <= max_parallelism:
+        raise InvalidRequest(
+            f"parallelism is {parallelism}, expected 1 to {max_parallelism} (max_parallelism). Nothing was changed.",
+            hint="Lower `spark.parallelism`; `max_parallelism` is fixed for the job's life.",
+        )

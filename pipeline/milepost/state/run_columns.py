@@ -1,0 +1,236 @@
+"""In which order a run holds its rows, and how each column is packed: what makes a run small, and nothing else.
+
+Rows are sorted by key, the key column with the fewest values first: then keys are small differences or share their
+beginnings, and a window's start is the same for a long while. A reader brings rows into its own order, so the choice
+is free: it follows from the rows alone, and a few of them stand for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.state.key_groups import Hashes, Ints
+from milepost.state.layer import stable_order
+
+_WORD_BITS = 64
+_SAMPLED_BLOCKS = 8
+_BLOCK_ROWS = 512
+_PACKED_ROWS = 32
+"""Rows that DELTA_BINARY_PACKED writes with one width."""
+_FEW = 16
+"""With at least so many sampled rows per value, numbers are packed by dictionary where that is the smallest."""
+_REPEATS = 2
+"""With at least so many sampled rows per value, text is packed by dictionary."""
+
+
+class Packing(Enum):
+    """How a column's values are written before zstd; the value is Parquet's name of it.
+
+    DICTIONARY: few values. DIFFERENCES: neighbours are alike. BYTE_PLANES: all first bytes, then all second ones, …:
+    numbers that only share a range. SHARED_BEGINNINGS: text by what differs from the text before. PLAIN: as it is.
+    """
+
+    DICTIONARY = "RLE_DICTIONARY"
+    DIFFERENCES = "DELTA_BINARY_PACKED"
+    BYTE_PLANES = "BYTE_STREAM_SPLIT"
+    SHARED_BEGINNINGS = "DELTA_BYTE_ARRAY"
+    PLAIN = "PLAIN"
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """A column's values as unsigned words of `bits` bits whose order is theirs; nulls count as 0 or empty."""
+
+    words: Hashes
+    bits: int
+
+    def ranked(self) -> _Words:
+        """The same order in as few bits as there are values."""
+        values = np.sort(self.words)
+        begins = np.ones(len(values), dtype=np.bool_)
+        np.not_equal(values[1:], values[:-1], out=begins[1:])
+        values = values[begins]
+        return _Words(np.searchsorted(values, self.words).astype(np.uint64), (len(values) - 1).bit_length())
+
+
+def order_by_key(rows: pa.Table, key: Sequence[str]) -> Ints | None:
+    """Positions of rows by their key, the column with the fewest values first; None: as they are.
+
+    Text counts with the first 8 bytes in which values differ. Floats, decimals and booleans do not count.
+
+    Args:
+        rows: in one chunk.
+    """
+    columns = [words for name in key if (words := _words(rows.column(name))) is not None]
+    if not columns or not rows.num_rows:
+        return None
+    if len(columns) > 1:
+        columns.sort(key=lambda column: np.unique(_sampled(column.words)).size)
+    for widest in sorted(range(len(columns)), key=lambda at: -columns[at].bits):
+        if sum(column.bits for column in columns) > _WORD_BITS:
+            columns[widest] = columns[widest].ranked()
+    if sum(column.bits for column in columns) > _WORD_BITS:
+        return np.lexsort([column.words for column in reversed(columns)])
+    word = reduce(
+        lambda joined, column: (joined << np.uint64(column.bits)) | column.words if column.bits else joined,
+        columns[1:],
+        columns[0].words,
+    )
+    unused = _WORD_BITS - sum(column.bits for column in columns)
+    # Bits that say nothing are shifted out at the top, where the sort looks first.
+    return stable_order(word << np.uint64(unused))[0] if unused < _WORD_BITS else None
+
+
+def copied_columns(rows: pa.Table) -> dict[str, str]:
+    """Of each column that says the same as one before it, that one: a window's timer and expiry often do.
+
+    Floats are not compared: two zeros would be equal.
+    """
+    copies: dict[str, str] = {}
+    originals: list[str] = []
+    for name in rows.column_names:
+        column = rows.column(name)
+        if not pa.types.is_floating(column.type) and not pa.types.is_nested(column.type):
+            same = next((one for one in originals if _says_the_same(rows.column(one), column)), None)
+            if same is None:
+                originals.append(name)
+            else:
+                copies[name] = same
+    return copies
+
+
+def _says_the_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    return bool(one.type == other.type and one.equals(other))
+
+
+def packings(rows: pa.Table) -> Mapping[str, Packing]:
+    """How each column of rows in the order of the run is packed best; nested columns are left out.
+
+    Args:
+        rows: in one chunk.
+    """
+    found = {name: _packing(rows.column(name)) for name in rows.column_names}
+    return {name: packing for name, packing in found.items() if packing is not None}
+
+
+def _packing(column: pa.ChunkedArray) -> Packing | None:
+    data_type = column.type
+    if pa.types.is_nested(data_type):
+        return None
+    if pa.types.is_floating(data_type):
+        return Packing.PLAIN if pa.types.is_float16(data_type) else Packing.BYTE_PLANES
+    if pa.types.is_boolean(data_type):
+        return Packing.PLAIN
+    if _is_text(data_type):
+        sample = pa.concat_arrays([column.chunk(0).slice(start, _BLOCK_ROWS) for start in _starts(len(column))])
+        few = pc.count_distinct(sample).as_py() * _REPEATS <= len(sample)
+        return Packing.DICTIONARY if few else Packing.SHARED_BEGINNINGS
+    numbers = _numbers(column)
+    return Packing.DICTIONARY if numbers is None else _packing_of_numbers(numbers)
+
+
+def _packing_of_numbers(values: npt.NDArray[np.signedinteger]) -> Packing:
+    """The packing that takes the fewest bits of some blocks of rows."""
+    sample = _sampled(values)
+    distinct = np.unique(sample).size
+    sizes = {Packing.DIFFERENCES: _bits_as_differences(values), Packing.BYTE_PLANES: _bits_as_byte_planes(sample)}
+    if distinct * _FEW <= len(sample):
+        sizes[Packing.DICTIONARY] = float((distinct - 1).bit_length())
+    return min(sizes, key=lambda packing: sizes[packing])
+
+
+def _bits_as_differences(values: npt.NDArray[np.signedinteger]) -> float:
+    """Bits per value when groups of differences are written with the width that the largest of each needs."""
+    widths: list[float] = []
+    for start in _starts(len(values)):
+        differences = np.diff(values[start : start + _BLOCK_ROWS + 1].astype(np.int64))
+        differences = differences[: len(differences) // _PACKED_ROWS * _PACKED_ROWS]
+        if not len(differences):
+            continue
+        above = (differences - differences.min()).view(np.uint64).reshape(-1, _PACKED_ROWS).max(axis=1)
+        widths.append(float(np.log2(above.astype(np.float64) + 1).mean()))
+    return float(np.mean(widths)) if widths else 0.0
+
+
+def _bits_as_byte_planes(sample: npt.NDArray[np.signedinteger]) -> float:
+    """Bits per value when each byte takes what its frequency among those of its place asks for."""
+    planes = np.ascontiguousarray(sample).view(np.uint8).reshape(len(sample), -1)
+    bits = 0.0
+    for plane in planes.T:
+        counts = np.bincount(plane, minlength=1)
+        shares = counts[counts > 0] / len(sample)
+        bits -= float((shares * np.log2(shares)).sum())
+    return bits
+
+
+def _starts(count: int) -> list[int]:
+    """Where the blocks begin that stand for so many rows."""
+    if count <= _SAMPLED_BLOCKS * _BLOCK_ROWS:
+        return list(range(0, count, _BLOCK_ROWS)) or [0]
+    return [(count - _BLOCK_ROWS) * block // (_SAMPLED_BLOCKS - 1) for block in range(_SAMPLED_BLOCKS)]
+
+
+def _sampled(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.concatenate([values[start : start + _BLOCK_ROWS] for start in _starts(len(values))])
+
+
+def _words(column: pa.ChunkedArray) -> _Words | None:
+    if _is_text(column.type):
+        return _text_words(column.chunk(0)) if column.num_chunks else None
+    numbers = _numbers(column)
+    if numbers is None or not len(numbers):
+        return None
+    least = numbers.min()
+    words = numbers.astype(np.int64).view(np.uint64) - np.uint64(int(least) & 0xFFFFFFFFFFFFFFFF)
+    return _Words(words, int(words.max()).bit_length())
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.signedinteger] | None:
+    """Whole numbers, dates and times as they lie in memory, nulls as 0; None for columns of other types.
+
+    Unsigned numbers of 64 bits are taken for signed ones: their order is another one, but an order.
+    """
+    data_type = column.type
+    counted = pa.types.is_integer(data_type) or pa.types.is_date(data_type) or pa.types.is_timestamp(data_type)
+    if not (counted or pa.types.is_time(data_type)) or column.num_chunks != 1:
+        return None
+    storage = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[data_type.bit_width]
+    values = column.chunk(0).view(storage)
+    return (values.fill_null(0) if values.null_count else values).to_numpy()
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_large_binary(data_type)
+    )
+
+
+def _text_words(texts: pa.Array) -> _Words:
+    """The 8 bytes behind the beginning that all values share, the first byte as the highest."""
+    values = pc.fill_null(texts.cast(pa.large_binary()), b"")
+    bounds = pc.min_max(values).as_py()
+    least, most = bounds["min"], bounds["max"]
+    shared = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
+    offsets = np.frombuffer(values.buffers()[1], dtype="<i8")[values.offset : values.offset + len(values) + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    padded = np.zeros(last - first + shared + 8, dtype=np.uint8)
+    if last > first:
+        padded[: last - first] = np.frombuffer(values.buffers()[2], dtype=np.uint8, count=last - first, offset=first)
+    every_word = np.ndarray(shape=(last - first + shared + 1,), dtype=">u8", buffer=padded, strides=(1,))
+    used = np.clip(np.diff(offsets) - shared, 0, 8)
+    keep = np.array([(2 ** (8 * count) - 1) << (64 - 8 * count) for count in range(9)], dtype=np.uint64)
+    words = every_word[offsets[:-1] - first + shared].astype(np.uint64) & keep[used]
+    unused = 8 * (8 - int(used.max()))
+    return _Words(words >> np.uint64(unused) if unused < _WORD_BITS else words, _WORD_BITS - unused)

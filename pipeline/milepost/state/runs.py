@@ -1,0 +1,236 @@
+"""Runs: immutable Parquet files of changed rows, sorted by key, small per changed key.
+
+Sorted by key, an epoch's keys are small differences; by hash they would be random numbers. State is found by hash, so a
+reader brings rows into that order: the hash is not stored but computed, which is cheaper than reading it. A handle's
+offsets, which say how many rows each key group has, prove that the same hash came out. A column that says the same as
+one before it is named, not stored.
+
+The file itself names its format. A file without a number is of format 1: sorted by (key group, key hash), with all its
+columns. A run's bytes are a pure function of its rows, so its name can be its content hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.protocol.errors import StateCorrupt
+from milepost.state.evolution import converted, stored_names
+from milepost.state.handles import RunHandle, RunKind
+from milepost.state.key_groups import Hashes, group_cuts, key_group
+from milepost.state.layer import Bools, KeySpec, Layer, stable_order
+from milepost.state.run_columns import Packing, copied_columns, order_by_key, packings
+
+RUN_FORMAT_VERSION = 2
+DELETED_COLUMN = "__deleted"
+_FORMAT_KEY = b"milepost.run_format"
+_COPIES_KEY = b"milepost.run_copies"
+_ROWS_PER_ROW_GROUP = 256 * 1024
+_ROWS_PER_PAGE = 128 * 1024
+"""zstd packs blocks of 128 KB: so large, a page's byte planes are blocks, each with the code that suits it."""
+_PAGE_BYTES = 8 * 1024 * 1024
+
+
+def group_offsets(layer: Layer, key_groups: range, max_parallelism: int) -> tuple[int, ...]:
+    """Row offset of each key group of the range, and the number of rows."""
+    return tuple(group_cuts(layer.hashes, max_parallelism)[key_groups.start : key_groups.stop + 1].tolist())
+
+
+def encode_run(
+    layer: Layer,
+    kind: RunKind,
+    key_groups: range,
+    max_parallelism: int,
+    directory: str,
+    keys: KeySpec,
+    schema: pa.Schema | None = None,
+) -> tuple[RunHandle, bytes]:
+    """Return the handle and the bytes of a run that holds the layer.
+
+    Args:
+        layer: not empty; all its rows lie in key_groups.
+        directory: of the object key, ends in ``/``; the file is named by its content.
+        schema: the layer's columns with their stored names; None: each is stored by its own name.
+    """
+    state = layer.rows
+    rows = state.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), pa.array(layer.deleted))
+    order = order_by_key(state, keys.key)
+    if order is not None:
+        rows = rows.take(pa.array(order))
+    names = stored_names(state.schema if schema is None else schema)
+    table = rows.combine_chunks().rename_columns([*names, DELETED_COLUMN])
+    copies = copied_columns(table)
+    metadata: dict[bytes, str] = {_FORMAT_KEY: str(RUN_FORMAT_VERSION)}
+    if copies:
+        metadata[_COPIES_KEY] = json.dumps(copies, sort_keys=True)
+    body = _as_parquet(table.drop_columns(list(copies)).replace_schema_metadata(metadata))
+    sha256 = hashlib.sha256(body).hexdigest()
+    handle = RunHandle(
+        key=f"{directory}{sha256}.parquet",
+        size=len(body),
+        sha256=sha256,
+        rows=layer.num_rows,
+        kind=kind,
+        key_groups=key_groups,
+        valid=key_groups,
+        offsets=group_offsets(layer, key_groups, max_parallelism),
+    )
+    return handle, body
+
+
+def _as_parquet(table: pa.Table) -> bytes:
+    packed = packings(table)
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=_ROWS_PER_ROW_GROUP,
+        compression="zstd",
+        use_dictionary=[name for name, packing in packed.items() if packing is Packing.DICTIONARY],
+        column_encoding={name: packing.value for name, packing in packed.items() if packing is not Packing.DICTIONARY},
+        write_statistics=False,
+        max_rows_per_page=_ROWS_PER_PAGE,
+        data_page_size=_PAGE_BYTES,
+        store_schema=True,
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def check_body(handle: RunHandle, body: bytes) -> str | None:
+    """Say how a stored body differs from its handle; None when it does not."""
+    if len(body) != handle.size:
+        return f"it has {len(body)} bytes, expected {handle.size}"
+    actual = hashlib.sha256(body).hexdigest()
+    if actual != handle.sha256:
+        return f"its sha256 is {actual}, expected {handle.sha256}"
+    return None
+
+
+def decode_run(
+    body: bytes, handle: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
+) -> Layer:
+    """Read the wanted key groups of a run whose bytes were checked, as rows of the operator's state schema.
+
+    A run of an older schema is converted.
+
+    Args:
+        schema: of the operator, with stored names.
+    Raises:
+        InvalidRequest: the run's columns cannot become those of the schema.
+        StateCorrupt: the rows are not those that the handle describes, or their format is not known here.
+    """
+    start, stop = max(wanted.start, handle.key_groups.start), min(wanted.stop, handle.key_groups.stop)
+    offsets = handle.offsets[start - handle.key_groups.start : stop - handle.key_groups.start + 1]
+    with pq.ParquetFile(pa.BufferReader(body)) as file:
+        if file.metadata.num_rows != handle.rows:
+            raise StateCorrupt(f"state run {handle.key} has {file.metadata.num_rows} rows, expected {handle.rows}.")
+        version = (file.metadata.metadata or {}).get(_FORMAT_KEY, b"1")
+        if version == b"1":
+            layer = _read_by_hash(file, handle, offsets[0], offsets[-1], schema, keys)
+        elif version == b"2":
+            layer = _read_by_key(file, handle, range(start, stop), schema, keys, max_parallelism)
+        else:
+            raise StateCorrupt(
+                f"state run {handle.key} has format {version.decode(errors='replace')!r}, expected one of 1 to "
+                f"{RUN_FORMAT_VERSION}; a later version of Milepost may have written it."
+            )
+    expected = tuple(offset - offsets[0] for offset in offsets)
+    ordered = bool(np.all(layer.hashes[1:] >= layer.hashes[:-1]))
+    if not ordered or group_offsets(layer, range(start, stop), max_parallelism) != expected:
+        raise StateCorrupt(
+            f"state run {handle.key} does not have the rows per key group that its handle says, or was placed by "
+            "another version of the key hash."
+        )
+    return layer
+
+
+def _read_by_hash(
+    file: pq.ParquetFile, handle: RunHandle, lower: int, upper: int, schema: pa.Schema, keys: KeySpec
+) -> Layer:
+    """Format 1: rows [lower, upper) of a file that is in the order of the hash; only their row groups are decoded."""
+    sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+    starts = np.cumsum([0, *sizes])
+    groups = [i for i in range(len(sizes)) if starts[i] < upper and starts[i + 1] > lower]
+    if not groups:
+        table = file.schema_arrow.empty_table()
+    else:
+        table = file.read_row_groups(groups, use_threads=False).slice(lower - int(starts[groups[0]]), upper - lower)
+    rows, deleted = _state_rows(handle, table, schema)
+    return Layer(keys.hashes(rows), rows, deleted)
+
+
+def _read_by_key(
+    file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
+) -> Layer:
+    """Format 2: the rows of some key groups of a file that is in any order, brought into that of the hash.
+
+    All rows are read column by column: that takes the memory of the rows, and of one column beside them.
+    """
+    copies = _copies(handle, file.metadata.metadata or {}, file.schema_arrow.names)
+    needed = {copies.get(name, name) for name in (*stored_names(schema), DELETED_COLUMN)}
+    names = [name for name in file.schema_arrow.names if name in needed]
+    key_schema = pa.schema([schema.field(name) for name in keys.key])
+    key_names = {copies.get(name, name) for name in stored_names(key_schema)}
+
+    def hashes_of(table: pa.Table) -> Hashes:
+        return keys.hashes(converted(handle.key, _with_copies(table, copies), key_schema))
+
+    if own == handle.key_groups:
+        known = _columns(file, [name for name in names if name in key_names])
+        order, hashes = stable_order(hashes_of(known))
+        positions = pa.array(order)
+        columns = [
+            (known if name in known.column_names else _columns(file, [name])).column(name).take(positions)
+            for name in names
+        ]
+        table = pa.table(columns, schema=pa.schema([file.schema_arrow.field(name) for name in names]))
+    else:  # a part of a run takes the memory of that part, and of one row group
+        parts: list[tuple[pa.Table, Hashes]] = []
+        for index in range(file.num_row_groups):
+            part = file.read_row_group(index, columns=names, use_threads=False).select(names)
+            part_hashes = hashes_of(part)
+            groups = key_group(part_hashes, max_parallelism)
+            owned = (groups >= own.start) & (groups < own.stop)
+            parts.append((part.filter(pa.array(owned)), part_hashes[owned]))
+        table = pa.concat_tables([part for part, _ in parts]).combine_chunks()
+        order, hashes = stable_order(np.concatenate([part_hashes for _, part_hashes in parts]))
+        table = table.take(pa.array(order))
+    rows, deleted = _state_rows(handle, _with_copies(table, copies), schema)
+    return Layer(hashes, rows, deleted)
+
+
+def _columns(file: pq.ParquetFile, names: list[str]) -> pa.Table:
+    """Some columns of a file in one chunk. A name that begins another one, up to a dot, stands for both in Parquet."""
+    return file.read(columns=names, use_threads=False).select(names).combine_chunks()
+
+
+def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str]) -> Mapping[str, str]:
+    """Of each column that is not stored the stored one that says the same."""
+    try:
+        copies = json.loads(metadata.get(_COPIES_KEY, b"{}"))
+    except ValueError:
+        copies = None
+    if not isinstance(copies, dict) or not all(
+        name not in stored and isinstance(same, str) and same in stored for name, same in copies.items()
+    ):
+        raise StateCorrupt(f"state run {handle.key} names columns as copies of others that it does not have.")
+    return copies
+
+
+def _with_copies(table: pa.Table, copies: Mapping[str, str]) -> pa.Table:
+    """Stored columns, and those that say the same as one of them, in the same memory."""
+    for name, same in copies.items():
+        if same in table.column_names:
+            table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
+    return table
+
+
+def _state_rows(handle: RunHandle, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
+    """Some of a file's rows as the operator has them, in one chunk, and which are tombstones."""
+    deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
+    return converted(handle.key, table, schema), deleted

@@ -1,0 +1,129 @@
+"""Copies of immutable objects from store to store: checked, in parallel, in bounded memory, never over anything.
+
+A body is compared with its handle before it is written, and written only where nothing is. Whoever copies therefore
+either has what the handle says, or an error and nothing that looks like it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
+from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records import ObjectHandle
+from milepost.storage.checked import read_handle, stat_handle
+
+MAX_OBJECT_BYTES = 5 * 1024**3
+"""The largest object that a store takes in one put; a handle that says more is not one of ours."""
+
+BUDGET_BYTES = 256 * 1024**2
+"""Bodies held in memory at once; a larger one is held alone."""
+
+_WORKERS = 8
+
+Copied = Callable[[int], None]
+"""Told the bytes of each object once it is there; called from several threads, one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One object to copy.
+
+    Attributes:
+        handle: of the object at `source`.
+        key: where it goes at `target`.
+    """
+
+    source: ObjectStore
+    handle: ObjectHandle
+    target: ObjectStore
+    key: str
+
+
+def copy_objects(copies: Iterable[Copy], copied: Copied = lambda size: None) -> int:
+    """Copy every object; return how many bytes that were.
+
+    The first failure ends it: copies that have not begun are dropped, those that have are waited for.
+
+    Raises:
+        StateCorrupt: an object is missing, or not what its handle says. CommitConflict: another content lies at a
+            target key. CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable: from the stores.
+    """
+    wanted = list(copies)
+    budget, told = _Budget(BUDGET_BYTES), threading.Lock()
+
+    def run(one: Copy) -> None:
+        _check_size(one.handle)
+        stat_handle(one.source, one.handle)  # before anything is read: a size is not believed
+        with budget.hold(one.handle.size):
+            create_same(one.target, one.key, read_handle(one.source, one.handle))
+        with told:
+            copied(one.handle.size)
+
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        running = [pool.submit(run, one) for one in wanted]
+        try:
+            done, _ = wait(running, return_when=FIRST_EXCEPTION)
+        finally:
+            for future in running:
+                future.cancel()
+        for future in done:
+            future.result()
+    return sum(one.handle.size for one in wanted)
+
+
+def create_same(store: ObjectStore, key: str, body: bytes) -> None:
+    """Write a body where nothing is; what is there already with the same bytes is ours from a lost reply, and fine.
+
+    Raises:
+        CommitConflict: other bytes lie there; they were left as they are. CommitOutcomeUnknown: ask again.
+    """
+    try:
+        store.create(key, body)
+        return
+    except (CommitConflict, CommitOutcomeUnknown) as error:
+        try:
+            same = store.get(key) == body
+        except NotFound:
+            raise CommitOutcomeUnknown(
+                f"object {key!r} was not written to {store.config.url}, or may still be: {error}", key=key
+            ) from error
+        if not same:
+            raise CommitConflict(
+                f"object {key!r} of {store.config.url} exists already with another content. It was left as it is.",
+                key=key,
+            ) from error
+
+
+def _check_size(handle: ObjectHandle) -> None:
+    if handle.size > MAX_OBJECT_BYTES:
+        raise StateCorrupt(
+            f"object {handle.key!r} is said to have {handle.size} bytes; none of ours has more than "
+            f"{MAX_OBJECT_BYTES}. It was not read.",
+            key=handle.key,
+        )
+
+
+class _Budget:
+    """Counts the bytes that are held; who would exceed the limit waits, unless nobody else holds any."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held or self._held + size <= self._limit)
+            self._held += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= size
+                self._changed.notify_all()

@@ -1,0 +1,123 @@
+"""Which texts are keys of a store, and what its root URL names, for every store alike."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.locations import BUCKET, CONTROL, SCHEME
+
+MAX_KEY_BYTES = 1024
+"""S3's own limit for a whole key, root prefix included."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRoot:
+    """A directory, absolute, not resolved."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class S3Root:
+    """A bucket and the prefix below it, without a slash at either end; "" is the whole bucket."""
+
+    bucket: str
+    prefix: str
+
+
+def validate_key(key: str) -> str:
+    """Return the key unchanged if every store can hold it.
+
+    Raises:
+        InvalidRequest: empty, a leading or trailing ``/``, an empty part, ``.`` or ``..``, a control character,
+            text that is not UTF-8, or more than 1,024 bytes.
+    """
+    reason = storage_fault(key)
+    if reason is not None:
+        raise InvalidRequest(f"object key {key!r} is refused: {reason}. Nothing was read or written.", key=key)
+    return key
+
+
+def validate_prefix(prefix: str) -> str:
+    """Return a listing prefix unchanged: a key, the beginning of one, or "" for everything.
+
+    Raises:
+        InvalidRequest: no key could ever start with it.
+    """
+    reason = None if prefix == "" else storage_fault(prefix.removesuffix("/") if prefix != "/" else prefix)
+    # The last part of a prefix may be the beginning of a longer name, so "a/." can still lead to "a/.hidden".
+    if reason is not None and not (prefix.rsplit("/", 1)[-1] in (".", "..") and storage_fault(prefix + "x") is None):
+        raise InvalidRequest(f"listing prefix {prefix!r} is refused: {reason}. Nothing was read.", prefix=prefix)
+    return prefix
+
+
+def storage_fault(key: str) -> str | None:
+    """Return why no store can hold a key, one clause; None when every store can."""
+    if CONTROL.search(key):
+        return "it contains a control character"
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        return "it is not valid Unicode text"
+    if size > MAX_KEY_BYTES:
+        return f"it has {size} bytes, at most {MAX_KEY_BYTES} are allowed"
+    parts = key.split("/")
+    if "" in parts:
+        return "it has an empty part (a leading, trailing or double '/')"
+    if "." in parts or ".." in parts:
+        return "it has a part '.' or '..'"
+    return None
+
+
+def parse_root(url: str) -> LocalRoot | S3Root:
+    """Split a store's root URL into what its store needs.
+
+    Args:
+        url: ``file:///abs/dir`` (percent escapes are decoded, other characters stand for themselves) or
+            ``s3://bucket/prefix``.
+    Raises:
+        InvalidRequest: another scheme (named), a relative ``file:`` path, or a bad bucket name.
+    """
+    match = SCHEME.fullmatch(url)
+    if match is None:
+        raise InvalidRequest(f"store URL {url!r} has no scheme; expected file:///abs/dir or s3://bucket/prefix.")
+    scheme, rest = match.group(1).lower(), match.group(2)
+    if scheme == "file":
+        return LocalRoot(_absolute_path(url, rest))
+    if scheme == "s3":
+        bucket, _, prefix = rest.partition("/")
+        prefix = prefix.strip("/")
+        if not BUCKET.fullmatch(bucket):
+            raise InvalidRequest(f"{url!r}: {bucket!r} is not a bucket name; expected s3://bucket/prefix.")
+        if prefix:
+            validate_key(prefix)
+        return S3Root(bucket, prefix)
+    raise InvalidRequest(
+        f"{url!r}: scheme `{scheme}` is not available in this version.",
+        hint="use file:///abs/dir, s3://bucket/prefix, or a path relative to the spec",
+    )
+
+
+def _absolute_path(url: str, rest: str) -> Path:
+    path = unquote(rest)
+    if not path.startswith("/"):
+        raise InvalidRequest(f"{url!r}: expected an absolute path, file:///abs/dir (three slashes).")
+    if CONTROL.search(path):
+        raise InvalidRequest(f"{url!r}: the path contains a control character.")
+    return Path(os.path.normpath(path))
+
+
+def is_loopback(endpoint_url: str) -> bool:
+    """Whether an endpoint is this machine itself, which no proxy can reach for us."""
+    host = urlsplit(endpoint_url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,330 @@
+"""The manifest log: the one commit point of a job, and its fencing (I1).
+
+Order of one transition: LIST finds the head v; GET reads it; `decide` computes the next state; PUT v+1, create only;
+on every answer but a plain success GET v+1 and compare write ids; last, LIST and GET the head again. What a caller
+may act on is that last head, never the success of its own put. An entry that this log has read, or has written, is
+not read again while the LIST says that it is still the newest, and the same by its etag.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from milepost.protocol.codec import decode_entry, encode_entry, encode_tombstone
+from milepost.protocol.coordinator import AlreadyDone, Transition
+from milepost.protocol.errors import (
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    NotFound,
+    StateCorrupt,
+    StoreUnavailable,
+)
+from milepost.protocol.log_entries import LogEntry, Tombstone, tombstone_of
+from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records import ManifestState
+from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
+from milepost.storage.newest import newest_object
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
+"""Computes a transition from the head's state (None: no manifest yet) and the store's clock in ms; pure; may raise."""
+
+_RACES = 12
+_RACE_WAIT_S = 0.3
+_PUTS = 4
+_READS = 5
+_READ_AHEAD = 8
+_MAX_WAIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest entry of the log."""
+
+    version: int
+    write_id: str
+    state: ManifestState
+
+
+@dataclass(frozen=True, slots=True)
+class Transacted:
+    """How a transition ended, other than by an error.
+
+    Attributes:
+        landed_version: the version we wrote; None when `decide` answered `AlreadyDone` and nothing was written.
+        outcome: what `decide` answered last: for a landed version, the transition that landed.
+        head: read after the transition. Act only on this: another session may have moved on since (I1).
+    """
+
+    landed_version: int | None
+    outcome: Transition | AlreadyDone
+    head: Head | None
+
+
+class _LostRace(Exception):
+    """Somebody else's entry has the version we wanted."""
+
+
+class _NotConfirmed(Exception):
+    """A put without an answer that settles it; the same entry may be put again."""
+
+
+class ManifestLog:
+    """One job's log, on the job's own store.
+
+    Args:
+        store: rooted at the job.
+        write_id_factory: a new globally unique text per call; tells our entry from a rival's.
+    """
+
+    def __init__(self, store: ObjectStore, write_id_factory: Callable[[], str]) -> None:
+        self._store = store
+        self._new_write_id = write_id_factory
+        self._newest: tuple[str, Head] | None = None
+
+    def head(self) -> Head | None:
+        """Return the newest entry, or None for a job without a manifest.
+
+        Raises:
+            StateCorrupt: the entry is torn, foreign, or a tombstone.
+        """
+        newest = newest_object(self._store, MANIFEST_PREFIX, manifest_key, manifest_version)
+        if newest is None:
+            return None
+        version, known = manifest_version(newest.key), self._newest
+        if known is not None and known[0] == newest.etag and known[1].version == version:
+            return known[1]
+        entry = self.entry(version)
+        if not isinstance(entry, LogEntry):
+            raise StateCorrupt(
+                f"manifest version {version} of {self._store.config.url} is the newest, but only a tombstone: "
+                "its state is lost. Nothing was changed.",
+                version=version,
+            )
+        return self._keep(newest.etag, entry)
+
+    def _keep(self, etag: str, entry: LogEntry) -> Head:
+        head = Head(entry.version, entry.write_id, entry.state)
+        self._newest = (etag, head)
+        return head
+
+    def entry(self, version: int) -> LogEntry | Tombstone:
+        """Return one entry.
+
+        Raises:
+            NotFound: no such version. StateCorrupt: torn, or it says another version than its key.
+        """
+        key = manifest_key(version)
+        entry = decode_entry(self._store.get(key), key)
+        if entry.version != version:
+            raise StateCorrupt(
+                f"manifest entry {key!r} of {self._store.config.url} says version {entry.version}, "
+                f"expected {version}. Nothing was changed.",
+                key=key,
+            )
+        return entry
+
+    def entries(self, limit: int | None = None) -> Iterator[LogEntry | Tombstone]:
+        """Yield the log, newest first; the last one without a limit is version 1.
+
+        At most `_READ_AHEAD` entries beyond the one that is asked for are read; closing the iterator ends that.
+
+        Raises:
+            StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
+        """
+        expected: int | None = None
+        versions = (manifest_version(stat.key) for stat in self._store.list(MANIFEST_PREFIX, limit=limit))
+        with closing(self._read_ahead(versions)) as entries:
+            for version, entry in entries:
+                if expected is not None and version != expected:
+                    raise self._gap(expected)
+                try:
+                    yield entry.result()
+                except NotFound as error:
+                    raise self._gap(version) from error
+                expected = version - 1
+        if limit is None and expected:
+            raise self._gap(expected)
+
+    def compact(self, versions: range) -> int:
+        """Replace entries by tombstones, side by side: bodies that nobody needs whole any more (`protocol.compaction`).
+
+        A reader sees the entry or its tombstone. What is written is the same whoever writes it, so neither a rival nor
+        a late write does harm, and no condition is needed.
+
+        Returns: up to which version all of them are tombstones, also when one could not be replaced; that is logged.
+        """
+        pool = ThreadPoolExecutor(_READ_AHEAD)
+        through = versions.start - 1
+        try:
+            for version, done in [(version, pool.submit(self._bury, version)) for version in versions]:
+                done.result()
+                through = version
+        except CheckpointError as error:
+            _LOG.warning("the log is compacted up to version %s only: %s", through, error.message)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return through
+
+    def _bury(self, version: int) -> None:
+        entry = self.entry(version)
+        if isinstance(entry, LogEntry):
+            self._store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
+
+    def _read_ahead(self, versions: Iterator[int]) -> Generator[tuple[int, Future[LogEntry | Tombstone]]]:
+        """Yield each version with its entry, in order; the first is read before any other is asked for."""
+        ahead: deque[tuple[int, Future[LogEntry | Tombstone]]] = deque()
+        pool = ThreadPoolExecutor(_READ_AHEAD)
+        try:
+            for version in islice(versions, 1):
+                ahead.append((version, pool.submit(self.entry, version)))
+            while ahead:
+                yield ahead.popleft()
+                for version in islice(versions, _READ_AHEAD - len(ahead)):
+                    ahead.append((version, pool.submit(self.entry, version)))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def transact(self, decide: Decide) -> Transacted:
+        """Make one transition; on a lost race read the new head and decide again.
+
+        Raises:
+            CommitConflict: every one of a bounded number of races was lost; nothing of ours landed.
+            CommitOutcomeUnknown: our entry may have landed, or may yet. Delete nothing; read the head before
+                anything else.
+            CheckpointError: what `decide` raises, or the store on the way; nothing of ours landed.
+        """
+        races = Retrying(
+            retry=retry_if_exception_type(_LostRace),
+            stop=stop_after_attempt(_RACES),
+            wait=wait_random_exponential(multiplier=0.02, max=_RACE_WAIT_S),
+            reraise=True,
+        )
+        try:
+            return races(self._attempt, decide)
+        except _LostRace as error:
+            raise CommitConflict(
+                f"the manifest of {self._store.config.url} moved on under each of {_RACES} tries: other sessions are "
+                "writing to this job. Nothing of this transition landed.",
+                hint="find out who else runs this job (`milepost history`), then try again",
+            ) from error
+
+    def _attempt(self, decide: Decide) -> Transacted:
+        head = self.head()
+        outcome = decide(head.state if head else None, self._store.clock_ms())
+        if isinstance(outcome, AlreadyDone):
+            return Transacted(None, outcome, head)
+        version = head.version + 1 if head else 1
+        entry = LogEntry(version, self._new_write_id(), outcome.event, outcome.state)
+        body = encode_entry(entry)
+        etag = self._land(entry, body)
+        stored = decode_entry(body, manifest_key(version))  # as anybody else would read it
+        if etag is not None and isinstance(stored, LogEntry):
+            self._keep(etag, stored)
+        return Transacted(version, outcome, self._head_from(version))
+
+    def _land(self, entry: LogEntry, body: bytes) -> str | None:
+        """Put the entry until it is known that it, or another, has the version.
+
+        Returns: its etag; None when no reply told it.
+
+        A put whose reply is lost may still land later. Putting the same bytes again under the same version is safe,
+        whichever of the two lands; leaving the version while the first is in flight would not be.
+
+        Raises:
+            _LostRace: another entry has the version. CommitOutcomeUnknown: it could not be found out.
+            CheckpointError: the store refused the put for good; nothing landed.
+        """
+        in_flight = False
+
+        def put() -> str | None:
+            nonlocal in_flight
+            try:
+                return self._store.create(manifest_key(entry.version), body).etag
+            except CheckpointError as error:
+                refusal = error
+            in_flight = in_flight or isinstance(refusal, (CommitOutcomeUnknown, StoreUnavailable))
+            final = not isinstance(refusal, (CommitOutcomeUnknown, StoreUnavailable, CommitConflict))
+            try:
+                stored = self._stored_write_id(entry.version)
+            except CheckpointError as error:
+                raise (refusal if final and not in_flight else self._unknown(entry, error)) from error
+            if stored == entry.write_id:
+                return None
+            if stored is not None:
+                raise _LostRace from refusal
+            if final:
+                raise (self._unknown(entry, refusal) if in_flight else refusal) from refusal
+            raise _NotConfirmed from refusal
+
+        puts = Retrying(
+            retry=retry_if_exception_type(_NotConfirmed),
+            stop=stop_after_attempt(_PUTS),
+            wait=wait_random_exponential(multiplier=0.05, max=_MAX_WAIT_S),
+            reraise=True,
+        )
+        try:
+            return puts(put)
+        except _NotConfirmed as error:
+            raise self._unknown(entry, error.__cause__) from error
+
+    def _stored_write_id(self, version: int) -> str | None:
+        """Return who has the version, None when it is absent."""
+        try:
+            entry = _patient(lambda: self.entry(version))
+            return entry.write_id
+        except NotFound:
+            return None
+
+    def _head_from(self, version: int) -> Head:
+        head = _patient(self.head)
+        if head is None or head.version < version:
+            raise StateCorrupt(
+                f"manifest version {version} of {self._store.config.url} was written, but the listing after it ends "
+                f"at {head.version if head else 'nothing'}: the store's listings are not consistent. "
+                "Nothing further was changed.",
+                hint="use a store with consistent listings; `milepost doctor JOB` probes it",
+                version=version,
+            )
+        return head
+
+    def _unknown(self, entry: LogEntry, cause: BaseException | None) -> CommitOutcomeUnknown:
+        return CommitOutcomeUnknown(
+            f"nobody knows whether manifest version {entry.version} of {self._store.config.url} (write id "
+            f"{entry.write_id}) landed: {cause}. Nothing was deleted.",
+            hint="run again: it reads the head first, and goes on from what it finds",
+            version=entry.version,
+            write_id=entry.write_id,
+        )
+
+    def _gap(self, version: int) -> StateCorrupt:
+        return StateCorrupt(
+            f"manifest version {version} of {self._store.config.url} is missing although newer ones exist: somebody "
+            "deleted it. Nothing was changed.",
+            hint="restore the object from a backup of the store",
+            version=version,
+        )
+
+
+def _patient(read: Callable[[], T]) -> T:
+    """Read after a write, through short outages: here an unanswered read costs an unknown outcome."""
+    reads = Retrying(
+        retry=retry_if_exception_type(StoreUnavailable),
+        stop=stop_after_attempt(_READS),
+        wait=wait_random_exponential(multiplier=0.1, max=_MAX_WAIT_S),
+        reraise=True,
+    )
+    return reads(read)

@@ -1,0 +1,23 @@
+"""From a store's configuration to the store."""
+
+from __future__ import annotations
+
+from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.storage.keys import LocalRoot, parse_root
+from milepost.storage.local import LocalStore
+
+
+def open_store(config: StoreConfig) -> ObjectStore:
+    """Return the store of a root URL; nothing is contacted or created until its first call.
+
+    The store may be pickled and used by several threads and processes.
+
+    Raises:
+        InvalidRequest: the URL's scheme is neither ``file`` nor ``s3``.
+    """
+    root = parse_root(config.url)
+    if isinstance(root, LocalRoot):
+        return LocalStore(config)
+    from milepost.storage.s3 import S3Store  # boto3 is only loaded by jobs that use it
+
+    return S3Store(config)

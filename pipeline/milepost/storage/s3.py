@@ -1,0 +1,267 @@
+"""S3 and whatever speaks it, through boto3.
+
+Two clients: one that retries what is safe to repeat, and one that never repeats itself, for conditional creates:
+a retry after a lost reply would answer 412 for our own success (I1).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.loaders import Loader, create_loader
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from urllib3.exceptions import HTTPError
+
+from milepost.protocol.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
+from milepost.protocol.object_store import Names, ObjectStat, StoreConfig
+from milepost.storage.keys import S3Root, is_loopback, parse_root, validate_key, validate_prefix
+from milepost.storage.s3_errors import S3Errors, http_status
+
+_FAULTS = (BotoCoreError, ClientError)
+_DELETE_BATCH = 1000
+_LIST_PAGE = 1000
+_MAX_CONNECTIONS = 32
+_CONNECT_TIMEOUT_S = 5
+_READ_TIMEOUT_S = 60
+_ATTEMPTS = 4
+
+
+@cache
+def _service_models() -> Loader:
+    """Parse the description of S3 once per process: it is most of the cost of a client."""
+    return create_loader()
+
+
+class _BrokenBody(StoreUnavailable):
+    """A reply that broke off inside its body, which botocore itself does not retry."""
+
+
+class S3Store:
+    """Objects below ``s3://bucket/prefix``. Pickles as its configuration; clients are made per process, on first use.
+
+    Credentials come from the standard AWS chain; none is kept, logged or pickled here.
+    """
+
+    def __init__(self, config: StoreConfig) -> None:
+        root = parse_root(config.url)
+        if not isinstance(root, S3Root):
+            raise InvalidRequest(f"an S3 store needs an s3:// URL, got {config.url!r}.")
+        self.config = config
+        self._bucket = root.bucket
+        self._prefix = f"{root.prefix}/" if root.prefix else ""
+        self._errors = S3Errors(config, root.bucket)
+        self._lock = threading.Lock()
+        self._clients: dict[tuple[int, bool], Any] = {}
+
+    def __reduce__(self) -> tuple[type[S3Store], tuple[StoreConfig]]:
+        return (S3Store, (self.config,))
+
+    def __repr__(self) -> str:
+        return f"S3Store({self.config.url!r})"
+
+    def get(self, key: str) -> bytes:
+        return self._read(key, {})
+
+    def get_if_match(self, key: str, etag: str) -> bytes:
+        return self._read(key, {"IfMatch": f'"{etag}"'})
+
+    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
+        body = self._read(key, {"IfMatch": f'"{etag}"', "Range": f"bytes={start}-{stop - 1}"})
+        if len(body) == stop - start:
+            return body
+        raise EnvironmentUnusable(
+            f"{self._errors.where} answered {len(body)} bytes of object {key!r} when it was asked for {stop - start}. "
+            "Nothing was changed.",
+            hint="use a store that honours the Range of a GET",
+            key=key,
+        )
+
+    def stat(self, key: str) -> ObjectStat:
+        name, client = self._name(key), self._client()
+        try:
+            reply = client.head_object(Bucket=self._bucket, Key=name)
+        except _FAULTS as error:
+            raise self._unread(error, key) from error
+        modified_ms = int(reply["LastModified"].timestamp() * 1000)
+        return ObjectStat(key, reply["ContentLength"], reply["ETag"].strip('"'), modified_ms)
+
+    def put(self, key: str, body: bytes) -> ObjectStat:
+        name, client = self._name(key), self._client()
+        try:
+            reply = client.put_object(Bucket=self._bucket, Key=name, Body=body)
+        except _FAULTS as error:
+            raise self._errors.of(error, f"object {key!r} ({len(body)} bytes) could not be written", key) from error
+        return self._written(key, body, reply)
+
+    def create(self, key: str, body: bytes) -> ObjectStat:
+        name, client = self._name(key), self._client(single_attempt=True)
+        try:
+            reply = client.put_object(Bucket=self._bucket, Key=name, Body=body, IfNoneMatch="*")
+        except _FAULTS as error:
+            raise self._errors.of_create(error, key) from error
+        return self._written(key, body, reply)
+
+    def list(
+        self,
+        prefix: str,
+        *,
+        start_after: str = "",
+        limit: int | None = None,
+        unnamable: Names | None = None,
+    ) -> Iterator[ObjectStat]:
+        validate_prefix(prefix)
+        if limit is not None and limit <= 0:
+            return iter(())
+        page_size = _LIST_PAGE if limit is None else min(limit, _LIST_PAGE)
+        if not self.config.endpoint_url:
+            return islice(self._pages(prefix, start_after, page_size), limit)
+        return islice(self._pages_in_byte_order(prefix, start_after, limit, page_size), limit)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        names = (self._name(key) for key in keys)
+        while batch := tuple(islice(names, _DELETE_BATCH)):
+            objects = [{"Key": name} for name in batch]
+            try:
+                reply = self._client().delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
+            except _FAULTS as error:
+                raise self._errors.of(error, f"{len(batch)} objects could not be deleted", None) from error
+            refused = [entry for entry in reply.get("Errors", ()) if entry.get("Code") != "NoSuchKey"]
+            if refused:
+                raise self._errors.of_refused_deletes(refused, len(batch))
+
+    def clock_ms(self) -> int:
+        try:
+            reply = self._client().head_bucket(Bucket=self._bucket)
+        except _FAULTS as error:
+            if http_status(error) == 404:
+                raise self._errors.missing_bucket() from error
+            raise self._errors.of(error, "its clock could not be read", None) from error
+        return self._date_ms(reply)
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    @retry(
+        retry=retry_if_exception_type(_BrokenBody),
+        stop=stop_after_attempt(3),
+        wait=wait_random_exponential(multiplier=0.1, max=2),
+        reraise=True,
+    )
+    def _read(self, key: str, condition: dict[str, str]) -> bytes:
+        name, client = self._name(key), self._client()
+        try:
+            reply = client.get_object(Bucket=self._bucket, Key=name, **condition)
+        except _FAULTS as error:
+            raise self._unread(error, key) from error
+        try:
+            body: bytes = reply["Body"].read()
+        except (BotoCoreError, HTTPError, OSError) as error:
+            raise _BrokenBody(
+                f"object {key!r} could not be read from {self._errors.where}: its body broke off "
+                f"({type(error).__name__}). Nothing was changed.",
+                hint="try again",
+                key=key,
+            ) from error
+        return body
+
+    def _unread(self, error: Exception, key: str) -> CheckpointError:
+        if http_status(error) == 404:
+            # A HEAD's 404 does not say what is missing, and SeaweedFS says NoSuchKey for a GET from no bucket:
+            # this raises when it is the bucket.
+            self.clock_ms()
+            return self._errors.absent(key)
+        return self._errors.of(error, f"object {key!r} could not be read", key)
+
+    def _pages_in_byte_order(
+        self, prefix: str, start_after: str, limit: int | None, page_size: int
+    ) -> Iterator[ObjectStat]:
+        """List as AWS would, where the server may not: SeaweedFS walks directories, so ``a/b`` comes before ``a-b``,
+        and its StartAfter skips by that order. Both orders agree on a beginning without further ``/``: the head of
+        the manifest still costs one LIST of one key."""
+        if limit is not None and not start_after:
+            first = [*islice(self._pages(prefix, "", page_size), limit)]
+            if not any("/" in stat.key[len(prefix) :] for stat in first):
+                yield from first
+                return
+        after = start_after.encode()
+        wanted = (stat for stat in self._pages(prefix, "", _LIST_PAGE) if stat.key.encode() > after)
+        yield from sorted(wanted, key=lambda stat: stat.key.encode())
+
+    def _pages(self, prefix: str, start_after: str, page_size: int) -> Iterator[ObjectStat]:
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, "MaxKeys": page_size}
+        if start_after:
+            request["StartAfter"] = self._prefix + start_after
+        while True:
+            try:
+                reply = self._client().list_objects_v2(**request)
+            except _FAULTS as error:
+                raise self._errors.of(error, f"objects below {prefix!r} could not be listed", None) from error
+            for entry in reply.get("Contents", ()):
+                modified_ms = int(entry["LastModified"].timestamp() * 1000)
+                key = entry["Key"].removeprefix(self._prefix)
+                yield ObjectStat(key, entry["Size"], entry["ETag"].strip('"'), modified_ms)
+            if not reply.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = reply["NextContinuationToken"]
+
+    def _name(self, key: str) -> str:
+        return validate_key(self._prefix + validate_key(key))
+
+    def _written(self, key: str, body: bytes, reply: dict[str, Any]) -> ObjectStat:
+        return ObjectStat(key, len(body), reply["ETag"].strip('"'), self._date_ms(reply))
+
+    def _date_ms(self, reply: dict[str, Any]) -> int:
+        date = reply["ResponseMetadata"]["HTTPHeaders"].get("date")
+        try:
+            moment = parsedate_to_datetime(date)
+        except (TypeError, ValueError) as error:
+            raise self._errors.without_clock(date) from error
+        return int(moment.astimezone(UTC).timestamp()) * 1000
+
+    # -- clients ------------------------------------------------------------------------------------------------
+
+    def _client(self, *, single_attempt: bool = False) -> Any:
+        # A client must not cross a fork: its connections would be shared with the parent.
+        slot = (os.getpid(), single_attempt)
+        client = self._clients.get(slot)
+        if client is None:
+            with self._lock:
+                client = self._clients.get(slot)
+                if client is None:
+                    client = self._clients[slot] = self._new_client(1 if single_attempt else _ATTEMPTS)
+        return client
+
+    def _new_client(self, attempts: int) -> Any:
+        endpoint = self.config.endpoint_url or None  # an unset ${env:…:-} is ""
+        options: dict[str, Any] = {}
+        if endpoint is not None:
+            options["s3"] = {"addressing_style": "path"}
+            if is_loopback(endpoint):
+                options["proxies"] = {}  # HTTP_PROXY of the environment cannot lead to this machine's loopback
+        try:
+            session = botocore.session.get_session()
+            session.register_component("data_loader", _service_models())
+            return boto3.session.Session(botocore_session=session).client(
+                "s3",
+                endpoint_url=endpoint,
+                region_name=self.config.region,
+                config=Config(
+                    connect_timeout=_CONNECT_TIMEOUT_S,
+                    read_timeout=_READ_TIMEOUT_S,
+                    max_pool_connections=_MAX_CONNECTIONS,
+                    retries={"mode": "standard", "total_max_attempts": attempts},
+                    **options,
+                ),
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise self._errors.of_client(error) from error

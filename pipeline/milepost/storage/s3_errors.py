@@ -1,0 +1,241 @@
+"""What an S3 endpoint's faults mean: which of our errors, in words that name bucket and endpoint and no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    InvalidConfigError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    ProxyConnectionError,
+    SSLError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+
+from milepost.protocol.errors import (
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    InvalidRequest,
+    NotFound,
+    StoreUnavailable,
+)
+from milepost.protocol.object_store import StoreConfig
+
+_NO_CREDENTIALS = (
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+    ProfileNotFound,
+    InvalidConfigError,
+)
+_NEVER_SENT = (
+    *_NO_CREDENTIALS,
+    EndpointConnectionError,
+    ConnectTimeoutError,
+    ProxyConnectionError,
+    ParamValidationError,
+)
+
+_CREDENTIALS_HINT = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or a role) for this endpoint, "
+    "then check it with `milepost doctor JOB`"
+)
+_WRONG_CREDENTIALS = frozenset(
+    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "ExpiredTokenException",
+     "TokenRefreshRequired", "InvalidSecurity", "AuthorizationHeaderMalformed", "NotSignedUp", "AccountProblem",
+     "UnrecognizedClientException"}
+)  # fmt: skip
+_WRONG_REGION = frozenset({"PermanentRedirect", "IllegalLocationConstraintException", "TemporaryRedirect"})
+_TRANSIENT = frozenset({"RequestTimeout", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"})
+"""Codes that come with status 400 although the request was right: it was cut or damaged on the way."""
+
+_TRY_AGAIN = "try again; if it persists, check that the endpoint is up and reachable from this machine"
+
+
+class S3Errors:
+    """Makes the errors of one store.
+
+    Attributes:
+        where: bucket and endpoint, for messages.
+    """
+
+    def __init__(self, config: StoreConfig, bucket: str) -> None:
+        self._config = config
+        self._bucket = bucket
+        self.where = f"bucket {bucket!r} at {config.endpoint or f'AWS S3 in region {config.region}'}"
+
+    def absent(self, key: str) -> NotFound:
+        return NotFound(f"object {key!r} does not exist in {self._config.url}.", key=key)
+
+    def missing_bucket(self) -> EnvironmentUnusable:
+        return EnvironmentUnusable(
+            f"{self.where} does not exist. Nothing was read or written.",
+            hint="create the bucket, or correct the location in the spec",
+            bucket=self._bucket,
+        )
+
+    def without_clock(self, date: object) -> EnvironmentUnusable:
+        return EnvironmentUnusable(
+            f"{self.where}: a reply had no usable Date header (got {date!r}): there is no clock to judge leases by.",
+            hint="use an endpoint, or a proxy, that keeps the Date header",
+        )
+
+    def of_client(self, error: Exception) -> CheckpointError:
+        """Return the error for a client that could not be made: bad profile, endpoint or configuration file."""
+        if isinstance(error, _NO_CREDENTIALS):
+            return self._credentials(type(error).__name__)
+        return EnvironmentUnusable(
+            f"{self.where} cannot be used: {_line(error)}. Nothing was read or written.",
+            hint="correct `store.endpoint_url` and `store.region`, or the AWS configuration file",
+        )
+
+    def of(self, error: Exception, doing: str, key: str | None) -> CheckpointError:
+        """Return the error for a failed request that is safe to repeat.
+
+        Args:
+            doing: a clause, e.g. ``object 'a' could not be read``. key: the object, when there is one.
+        """
+        details = {"key": key} if key is not None else {}
+        if isinstance(error, ClientError):
+            return self._of_reply(error, doing, key)
+        if isinstance(error, _NO_CREDENTIALS):
+            return self._credentials(type(error).__name__)
+        if isinstance(error, ParamValidationError):
+            return InvalidRequest(f"{doing}: {self.where}: the request is malformed: {_line(error)}", **details)
+        if isinstance(error, SSLError):
+            return EnvironmentUnusable(
+                f"{doing}: no TLS connection to {self.where} could be made: {_line(error)}. Nothing was changed.",
+                hint="install the endpoint's certificate (AWS_CA_BUNDLE), or use the right scheme in endpoint_url",
+                **details,
+            )
+        return StoreUnavailable(f"{doing}: {self.where} did not answer ({_reason(error)}).", hint=_TRY_AGAIN, **details)
+
+    def of_create(self, error: Exception, key: str) -> CheckpointError:
+        """Return the error for a failed conditional create: only a definite refusal is one."""
+        status, code = http_status(error), _code(error)
+        doing = f"object {key!r} was not created"
+        if status in (409, 412):
+            return CommitConflict(
+                f"object {key!r} exists already in {self._config.url}, or is being created: {_reason(error)}.",
+                hint="read it back: it may be our own",
+                key=key,
+            )
+        definite = status is not None and 300 <= status < 500 and status not in (408, 429) and code not in _TRANSIENT
+        if status == 404 and code != "NoSuchBucket":
+            definite = False
+        if definite or status == 501 or isinstance(error, _NEVER_SENT):
+            return self.of(error, doing, key)
+        return CommitOutcomeUnknown(
+            f"nobody knows whether object {key!r} was created: {self.where} did not confirm it ({_reason(error)}). "
+            "Nothing was deleted.",
+            hint="read it back before trying again",
+            key=key,
+        )
+
+    def of_refused_deletes(self, refused: Sequence[dict[str, Any]], asked: int) -> CheckpointError:
+        """Return the error for a multi-object delete that some objects refused."""
+        first = refused[0]
+        message = (
+            f"{len(refused)} of {asked} objects could not be deleted from {self.where}, e.g. {first.get('Key')!r}: "
+            f"{first.get('Code')} {first.get('Message', '')}".rstrip()
+            + ". The others are gone."
+        )
+        if first.get("Code") in ("AccessDenied", "MethodNotAllowed"):
+            return EnvironmentUnusable(message, hint="allow s3:DeleteObject on this prefix")
+        return StoreUnavailable(message, hint=_TRY_AGAIN)
+
+    def _of_reply(self, error: ClientError, doing: str, key: str | None) -> CheckpointError:
+        details = {"key": key} if key is not None else {}
+        code, status = _code(error), http_status(error) or 0
+        if code == "NoSuchBucket":
+            return self.missing_bucket()
+        if status == 404 and key is not None:
+            return self.absent(key)
+        if status == 412:
+            return CommitConflict(
+                f"{doing}: object {key!r} of {self._config.url} is not the expected version.", **details
+            )
+        if code in _WRONG_CREDENTIALS or status == 401:
+            return self._credentials(_reason(error))
+        if code == "RequestTimeTooSkewed":
+            return EnvironmentUnusable(
+                f"{doing}: {self.where} refused it: this machine's clock is too far off. Nothing was changed.",
+                hint="synchronise the clock",
+            )
+        if code in _WRONG_REGION or status in (301, 307):
+            return EnvironmentUnusable(
+                f"{doing}: {self.where} lies in another region ({_reason(error)}). Nothing was changed.",
+                hint="correct `store.region`",
+            )
+        if status == 403:
+            return EnvironmentUnusable(
+                f"{doing}: {self.where} denied access ({_reason(error)}). Nothing was changed.",
+                hint="check the credentials in use and the bucket's policy: read, write, list and delete are needed",
+                **details,
+            )
+        if status == 501 or code == "NotImplemented":
+            return EnvironmentUnusable(
+                f"{doing}: {self.where} does not offer this request ({_reason(error)}). Nothing was changed.",
+                hint="use a store that offers conditional writes; `milepost doctor JOB` probes it",
+                **details,
+            )
+        if status == 507:
+            return EnvironmentUnusable(
+                f"{doing}: {self.where} has no space left ({_reason(error)}).",
+                hint="free space, then run again",
+                **details,
+            )
+        if 400 <= status < 500 and status not in (408, 409, 429) and code not in _TRANSIENT:
+            return EnvironmentUnusable(
+                f"{doing}: {self.where} refused the request ({_reason(error)}). Nothing was changed.",
+                hint="check bucket name, region and endpoint",
+                **details,
+            )
+        return StoreUnavailable(f"{doing}: {self.where} answered {_reason(error)}.", hint=_TRY_AGAIN, **details)
+
+    def _credentials(self, reason: str) -> EnvironmentUnusable:
+        return EnvironmentUnusable(
+            f"{self.where} cannot be used: no valid credentials ({reason}). Nothing was read or written.",
+            hint=_CREDENTIALS_HINT,
+            bucket=self._bucket,
+        )
+
+
+def http_status(error: Exception) -> int | None:
+    """Return the HTTP status of a reply that says no; None when there was no reply."""
+    if not isinstance(error, ClientError):
+        return None
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return int(status) if status is not None else None
+
+
+def _code(error: Exception) -> str:
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong without request headers, signatures or keys: replies may quote them."""
+    if isinstance(error, ClientError):
+        status, code = str(http_status(error)), _code(error)
+        return f"HTTP {status}" if code in ("", status) else f"HTTP {status} {code}"  # a HEAD's reply has no code
+    if isinstance(error, BotoCoreError):
+        return type(error).__name__.removesuffix("Error").removesuffix("Exception")
+    return type(error).__name__

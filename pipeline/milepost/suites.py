@@ -1,0 +1,23 @@
+"""Whether a job's expectations exist in the installed Great Expectations, without running anything."""
+
+from __future__ import annotations
+
+from milepost.config.load import LoadedJob
+from milepost.protocol.errors import CheckpointError
+from milepost.quality.gate import resolve_suite
+
+
+def suite_faults(job: LoadedJob) -> dict[str, str | None]:
+    """Return, for each sink with expectations, why they cannot be judged; None when they can.
+
+    Takes the import time of Great Expectations, seconds, once per process; nothing when no sink has expectations.
+    """
+    faults: dict[str, str | None] = {}
+    for suite in job.spec.quality:
+        try:
+            resolve_suite(suite)
+        except CheckpointError as error:
+            faults[suite.sink] = f"{error.message} {error.hint}".strip()
+        else:
+            faults[suite.sink] = None
+    return faults

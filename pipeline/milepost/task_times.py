@@ -1,0 +1,114 @@
+"""What one attempt of one Spark task measured, and which part of the Spark job's time its phases are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from milepost.protocol.codec import from_json, to_json
+
+_PARTS = {
+    "read": ("read_ms",),
+    "exchange": ("exchange_wait_ms", "emit_ms"),
+    "restore": ("restore_ms",),
+    "process": ("process_ms",),
+    "sync": ("sync_ms",),
+    "stage": ("stage_ms",),
+    "async": ("async_wait_ms",),
+}
+"""Phase of the epoch -> times of a task that are it. They follow one another: their sum is at most `total_ms`."""
+
+JOB_PHASES = (*_PARTS, "spark")
+"""What a Spark job's time is divided into; `spark` is what no task measured: planning, scheduling, starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTimes:
+    """One attempt of one subtask. Milliseconds of a monotonic clock; None: a version that wrote it did not measure it.
+
+    Attributes:
+        attempt: Spark's attempt number, from 0.
+        started_ms: wall clock of its machine, since the epoch. total_ms: from there to its acknowledgement.
+        read_ms: a source's objects, until they are rows. exchange_wait_ms: until all rows of all channels are there.
+        emit_ms: handing rows on: routing, encoding, and Spark taking them.
+        stage_ms: writing the sinks' files. async_ms: longest upload of a snapshot. async_wait_ms: what was left of the
+            uploads when the files were written.
+        rows, bytes, buffers: what it was given; a source reads objects, so it has no buffers.
+        alignment_ms: longest time between the first and the last barrier that one of its operators processed.
+        in_flight_bytes: of the buffers that it left unprocessed.
+        left_ms: from the end of its processing to its deadline, negative when it was late; None without a deadline.
+    """
+
+    level: int
+    subtask: int
+    attempt: int
+    started_ms: int | None
+    total_ms: int | None
+    read_ms: int | None
+    exchange_wait_ms: int | None
+    restore_ms: int | None
+    process_ms: int | None
+    emit_ms: int | None
+    sync_ms: int | None
+    stage_ms: int | None
+    async_ms: int | None
+    async_wait_ms: int | None
+    rows: int
+    bytes: int | None
+    buffers: int | None
+    alignment_ms: int
+    in_flight_bytes: int
+    left_ms: int | None
+
+    def to_json(self) -> dict[str, object]:
+        document: dict[str, object] = to_json(self)
+        return document
+
+    @classmethod
+    def from_json(cls, document: object, what: str) -> TaskTimes:
+        """Raises StateCorrupt: it is no such record."""
+        return from_json(cls, document, what)
+
+    def spent_ms(self, *names: str) -> int:
+        """The sum of some of its times; what was not measured counts as nothing."""
+        return sum(getattr(self, name) or 0 for name in names)
+
+
+def divided(tasks: Sequence[TaskTimes], job_ms: int | None) -> dict[str, int | None]:
+    """Divide a Spark job's time among its phases; they add up to it.
+
+    Levels run one after another, the tasks of a level side by side. So the time from a level's first start to its last
+    end is divided as its tasks' own times are. Machines whose clocks differ can make the levels look longer than the
+    job: then all are scaled to it.
+
+    Args:
+        job_ms: None: nothing ran, or it was not measured.
+    Returns: milliseconds per phase of `JOB_PHASES`; None where the tasks did not measure it, and `spark` has it.
+    """
+    if job_ms is None:
+        return dict.fromkeys(JOB_PHASES)
+    if not tasks or any(task.started_ms is None or task.total_ms is None for task in tasks):
+        return dict.fromkeys(_PARTS) | {"spark": job_ms}
+    by_level = [
+        list(level) for _, level in groupby(sorted(tasks, key=lambda task: task.level), lambda task: task.level)
+    ]
+    spans = [_span_ms(level) for level in by_level]
+    scale = min(1.0, job_ms / max(1, sum(spans)))
+    found = dict.fromkeys(_PARTS, 0.0)
+    for level, span_ms in zip(by_level, spans, strict=True):
+        busy_ms = max(1, sum(task.spent_ms("total_ms") for task in level))
+        for phase, names in _PARTS.items():
+            found[phase] += scale * span_ms * sum(task.spent_ms(*names) for task in level) / busy_ms
+    phases: dict[str, int | None] = {phase: round(spent) for phase, spent in found.items()}
+    return phases | {"spark": max(0, job_ms - sum(round(spent) for spent in found.values()))}
+
+
+def _level(task: TaskTimes) -> int:
+    return task.level
+
+
+def _span_ms(tasks: Iterable[TaskTimes]) -> int:
+    """From the first start to the last end."""
+    ran = [(task.started_ms or 0, task.total_ms or 0) for task in tasks]
+    return max(started + total for started, total in ran) - min(started for started, _ in ran)

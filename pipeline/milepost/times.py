@@ -1,0 +1,38 @@
+"""Times as people read them: ISO 8601, UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from milepost.protocol.watermarks import END_OF_TIME_US
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def iso_ms(milliseconds: int) -> str:
+    """A time in milliseconds since the epoch, to the millisecond."""
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+
+
+def watermark_text(microseconds: int | None) -> str | None:
+    """A watermark in microseconds since the epoch; None (minus infinity) stays None, plus infinity is "end"."""
+    if microseconds is None or microseconds == END_OF_TIME_US:
+        return None if microseconds is None else "end"
+    try:
+        return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    except OverflowError:  # its year has not four digits; NumPy takes the least number for no time
+        import numpy
+
+        return f"{numpy.datetime64(max(microseconds, 1 - 2**63), 'us')}+00:00"
+
+
+def watermark_us(text: str) -> int:
+    """The watermark that `watermark_text` told so."""
+    if text == "end":
+        return END_OF_TIME_US
+    try:
+        return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
+    except ValueError:  # its year has not four digits
+        import numpy
+
+        return int(numpy.datetime64(text.removesuffix("+00:00"), "us").astype(numpy.int64))
