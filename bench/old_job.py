@@ -110,7 +110,7 @@ class OldJob:
     def stored(self) -> dict[str, int]:
         """Bytes of the job's store by kind; what is garbage, and waits for its grace period, is a kind of its own."""
         from milepost.fsck import place_objects
-        from milepost.protocol.reach import Standing
+        from milepost.protocol.retention.reach import Standing
         from milepost.reachability import walk_job
 
         kinds: Counter[str] = Counter()

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from milepost.protocol.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError
 from milepost.spark.class_archive import archive_path
 from milepost.spark.java import find_java
 

@@ -175,7 +175,7 @@ class Milepost:
 
         from milepost.config.load import load_job
         from milepost.job_context import JobContext
-        from milepost.protocol.ids import CheckpointId
+        from milepost.protocol.records.ids import CheckpointId
 
         context = JobContext(load_job(str(self._spec)))
         checkpoint = context.head().state.checkpoint(CheckpointId(self._document["checkpoint_id"]))

@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from milepost.protocol.errors import CheckpointError, CommitConflict, EnvironmentUnusable, InvalidRequest
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, EnvironmentUnusable, InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 
 SEED = 2013

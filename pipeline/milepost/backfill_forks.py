@@ -16,15 +16,15 @@ from milepost.backfill_plan import BackfillPlan
 from milepost.installation import opening_of
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
-from milepost.protocol import coordinator
-from milepost.protocol.answers import Transition
-from milepost.protocol.errors import Busy, CommitConflict
-from milepost.protocol.events import TimelineForked
-from milepost.protocol.ids import SessionId, TimelineId
-from milepost.protocol.lineage import open_forks
-from milepost.protocol.preconditions import frozen_by
-from milepost.protocol.records import ManifestState, Timeline
-from milepost.protocol.requests import DisposeForkRequest, ForkRequest, ThawRequest
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.events import TimelineForked
+from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, ThawRequest
+from milepost.protocol.records.errors import Busy, CommitConflict
+from milepost.protocol.records.ids import SessionId, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState, Timeline
+from milepost.protocol.retention.lineage import open_forks
 from milepost.replay import consumed_by, left_to_replay
 from milepost.sessions import Session, provably_alive, provably_dead
 

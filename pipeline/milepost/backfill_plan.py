@@ -19,11 +19,11 @@ from milepost.job_code import JobCode, LoadedCode, read_code
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.preflight import check_compatible, preflight
-from milepost.protocol.errors import InvalidRequest, NotFound
-from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.lineage import lineage
-from milepost.protocol.preconditions import ended
-from milepost.protocol.records import ENDED, ManifestState
+from milepost.protocol.manifest.transaction.preconditions import ended
+from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.protocol.retention.lineage import lineage
 from milepost.quality.gate import resolve_suite
 from milepost.realignment import route
 from milepost.replay import Consumed, LiveRanges, RecordedRange, check_objects

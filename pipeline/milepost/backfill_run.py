@@ -23,8 +23,11 @@ from milepost.epoch_run import EpochReport, EpochRunner
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
 from milepost.metadata import CheckpointMetadata
-from milepost.protocol import coordinator
-from milepost.protocol.errors import (
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,
     CommitConflict,
@@ -33,10 +36,8 @@ from milepost.protocol.errors import (
     ProtocolViolation,
     SourceChanged,
 )
-from milepost.protocol.ids import CheckpointId, TimelineId
-from milepost.protocol.preconditions import frozen_by
-from milepost.protocol.records import CompletedCheckpoint, ManifestState, Timeline
-from milepost.protocol.requests import FastForwardRequest, FreezeRequest, ThawRequest
+from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.quality.verdict import GateVerdict
 from milepost.realignment import Realigner
 from milepost.replay import Consumed, RecordedRange, consumed_by, left_to_replay, replay_record

@@ -28,10 +28,10 @@ from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.operators.contract import StatefulOperator
 from milepost.planning import InputRecord, encode_input_record
 from milepost.preflight import expected_operator
-from milepost.protocol.errors import InvalidRequest, NotFound
-from milepost.protocol.ids import OperatorUid, TimelineId
-from milepost.protocol.locations import file_url
-from milepost.protocol.records import PendingCheckpoint
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.protocol.records.ids import OperatorUid, TimelineId
+from milepost.protocol.records.locations import file_url
 from milepost.quality.verdict import GateVerdict
 from milepost.restore import Restore
 from milepost.state.exact_keys import key_numbers

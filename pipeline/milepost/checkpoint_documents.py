@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from milepost.protocol.codec import to_json
-from milepost.protocol.events import CheckpointAborted
-from milepost.protocol.ids import SessionId
-from milepost.protocol.log_entries import Tombstone
-from milepost.protocol.records import (
+from milepost.protocol.codec.codec import to_json
+from milepost.protocol.codec.log_entries import Tombstone
+from milepost.protocol.manifest.transaction.events import CheckpointAborted
+from milepost.protocol.records.checkpoints import (
     CheckpointStatus,
     CompletedCheckpoint,
     Holder,
@@ -17,6 +16,7 @@ from milepost.protocol.records import (
     PendingCheckpoint,
     Run,
 )
+from milepost.protocol.records.ids import SessionId
 from milepost.times import iso_ms
 
 _NOT_KEPT = (

@@ -13,16 +13,17 @@ from milepost.garbage_lists import fold, forget_lists, is_large, read_list, writ
 from milepost.job_context import JobContext
 from milepost.log_compaction import compact_some, record_backlog
 from milepost.metadata import CheckpointMetadata
-from milepost.protocol import coordinator
-from milepost.protocol.answers import Transition
-from milepost.protocol.errors import CheckpointError, StateCorrupt
-from milepost.protocol.garbage import listable
-from milepost.protocol.ids import CheckpointId, FencingToken, SessionId
-from milepost.protocol.layout import token_of_prefix
-from milepost.protocol.lineage import lineage
-from milepost.protocol.records import CompletedCheckpoint, Garbage, GarbageList, ManifestState, PendingCheckpoint
-from milepost.protocol.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
-from milepost.protocol.retention import (
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
+from milepost.protocol.manifest.upkeep.garbage import listable
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
+from milepost.protocol.records.layout import token_of_prefix
+from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
+from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.retention import (
     RetentionPolicy,
     deletable,
     deletable_lists,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.operators.contract import EXPIRES_COLUMN
-from milepost.protocol.errors import NotFound
+from milepost.protocol.records.errors import NotFound
 from milepost.renames import with_names_of
 from milepost.row_changes import RowChanges, changes_by_key, changes_of_rows
 from milepost.sources.consumed import load

@@ -19,7 +19,7 @@ from milepost.config.source_spec import SourceSpec
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.planning import InputRecord, SourceInput, source_input
-from milepost.protocol.watermarks import operator_watermark
+from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.sources.consumed import ConsumedSet
 from milepost.sources.objects import list_objects
 from milepost.sources.path_columns import PathColumns

@@ -20,10 +20,10 @@ from milepost.metadata import (
 from milepost.operators.contract import StatefulOperator
 from milepost.pace import Pace, Work, measure
 from milepost.planning import EpochPlan
-from milepost.protocol.acknowledgements import Verified
-from milepost.protocol.codec import decode, from_json
-from milepost.protocol.records import PendingCheckpoint
-from milepost.protocol.watermarks import latest, source_watermark
+from milepost.protocol.codec.codec import decode, from_json
+from milepost.protocol.exchange.acknowledgements import Verified
+from milepost.protocol.exchange.watermarks import latest, source_watermark
+from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.quality.verdict import GateVerdict
 from milepost.sinks.contract import Committable
 from milepost.sources.consumed import append

@@ -22,13 +22,14 @@ from milepost.metadata import CheckpointMetadata
 from milepost.operators.contract import StatefulOperator
 from milepost.phases import PlanTimes, StepClock
 from milepost.planning import EpochAlignment, EpochPlan, InputRecord, decode_input_record
-from milepost.protocol.abort_reasons import NOT_WRITTEN, stating
-from milepost.protocol.acknowledgements import SubtaskAnswer, Verified, verify
-from milepost.protocol.errors import Fenced, InvalidRequest
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.preconditions import find_pending
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import ManifestState, PendingCheckpoint, Timeline, TimelineRole
+from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, Verified, verify
+from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, stating
+from milepost.protocol.manifest.transaction.preconditions import find_pending
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import Fenced, InvalidRequest
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.quality.gate import begin_loading, evaluate_all
 from milepost.quality.verdict import GateVerdict
 from milepost.sinks.contract import Committable, SinkMark, StagedFile

@@ -6,8 +6,8 @@ import logging
 
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
-from milepost.protocol.errors import Busy, CommitConflict, Fenced
-from milepost.protocol.lineage import open_forks
+from milepost.protocol.records.errors import Busy, CommitConflict, Fenced
+from milepost.protocol.retention.lineage import open_forks
 from milepost.sessions import Session
 
 _LOG = logging.getLogger(__name__)

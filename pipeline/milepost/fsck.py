@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.job_context import JobContext
-from milepost.protocol.errors import EnvironmentUnusable, StoreUnavailable
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.layout import checkpoint_of_key
-from milepost.protocol.object_store import ObjectStat
-from milepost.protocol.reach import (
+from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import checkpoint_of_key
+from milepost.protocol.records.object_store import ObjectStat
+from milepost.protocol.retention.reach import (
     Standing,
     proof,
     published_proof,

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Collection
 
 from milepost.job_context import JobContext
-from milepost.protocol.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
-from milepost.protocol.garbage import (
+from milepost.protocol.manifest.upkeep.garbage import (
     MAX_KEPT_ENTRIES,
     FoldRequest,
     decode_list,
@@ -16,11 +15,12 @@ from milepost.protocol.garbage import (
     listable,
     plan_fold,
 )
-from milepost.protocol.ids import SessionId
-from milepost.protocol.layout import garbage_list_key
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.reach import Listed
-from milepost.protocol.records import GarbageList, ManifestState
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.layout import garbage_list_key
+from milepost.protocol.records.manifest_state import GarbageList, ManifestState
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.retention.reach import Listed
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,21 +19,21 @@ from milepost.fsck import Placed, describe, place_objects
 from milepost.garbage_lists import fold, forget_lists, is_large, listed_in, write_list
 from milepost.job_context import JobContext
 from milepost.log_compaction import compact_all
-from milepost.protocol.collection import (
+from milepost.protocol.manifest.transaction.requests import ListProgress
+from milepost.protocol.manifest.upkeep.collection import (
     MAX_LISTED,
     CollectedRequest,
     ListGarbageRequest,
     forget_collected,
     list_garbage,
 )
-from milepost.protocol.compaction import horizon
-from milepost.protocol.errors import CommitConflict, StateCorrupt
-from milepost.protocol.garbage import listable
-from milepost.protocol.ids import CheckpointId, FencingToken, SessionId
-from milepost.protocol.reach import Standing
-from milepost.protocol.records import Garbage, GarbageList
-from milepost.protocol.requests import ListProgress
-from milepost.protocol.retention import collectable, collectable_lists, minimum_grace_ms, unreferenced
+from milepost.protocol.manifest.upkeep.compaction import horizon
+from milepost.protocol.manifest.upkeep.garbage import listable
+from milepost.protocol.records.errors import CommitConflict, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
+from milepost.protocol.records.manifest_state import Garbage, GarbageList
+from milepost.protocol.retention.reach import Standing
+from milepost.protocol.retention.retention import collectable, collectable_lists, minimum_grace_ms, unreferenced
 from milepost.pruning import PrunePlan, carry_out, plan_pruning
 from milepost.reachability import JobReach, SinkReach, walk_job
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from types import TracebackType
 
 from milepost.job_context import JobContext
-from milepost.protocol.errors import CheckpointError, Fenced, StoreUnavailable
-from milepost.protocol.lease import HEARTBEAT_INTERVAL_MS, revocation
-from milepost.protocol.records import PendingCheckpoint
+from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS, revocation
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, Fenced, StoreUnavailable
 from milepost.storage.layout import heartbeat_key
 
 _LOG = logging.getLogger(__name__)

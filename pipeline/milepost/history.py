@@ -20,9 +20,9 @@ from milepost.log_search import confirmed_after, end_of, leads_to
 from milepost.metadata import CheckpointMetadata
 from milepost.phases import AfterCommit
 from milepost.preflight import misfits, preflight
-from milepost.protocol.codec import to_json
-from milepost.protocol.errors import NotFound
-from milepost.protocol.events import (
+from milepost.protocol.codec.codec import to_json
+from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
+from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
@@ -31,19 +31,14 @@ from milepost.protocol.events import (
     TimelineSwitched,
     aborts_of,
 )
-from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.lease import LeaseFacts, LeaseStatus, lease_status
-from milepost.protocol.lineage import continues, lineage
-from milepost.protocol.log_entries import LogEntry, Tombstone, aborted_by, completion_of
-from milepost.protocol.preconditions import frozen_by
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import (
-    CheckpointKind,
-    CheckpointStatus,
-    CompletedCheckpoint,
-    JobStatus,
-    ManifestState,
-)
+from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
+from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint
+from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.lineage import continues, lineage
 from milepost.sessions import provably_dead
 from milepost.source_health import backlog, stale
 from milepost.summary import details_of

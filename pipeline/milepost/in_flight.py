@@ -12,8 +12,8 @@ from milepost.config.spec import DeduplicateOperator, JobSpec, WindowOperator
 from milepost.job_code import LoadedCode
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.records import ManifestState
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.manifest_state import ManifestState
 
 
 def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:

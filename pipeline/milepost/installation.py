@@ -19,15 +19,16 @@ from milepost.cleanup import discard
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
 from milepost.metadata import AcknowledgedSubtask, CheckpointMetadata
-from milepost.protocol import coordinator
-from milepost.protocol.answers import Transition
-from milepost.protocol.errors import CheckpointError, CommitOutcomeUnknown, Fenced
-from milepost.protocol.events import ForkDisposed, TimelineForked
-from milepost.protocol.ids import INSTALLING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
-from milepost.protocol.lineage import open_forks
-from milepost.protocol.log_entries import LogEntry
-from milepost.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey, Timeline
-from milepost.protocol.requests import DisposeForkRequest, ForkRequest, TriggerRequest
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.events import ForkDisposed, TimelineForked
+from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, TriggerRequest
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
+from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, Fenced
+from milepost.protocol.records.ids import INSTALLING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
+from milepost.protocol.records.manifest_state import Timeline
+from milepost.protocol.retention.lineage import open_forks
 from milepost.sessions import Session, provably_dead
 from milepost.state.key_hash import new_secret
 from milepost.storage.layout import metadata_key

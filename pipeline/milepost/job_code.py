@@ -19,9 +19,9 @@ from milepost.metadata import CheckpointMetadata
 from milepost.operators.declared import declare
 from milepost.operators.process import ProcessFunction
 from milepost.operators.user_code import UserCodeFailed, UserFunction, read_function
-from milepost.protocol.errors import InvalidRequest, SubtaskDeclined
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import PendingCheckpoint
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
 @dataclass(frozen=True, slots=True)

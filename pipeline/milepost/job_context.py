@@ -17,11 +17,12 @@ from milepost.config.graph import JobGraph
 from milepost.config.load import LoadedJob
 from milepost.config.spec import JobSpec
 from milepost.metadata import CheckpointMetadata, decode_metadata
-from milepost.protocol.answers import Answer
-from milepost.protocol.errors import NotFound, ProtocolViolation
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.object_store import ObjectStore, StoreConfig
-from milepost.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, PendingCheckpoint
+from milepost.protocol.manifest.transaction.answers import Answer
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.errors import NotFound, ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.renames import with_names_of
 from milepost.sinks.build import build_sink
 from milepost.sinks.parquet import ParquetSink

@@ -17,16 +17,12 @@ from milepost.config.load import LoadedJob
 from milepost.inspection import Inspection
 from milepost.job_context import Decided
 from milepost.leadership import Leadership
-from milepost.protocol import coordinator
-from milepost.protocol.answers import Answer, Transition
-from milepost.protocol.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
-from milepost.protocol.events import CheckpointAborted, JobCanceled
-from milepost.protocol.ids import CheckpointId, session_digest
-from milepost.protocol.incarnation import dirty_results, job_phase
-from milepost.protocol.log_entries import Tombstone
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus, ManifestState, PendingCheckpoint
-from milepost.protocol.requests import (
+from milepost.protocol.codec.log_entries import Tombstone
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.timelines.incarnation import dirty_results, job_phase
+from milepost.protocol.manifest.transaction.answers import Answer, Transition
+from milepost.protocol.manifest.transaction.events import CheckpointAborted, JobCanceled
+from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
     CancelRequest,
     CleanRequest,
@@ -34,6 +30,11 @@ from milepost.protocol.requests import (
     ResumeRequest,
     StartRequest,
 )
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId, session_digest
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.realignment import Realigner
 from milepost.sessions import Session
 from milepost.storage.notices import AbortNotice

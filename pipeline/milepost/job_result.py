@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.protocol.codec import to_json
-from milepost.protocol.incarnation import JobPhase, job_phase, result_of
-from milepost.protocol.records import CleanUp, ManifestState, Timeline
+from milepost.protocol.codec.codec import to_json
+from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase, result_of
+from milepost.protocol.records.manifest_state import CleanUp, ManifestState, Timeline
 from milepost.times import iso_ms
 
 

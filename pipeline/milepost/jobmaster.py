@@ -32,15 +32,16 @@ from milepost.metadata import CheckpointMetadata
 from milepost.phases import PlanTimes, StepClock, after_commit, keep
 from milepost.planning import InputRecord
 from milepost.preflight import Tell, check_compatible
-from milepost.protocol import coordinator
-from milepost.protocol.answers import AlreadyDone, Outcome
-from milepost.protocol.errors import CheckpointError, CommitConflict, Fenced
-from milepost.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
-from milepost.protocol.preconditions import check_runnable, ended
-from milepost.protocol.reasons import reason_of
-from milepost.protocol.records import ENDED, CompletedCheckpoint, JobStatus, ManifestState, PendingCheckpoint
-from milepost.protocol.requests import AbortRequest, RebindRequest
-from milepost.protocol.runs import covered
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
+from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
+from milepost.protocol.manifest.transaction.runs import covered
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, Fenced
+from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.records.manifest_state import ENDED, JobStatus, ManifestState
+from milepost.protocol.records.reasons import reason_of
 from milepost.pruning import is_look_due, prune_tables
 from milepost.quality.gate import resolve_suite
 from milepost.quality.verdict import GateVerdict
@@ -98,8 +99,6 @@ class JobMaster(Bootstrap, Backfills):
     Its epochs are here, what a person decides in `JobControl`, `Rewind`, `Savepoints` and `Backfills`, where it starts
     from in `Restore` and `Bootstrap`, reading in `Inspection`.
     """
-
-    # -- the epoch, step by step ------------------------------------------------------------------------------------
 
     @naming_the_way_back
     def trigger(
@@ -283,8 +282,6 @@ class JobMaster(Bootstrap, Backfills):
         )
         return self._leadership.abort(request)
 
-    # -- whole use cases --------------------------------------------------------------------------------------------
-
     def run(
         self,
         session: Session,
@@ -353,8 +350,6 @@ class JobMaster(Bootstrap, Backfills):
         Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
         """
         return collect_garbage(self._context, Session.cli().session_id, self._context.timeout_ms, dry_run=dry_run)
-
-    # -- steps ------------------------------------------------------------------------------------------------------
 
     def _trigger(
         self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str, clock: StepClock

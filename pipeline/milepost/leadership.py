@@ -15,10 +15,21 @@ from milepost.cleanup import discard_losers, discard_staged
 from milepost.job_context import Decided, JobContext
 from milepost.metadata import CheckpointMetadata, decode_metadata
 from milepost.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
-from milepost.protocol import coordinator
-from milepost.protocol.abort_reasons import NOT_WRITTEN, detail_for, reason_for, stating
-from milepost.protocol.answers import AlreadyDone, Outcome
-from milepost.protocol.errors import (
+from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, stating
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.manifest.transaction.events import CheckpointAborted
+from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts, sweep_decision
+from milepost.protocol.manifest.transaction.preconditions import completed_by, find_pending, open_timeline
+from milepost.protocol.manifest.transaction.requests import (
+    AbortRequest,
+    CompleteRequest,
+    ConfirmSinkRequest,
+    CreateRequest,
+    TriggerRequest,
+)
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
+from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -30,27 +41,9 @@ from milepost.protocol.errors import (
     Subsumed,
     Superseded,
 )
-from milepost.protocol.events import CheckpointAborted
-from milepost.protocol.ids import CheckpointId, FencingToken, TimelineId
-from milepost.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
-from milepost.protocol.preconditions import completed_by, find_pending, open_timeline
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import (
-    CompletedCheckpoint,
-    ManifestState,
-    ObjectHandle,
-    PendingCheckpoint,
-    SubtaskKey,
-    Timeline,
-    TimelineRole,
-)
-from milepost.protocol.requests import (
-    AbortRequest,
-    CompleteRequest,
-    ConfirmSinkRequest,
-    CreateRequest,
-    TriggerRequest,
-)
+from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sessions import Session, provably_dead
 from milepost.sinks.contract import SinkMark
 from milepost.state.key_hash import new_secret

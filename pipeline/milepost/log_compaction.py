@@ -7,9 +7,9 @@ meets tombstones where the state does not know of them yet, and goes on.
 from __future__ import annotations
 
 from milepost.job_context import JobContext
-from milepost.protocol.compaction import CompactedRequest, compactable, horizon, record_compaction
-from milepost.protocol.ids import SessionId
-from milepost.protocol.records import ManifestState
+from milepost.protocol.manifest.upkeep.compaction import CompactedRequest, compactable, horizon, record_compaction
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.manifest_state import ManifestState
 
 ENTRIES_PER_EPOCH = 64
 """An epoch makes fewer than ten entries, so that a log of an older program is caught up with soon."""

@@ -6,10 +6,10 @@ which a binary search finds; from there its epoch's few entries are read, up to 
 
 from __future__ import annotations
 
-from milepost.protocol.events import CheckpointCompleted, SinkConfirmed
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.log_entries import LogEntry, Tombstone, aborted_by, completion_of
-from milepost.protocol.transitions import checkpoints_of
+from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
+from milepost.protocol.manifest.transaction.events import CheckpointCompleted, SinkConfirmed
+from milepost.protocol.manifest.transaction.transitions import checkpoints_of
+from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.manifest_log import ManifestLog
 
 _PARENTS = 16

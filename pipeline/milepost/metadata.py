@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from milepost.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
 from milepost.pace import Pace
-from milepost.protocol.codec import from_json, to_json
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.ids import KEY_HASH_SECRET_PATTERN
-from milepost.protocol.packing import packed, restored, shortened, unpacked
-from milepost.protocol.records import ObjectHandle
-from milepost.protocol.watermarks import operator_watermark
+from milepost.protocol.codec.codec import from_json, to_json
+from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
+from milepost.protocol.exchange.watermarks import operator_watermark
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.ids import KEY_HASH_SECRET_PATTERN
 from milepost.quality.verdict import GateVerdict
 from milepost.sinks.contract import Committable, decode_schema, encode_schema
 from milepost.sources.event_times import RowsAhead

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.records.errors import StateCorrupt
 
 PROCESSING_SHARE = 0.7
 """Part of `epoch_budget` that processing may take; the rest is Spark's start, the snapshot, the gate and the commit."""

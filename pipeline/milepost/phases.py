@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
-from milepost.protocol.codec import decode, encode
-from milepost.protocol.errors import CheckpointError, StateCorrupt
-from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.codec.codec import decode, encode
+from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import after_commit_key, after_commit_prefix
 from milepost.task_times import divided
 

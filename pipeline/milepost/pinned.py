@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from milepost.job_context import JobContext
-from milepost.protocol import coordinator
-from milepost.protocol.errors import CheckpointError, EnvironmentUnusable
-from milepost.protocol.ids import CheckpointId, SessionId
-from milepost.protocol.records import ManifestState
-from milepost.protocol.requests import PinRequest, UnpinRequest
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.requests import PinRequest, UnpinRequest
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
+from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.manifest_state import ManifestState
 from milepost.sessions import Session
 
 _LOG = logging.getLogger(__name__)

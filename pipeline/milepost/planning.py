@@ -18,10 +18,10 @@ from milepost.config.load import LoadedJob
 from milepost.config.spec import JobSpec
 from milepost.operators.contract import StatefulOperator
 from milepost.operators.process import ProcessFunction
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.ids import CheckpointId, Epoch, FencingToken, TimelineId
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.records import SubtaskKey
+from milepost.protocol.records.checkpoints import SubtaskKey
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject
 from milepost.sources.plan import SourcePlan, assign_splits
 from milepost.state.channel_state import ChannelStateHandle

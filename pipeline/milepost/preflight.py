@@ -32,7 +32,7 @@ from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.operators.build import build_operator
 from milepost.operators.contract import SCALE, StatefulOperator
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 from milepost.sinks.contract import decode_schema
 from milepost.state.evolution import SchemaChange, compare_schemas
 

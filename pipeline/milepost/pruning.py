@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.job_context import JobContext
-from milepost.protocol.errors import CheckpointError
-from milepost.protocol.ids import SessionId
-from milepost.protocol.pruning import look_is_due, may_prune
-from milepost.protocol.records import ManifestState
-from milepost.protocol.retention import minimum_grace_ms
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.retention.pruning import look_is_due, may_prune
+from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.sinks.contract import TableObject
 from milepost.sinks.parquet import ParquetSink
 from milepost.sinks.table_garbage import MAX_LISTED, GarbageList, GarbageLists

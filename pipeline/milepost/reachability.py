@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from milepost.garbage_lists import listed_in
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.layout import SAVEPOINT_DOCUMENT, is_veto_key
-from milepost.protocol.log_entries import aborted_by, completion_of
-from milepost.protocol.object_store import ObjectStat, ObjectStore
-from milepost.protocol.reach import Fate, Listed
-from milepost.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, Savepoint
-from milepost.protocol.retention import handle_conflicts, root_in_job
+from milepost.protocol.codec.log_entries import aborted_by, completion_of
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key
+from milepost.protocol.records.manifest_state import ManifestState, Savepoint
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
+from milepost.protocol.retention.reach import Fate, Listed
+from milepost.protocol.retention.retention import handle_conflicts, root_in_job
 from milepost.savepoint_document import decode_document
 from milepost.sinks.contract import StagedFile, TableWalk
 from milepost.storage.checked import read_handle

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
-from milepost.protocol import coordinator
-from milepost.protocol.errors import CheckpointError, Fenced, InvalidRequest, StateCorrupt
-from milepost.protocol.events import TimelineSwitched
-from milepost.protocol.ids import MAIN_TIMELINE, CheckpointId
-from milepost.protocol.log_entries import event_name
-from milepost.protocol.records import ENDED, ManifestState, Realignment
-from milepost.protocol.requests import RealignSinkRequest
+from milepost.protocol.codec.log_entries import event_name
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.events import TimelineSwitched
+from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
+from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidRequest, StateCorrupt
+from milepost.protocol.records.ids import MAIN_TIMELINE, CheckpointId
+from milepost.protocol.records.manifest_state import ENDED, ManifestState, Realignment
 from milepost.sessions import Session
 from milepost.sinks.contract import Committable, SinkMark
 from milepost.sinks.parquet import ParquetSink

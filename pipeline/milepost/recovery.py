@@ -15,8 +15,7 @@ from milepost.config.spec import (
     NoneRestart,
     Restart,
 )
-from milepost.protocol.errors import CheckpointError
-from milepost.protocol.restart import (
+from milepost.protocol.failure.restart import (
     ExponentialDelay,
     FailureRate,
     FixedDelay,
@@ -28,6 +27,7 @@ from milepost.protocol.restart import (
     RestartStrategy,
     restart_after,
 )
+from milepost.protocol.records.errors import CheckpointError
 
 
 class Recovery:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.planning import InputRecord, SourceInput, decode_input_record
-from milepost.protocol.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
-from milepost.protocol.ids import CheckpointId, TimelineId
-from milepost.protocol.log_entries import CompletedEpoch, completion_of
-from milepost.protocol.records import ManifestState
+from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
+from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState
 from milepost.sources.consumed import load
 from milepost.sources.contract import SourceObject
 from milepost.sources.objects import list_objects, named_objects

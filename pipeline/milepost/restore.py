@@ -18,11 +18,12 @@ from milepost.job_code import JobCode, LoadedCode, read_code
 from milepost.job_control import JobControl
 from milepost.metadata import CheckpointMetadata
 from milepost.preflight import check_compatible
-from milepost.protocol.errors import CheckpointError, InvalidRequest, StateCorrupt, advising
-from milepost.protocol.ids import CheckpointId, TimelineId
-from milepost.protocol.locations import child_url
-from milepost.protocol.records import ENDED, ManifestState, PendingCheckpoint, Savepoint
-from milepost.protocol.retention import root_in_job
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StateCorrupt, advising
+from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.records.locations import child_url
+from milepost.protocol.records.manifest_state import ENDED, ManifestState, Savepoint
+from milepost.protocol.retention.retention import root_in_job
 from milepost.renames import with_names_of
 from milepost.restored_copy import SavepointCopier, own_metadata
 from milepost.savepoint_document import SavedTable

@@ -12,9 +12,9 @@ from milepost.installation import acknowledged_by_writer
 from milepost.job_code import LoadedCode
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot, SinkPosition, SinkSnapshot, SourceSnapshot
-from milepost.protocol.ids import OperatorUid, TimelineId
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.ids import OperatorUid, TimelineId
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.savepoint_document import SavedTable, renamed
 from milepost.savepoint_files import SavedCheckpoint, handle_at
 from milepost.sinks.contract import Committable

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.job_control import JobControl
-from milepost.protocol import coordinator
-from milepost.protocol.answers import Transition
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.events import TimelineSwitched
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.incarnation import job_phase
-from milepost.protocol.records import ENDED, ManifestState
-from milepost.protocol.requests import RollbackRequest
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.timelines.incarnation import job_phase
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.events import TimelineSwitched
+from milepost.protocol.manifest.transaction.requests import RollbackRequest
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.realignment import route
 from milepost.rewind_plan import DOWN, build_plan, readable_target, resolve_target
 from milepost.sessions import Session

@@ -10,7 +10,8 @@ from typing import Any
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.preflight import misfits, preflight
-from milepost.protocol.errors import (
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
     InvalidRequest,
@@ -18,9 +19,9 @@ from milepost.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.lineage import ancestry, lineage
-from milepost.protocol.records import ENDED, CompletedCheckpoint, ManifestState, ObjectHandle
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.reachability import metadata_handles
 from milepost.realignment import route
 from milepost.rewind_inputs import consumed_since, read_again

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from milepost.job_context import JobContext
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.layout import SAVEPOINT_DOCUMENT
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import ObjectHandle, Savepoint
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
+from milepost.protocol.records.manifest_state import Savepoint
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.savepoint_document import decode_document
 from milepost.storage.checked import read_handle
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
-from milepost.protocol.errors import CommitConflict, NotFound
-from milepost.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import CommitConflict, NotFound
+from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.reachability import metadata_handles
 from milepost.realignment import route
 from milepost.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from milepost.metadata import METADATA_FORMAT, CheckpointMetadata, OperatorSnapshot, decode_metadata
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.reachability import metadata_handles
 from milepost.savepoint_document import SavepointDocument, decode_document
 from milepost.state.key_groups import MAX_KEY_GROUPS

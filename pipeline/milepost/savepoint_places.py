@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from milepost.job_context import JobContext
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.objects import matches
 
 

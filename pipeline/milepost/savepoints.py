@@ -16,9 +16,12 @@ from typing import Any
 
 from milepost.job_control import HeadMoved
 from milepost.pinned import held
-from milepost.protocol import coordinator
-from milepost.protocol.answers import Answer, Transition
-from milepost.protocol.errors import (
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Answer, Transition
+from milepost.protocol.manifest.transaction.events import SavepointDisposed
+from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
     InvalidRequest,
@@ -26,19 +29,17 @@ from milepost.protocol.errors import (
     StateCorrupt,
     advising,
 )
-from milepost.protocol.events import SavepointDisposed
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.layout import (
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import (
     SAVEPOINT_DOCUMENT,
     SAVEPOINTS_PREFIX,
     copying_pin,
     savepoint_name_fault,
     savepoint_root,
 )
-from milepost.protocol.locations import child_url
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import ManifestState, ObjectHandle, Savepoint
-from milepost.protocol.requests import DisposeSavepointRequest, RecordSavepointRequest
+from milepost.protocol.records.locations import child_url
+from milepost.protocol.records.manifest_state import ManifestState, Savepoint
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.rewind import Rewind
 from milepost.savepoint_copy import Contents, contents_of, require_free, write_copy
 from milepost.savepoint_document import SavepointDocument, decode_document

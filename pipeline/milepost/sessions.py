@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from milepost.protocol.ids import SessionId
-from milepost.protocol.records import Holder, Run
+from milepost.protocol.records.checkpoints import Holder, Run
+from milepost.protocol.records.ids import SessionId
 
 _PROC = Path("/proc")
 

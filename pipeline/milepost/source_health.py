@@ -11,7 +11,7 @@ from milepost.epoch_inputs import SourcePlans, left_out, no_match, plan_one, pla
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.planning import NAMED_BAD_NAMES
-from milepost.protocol.errors import CheckpointError, InvalidRequest, SourceChanged
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SourceChanged
 from milepost.times import iso_ms, watermark_text
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milepost.job_context import JobContext
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
 from milepost.storage.open import open_store
 from milepost.storage.probe import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.config.load import LoadedJob
-from milepost.protocol.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError
 from milepost.quality.gate import resolve_suite
 
 

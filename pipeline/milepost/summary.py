@@ -9,9 +9,9 @@ from milepost.job_code import code_differences
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.phases import AfterCommit, kept, notified_of, phases_of
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.records import CompletedCheckpoint, SubtaskKey
-from milepost.protocol.rollback import recreated
+from milepost.protocol.exchange.declines import recreated
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
+from milepost.protocol.records.ids import CheckpointId
 from milepost.times import watermark_text
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.metadata import CheckpointMetadata, SinkPosition, SinkSnapshot
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.pruning import may_be_listed
-from milepost.protocol.records import ManifestState
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.retention.pruning import may_be_listed
 from milepost.sinks.contract import Committable, StagedFile, TableReference
 from milepost.sinks.sink_head import data_key_owner, snapshot_version
 from milepost.sinks.table_history import TableHistory

@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.protocol.errors import CheckpointError, NotFound, StateCorrupt
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
-from milepost.protocol.retention import handle_conflicts
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.retention.retention import handle_conflicts
 from milepost.reachability import metadata_handles
 from milepost.sinks.parquet import ParquetSink
 from milepost.state.keyed_state import read_state

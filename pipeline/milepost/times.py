@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

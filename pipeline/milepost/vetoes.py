@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.job_context import JobContext
-from milepost.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, NotFound
-from milepost.protocol.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
-from milepost.protocol.preconditions import find_pending
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import ObjectHandle, PendingCheckpoint
-from milepost.protocol.requests import AbortRequest
-from milepost.protocol.retention import veto_retention_ms
+from milepost.protocol.manifest.transaction.preconditions import find_pending
+from milepost.protocol.manifest.transaction.requests import AbortRequest
+from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, NotFound
+from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.retention import veto_retention_ms
 from milepost.quality.verdict import GateVerdict
 from milepost.quality.veto import decode_veto, veto_of
 from milepost.storage.checked import read_handle

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from milepost.job_context import JobContext
-from milepost.protocol.errors import CheckpointError, StateCorrupt
-from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.lineage import lineage
-from milepost.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.retention.lineage import lineage
 from milepost.reachability import metadata_handles
 from milepost.storage.checked import read_handle
 

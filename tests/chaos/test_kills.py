@@ -16,10 +16,16 @@ from typing import Any
 import pytest
 
 from milepost.garbage_lists import listed_in
-from milepost.protocol.events import CheckpointAborted, CheckpointCompleted, Event, GarbageDeleted, GarbageFolded
-from milepost.protocol.layout import garbage_list_key, metadata_key
-from milepost.protocol.log_entries import LogEntry, Tombstone
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.codec.log_entries import LogEntry, Tombstone
+from milepost.protocol.manifest.transaction.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    Event,
+    GarbageDeleted,
+    GarbageFolded,
+)
+from milepost.protocol.records.layout import garbage_list_key, metadata_key
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.kill_chain import SINKS, KillChain
 from tests.harness.mortal_processes import MortalProcess
 

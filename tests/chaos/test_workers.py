@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from milepost.protocol.errors import SubtaskDeclined
+from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.spark.session import TASK_ATTEMPTS
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import without_quality

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import pytest
 
-from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, NotFound
-from milepost.protocol.locations import child_url
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, NotFound
+from milepost.protocol.records.locations import child_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.probe import probe_store, require_preconditions
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
@@ -50,8 +50,8 @@ BAD_KEYS = ["", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/../b", "../a", "
 
 RACER = """
 import sys
-from milepost.protocol.errors import CommitConflict
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import CommitConflict
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 url, endpoint, me = sys.argv[1:]
 store = open_store(StoreConfig(url, endpoint or None))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from milepost.config.spec import SinkSpec
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.sinks.build import build_sink
 from milepost.sinks.parquet import ParquetSink
 from milepost.storage.open import open_store

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ClientError
 
-from milepost.protocol.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.conformance.object_store import ObjectStoreTests
 from tests.harness.header_dropping_proxy import HeaderDroppingProxy

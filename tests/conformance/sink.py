@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.protocol.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, StateCorrupt, Superseded
+from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, StateCorrupt, Superseded
 from milepost.sinks.contract import Committable, Sink, SinkMark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])

@@ -11,8 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.protocol.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, ProtocolViolation, Superseded
-from milepost.protocol.ids import CheckpointId
+from milepost.protocol.records.errors import (
+    CommitOutcomeUnknown,
+    InvalidRequest,
+    NotFound,
+    ProtocolViolation,
+    Superseded,
+)
+from milepost.protocol.records.ids import CheckpointId
 from milepost.sinks.contract import Committable, Sink, SinkMark
 from tests.conformance.sink import SCHEMA, WAIT_S, mark, rows, stage
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.parquet_sink import ParquetSinkTests
 from tests.harness.s3_servers import Ministack
 

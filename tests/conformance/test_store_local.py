@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local import STAGING
 from milepost.storage.open import open_store
 from tests.conformance.object_store import ObjectStoreTests
@@ -16,7 +16,7 @@ from tests.harness.processes import run_python
 # Kills its own process at one system call of a write; the store's code is as it is.
 KILLED_WRITER = """
 import os, signal, sys
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 url, operation, call, number = sys.argv[1:]
 store = open_store(StoreConfig(url))

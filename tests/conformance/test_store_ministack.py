@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from milepost.protocol.errors import EnvironmentUnusable
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.probe import probe_store, require_preconditions
 from tests.conformance.s3_store import S3StoreTests

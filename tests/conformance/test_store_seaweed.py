@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.storage.open import open_store
 from tests.conformance.s3_store import S3StoreTests, every_call
 from tests.harness.s3_servers import Seaweed

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from milepost.jobmaster import Session
-from milepost.protocol.errors import Fenced
-from milepost.protocol.ids import CheckpointId
+from milepost.protocol.records.errors import Fenced
+from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.layout import checkpoint_prefix
 from tests.harness.airflow_instance import OF_ITS_OWN, RUN_S, AirflowInstance, E2eJob
 from tests.harness.holding_proxy import Hold, HoldingProxy

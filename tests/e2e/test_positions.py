@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.job_context import JobContext
-from milepost.protocol.records import ManifestState
+from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.layout import checkpoint_prefix, metadata_key
 from tests.harness.airflow_instance import AirflowInstance, E2eJob
 

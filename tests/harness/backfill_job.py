@@ -17,8 +17,9 @@ import psutil
 import pyarrow as pa
 
 from milepost.jobmaster import JobMaster, Session
-from milepost.protocol.ids import SessionId
-from milepost.protocol.records import Holder, ManifestState, Run
+from milepost.protocol.records.checkpoints import Holder, Run
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.manifest_state import ManifestState
 from milepost.sessions import this_machine
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

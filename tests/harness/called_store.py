@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from milepost.protocol.object_store import Names, ObjectStat, ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
 
 T = TypeVar("T")
 

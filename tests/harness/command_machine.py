@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     Busy,
     CommitConflict,
     CommitOutcomeUnknown,

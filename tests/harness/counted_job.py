@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from milepost.jobmaster import JobMaster, Session
 from milepost.planning import decode_input_record
-from milepost.protocol.log_entries import CompletedEpoch, completion_of
+from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.storage.checked import read_handle
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.called_store import CalledStore
 

@@ -22,12 +22,12 @@ from milepost.operators.contract import StatefulOperator
 from milepost.operators.deduplicate import DeduplicateByKey
 from milepost.operators.window import TumblingWindowByKey
 from milepost.planning import EpochAlignment
-from milepost.protocol.acknowledgements import SubtaskAnswer, verify
-from milepost.protocol.barrier import SubtaskIdentity
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import SubtaskKey
-from milepost.protocol.watermarks import source_watermark
+from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.exchange.watermarks import source_watermark
+from milepost.protocol.records.checkpoints import SubtaskKey
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import RowsPiece, StagedFile
 from milepost.sources.contract import SourceObject
 from milepost.spark.attempt import Attempt

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
+from milepost.protocol.records.object_store import ObjectStore
 from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")

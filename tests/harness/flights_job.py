@@ -12,8 +12,8 @@ from milepost.config.load import LoadedJob, load_job
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, Session
 from milepost.planning import decode_input_record
-from milepost.protocol.log_entries import completion_of
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.codec.log_entries import completion_of
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.runner import SparkEpochRunner
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store

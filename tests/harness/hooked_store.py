@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 from tests.harness.called_store import CalledStore
 
 T = TypeVar("T")

@@ -36,6 +36,12 @@ ALLOWED: dict[str, set[str]] = {
 }
 ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"orchestration": {"spark"}, "cli": {"spark"}}
 
+FLOORS: dict[str, tuple[str, ...]] = {
+    "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
+    "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants"),
+}
+"""Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""
+
 IMPURE = {
     "asyncio", "concurrent", "ctypes", "fcntl", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random",
     "secrets", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
@@ -83,16 +89,21 @@ def imports_of(file: Path, text: str | None = None) -> Iterator[Import]:
                     yield Import(file, child.lineno, alias.name, at_module_level)
             elif isinstance(child, ast.ImportFrom):
                 assert child.level == 0, f"{file}:{child.lineno}: relative import"
-                # `from milepost import spark` names a package too.
-                whole = [f"{PACKAGE}.{a.name}" for a in child.names] if child.module == PACKAGE else [child.module]
-                for name in whole:
-                    yield Import(file, child.lineno, str(name), at_module_level)
+                for name in _imported_from(str(child.module), [alias.name for alias in child.names]):
+                    yield Import(file, child.lineno, name, at_module_level)
             deferred = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
                 isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING")
             )
             yield from visit(child, at_module_level and not deferred)
 
     return visit(ast.parse(file.read_text(encoding="utf-8") if text is None else text), True)
+
+
+def _imported_from(module: str, names: list[str]) -> list[str]:
+    """`from milepost.state import runs` names a module too: that one is imported, beside its package."""
+    folder = ROOT / "pipeline" / module.replace(".", "/")
+    inside = [name for name in names if (folder / f"{name}.py").exists() or (folder / name).is_dir()]
+    return [f"{module}.{name}" for name in inside] or [module]
 
 
 def imports_in(*folders: str) -> list[Import]:
@@ -138,6 +149,46 @@ def upward(imports: Iterable[Import]) -> list[Import]:
         if there not in allowed:
             broken.append(imported)
     return broken
+
+
+def climbing(imports: Iterable[Import]) -> list[Import]:
+    """Those of a room that is on the importing one's floor of their house, or above it."""
+    broken = []
+    for imported in imports:
+        here, there = _place(imported.file), tuple(imported.name.split("."))
+        if there[0] != PACKAGE or here[:1] != there[:1]:
+            continue
+        shared = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
+        floors = FLOORS.get(".".join(here[1:shared])) if shared else None
+        if floors is not None and _floor(floors, there[shared]) >= _floor(floors, here[shared]):
+            broken.append(imported)
+    return broken
+
+
+def _place(file: Path) -> tuple[str, ...]:
+    inside = file.relative_to(ROOT / FOLDER) if file.is_relative_to(ROOT / FOLDER) else Path("/nowhere")
+    return (PACKAGE, *inside.with_suffix("").parts)
+
+
+def _floor(floors: tuple[str, ...], name: str) -> int:
+    return next((number for number, names in enumerate(floors) if name in names.split()), len(floors))
+
+
+def circles(imports: Iterable[Import]) -> set[str]:
+    """The modules that import each other in a loop, and those on a way from one loop to another.
+
+    An import counts wherever it stands, also where it is not executed.
+    """
+    graph: dict[str, set[str]] = {}
+    for imported in imports:
+        graph.setdefault(".".join(_place(imported.file)), set()).add(imported.name)
+    left = set(graph)
+    while True:  # what imports none of the others is in no loop, nor what none of them imports
+        wanted = {name for here in left for name in graph[here] - {here}}
+        free = {here for here in left if not graph[here] & left - {here} or here not in wanted}
+        if not free:
+            return left
+        left -= free
 
 
 def impure(imports: Iterable[Import]) -> list[Import]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from milepost.protocol.barrier_events import (
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.subtask.barrier_events import (
     AbortCheckpoint,
     Alignment,
     ArmTimer,
@@ -24,8 +25,7 @@ from milepost.protocol.barrier_events import (
     TriggerCheckpoint,
     UnblockChannel,
 )
-from milepost.protocol.barrier_handler import BarrierHandler
-from milepost.protocol.ids import CheckpointId
+from milepost.protocol.subtask.barrier_handler import BarrierHandler
 
 
 @dataclass(frozen=True)

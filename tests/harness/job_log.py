@@ -8,19 +8,11 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol import coordinator
-from milepost.protocol.collection import CollectedRequest, ListGarbageRequest, forget_collected, list_garbage
-from milepost.protocol.compaction import CompactedRequest, record_compaction
-from milepost.protocol.coordinator import AlreadyDone, Transition
-from milepost.protocol.errors import CheckpointError
-from milepost.protocol.events import Event
-from milepost.protocol.garbage import FoldPlan, FoldRequest, fold_garbage
-from milepost.protocol.ids import CheckpointId, FencingToken, SessionId, TimelineId
-from milepost.protocol.invariants import faults
-from milepost.protocol.layout import metadata_key
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import Holder, ManifestState, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
-from milepost.protocol.requests import (
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
+from milepost.protocol.manifest.invariants import faults
+from milepost.protocol.manifest.transaction.events import Event
+from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
     CancelRequest,
     CleanRequest,
@@ -47,7 +39,21 @@ from milepost.protocol.requests import (
     TriggerRequest,
     UnpinRequest,
 )
-from milepost.protocol.retention import RetentionPolicy
+from milepost.protocol.manifest.upkeep.collection import (
+    CollectedRequest,
+    ListGarbageRequest,
+    forget_collected,
+    list_garbage,
+)
+from milepost.protocol.manifest.upkeep.compaction import CompactedRequest, record_compaction
+from milepost.protocol.manifest.upkeep.garbage import FoldPlan, FoldRequest, fold_garbage
+from milepost.protocol.records.checkpoints import Holder, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
+from milepost.protocol.records.layout import metadata_key
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.retention import RetentionPolicy
 
 MINUTE_MS = 60_000
 TIMEOUT_MS = 10 * MINUTE_MS

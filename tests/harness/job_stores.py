@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.faulty_store import Fault, FaultyStore
 from tests.harness.hooked_store import Hook, HookedStore

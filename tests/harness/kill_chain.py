@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from milepost.job_context import JobContext
-from milepost.protocol.records import ManifestState, PendingCheckpoint
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.layout import token_prefix
 from tests.harness.flights_job import FLIGHTS_SPEC, FlightsJob
 from tests.harness.mortal_processes import MortalProcess, MortalProcesses

@@ -21,8 +21,8 @@ ROWS = (KEYS, 100_000)
 
 def main(folder: str, limit_mb: int, budget: str) -> int:
     reserve_little()
-    from milepost.protocol.errors import EnvironmentUnusable
-    from milepost.protocol.object_store import StoreConfig
+    from milepost.protocol.records.errors import EnvironmentUnusable
+    from milepost.protocol.records.object_store import StoreConfig
     from milepost.spark.task_memory import task_memory, told
     from milepost.storage.local import LocalStore
 
@@ -60,8 +60,8 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.config.aggregates import parse_aggregate
     from milepost.operators.aggregate import AggregateByKey
     from milepost.planning import EpochAlignment
-    from milepost.protocol.barrier import AckEvent
-    from milepost.protocol.ids import CheckpointId, FencingToken
+    from milepost.protocol.exchange.barrier import AckEvent
+    from milepost.protocol.records.ids import CheckpointId, FencingToken
     from milepost.sinks.parquet import ParquetSink, SinkMode
     from milepost.spark.attempt import Attempt
     from milepost.spark.epoch_clock import LevelShare

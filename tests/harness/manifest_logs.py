@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from milepost.protocol.coordinator import AlreadyDone, Transition, create, trigger
-from milepost.protocol.errors import ProtocolViolation
-from milepost.protocol.ids import CheckpointId, SessionId
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import Holder, ManifestState, ObjectHandle, Run, SubtaskKey
-from milepost.protocol.requests import CreateRequest, TriggerRequest
+from milepost.protocol.manifest.coordinator import AlreadyDone, Transition, create, trigger
+from milepost.protocol.manifest.transaction.requests import CreateRequest, TriggerRequest
+from milepost.protocol.records.checkpoints import Holder, ObjectHandle, Run, SubtaskKey
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.manifest_log import Decide, ManifestLog
 
 

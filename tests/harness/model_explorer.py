@@ -11,17 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from milepost.protocol import coordinator
-from milepost.protocol.acknowledgements import Acknowledgement, Decline, SubtaskAnswer, verify
-from milepost.protocol.coordinator import AlreadyDone, Answer, Outcome, Transition
-from milepost.protocol.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, SubtaskDeclined
-from milepost.protocol.events import Event
-from milepost.protocol.ids import CheckpointId, FencingToken, SessionId
-from milepost.protocol.layout import metadata_key
-from milepost.protocol.lease import Abandon, Adopt, LeaseFacts, sweep_decision
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import ManifestState, ObjectHandle, Run
-from milepost.protocol.requests import (
+from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, verify
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.coordinator import AlreadyDone, Answer, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import Event
+from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts, sweep_decision
+from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
     CancelRequest,
     CompleteRequest,
@@ -32,7 +28,20 @@ from milepost.protocol.requests import (
     SubsumeRequest,
     TriggerRequest,
 )
-from milepost.protocol.retention import RetentionPolicy, deletable, subsumable, unreferenced
+from milepost.protocol.records.checkpoints import ObjectHandle, Run
+from milepost.protocol.records.errors import (
+    Busy,
+    CheckpointError,
+    CommitConflict,
+    Fenced,
+    JobNotRunnable,
+    SubtaskDeclined,
+)
+from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
+from milepost.protocol.records.layout import metadata_key
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.retention import RetentionPolicy, deletable, subsumable, unreferenced
 from tests.harness.job_log import KEY_HASH_SECRET, PLAN, TIMEOUT_MS, holder
 from tests.harness.model_world import (
     SUBTASKS,

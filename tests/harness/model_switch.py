@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from milepost.protocol import coordinator
-from milepost.protocol.ids import CheckpointId, SessionId, TimelineId
-from milepost.protocol.records import ManifestState
-from milepost.protocol.requests import RealignSinkRequest, RollbackRequest
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.requests import RealignSinkRequest, RollbackRequest
+from milepost.protocol.records.ids import CheckpointId, SessionId, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState
 from tests.harness.model_explorer import Decide, Explorer, Rules
 from tests.harness.model_world import Broken, Process, World, check_files, run_key
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from milepost.protocol.codec import decode_entry, encode, encode_entry
-from milepost.protocol.events import (
+from milepost.protocol.codec.codec import decode_entry, encode, encode_entry
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.manifest.invariants import faults
+from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointRebound,
@@ -19,11 +21,10 @@ from milepost.protocol.events import (
     SinkConfirmed,
     aborts_of,
 )
-from milepost.protocol.invariants import faults
-from milepost.protocol.layout import metadata_key, token_prefix
-from milepost.protocol.log_entries import LogEntry
-from milepost.protocol.records import ENDED, CompletedCheckpoint, ManifestState, SubtaskKey
-from milepost.protocol.transitions import job_status_after
+from milepost.protocol.manifest.transaction.transitions import job_status_after
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
+from milepost.protocol.records.layout import metadata_key, token_prefix
+from milepost.protocol.records.manifest_state import ENDED, ManifestState
 
 SUBTASKS = (SubtaskKey(0, 0), SubtaskKey(0, 1))
 

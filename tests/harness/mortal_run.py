@@ -23,7 +23,7 @@ from pyspark import java_gateway
 
 from milepost import epoch_inputs, job_context
 from milepost.__main__ import main
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.hooked_store import HookedStore
 

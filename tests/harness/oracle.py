@@ -21,7 +21,7 @@ import pyarrow as pa
 from milepost.config.aggregates import AggregateCall
 from milepost.config.spec import AggregateOperator, DeduplicateOperator, JobSpec, SqlOperator, WindowOperator
 from milepost.config.types import ColumnType
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 
 _SQL_TYPES = {
     "bool": "BOOLEAN",

@@ -19,12 +19,13 @@ import pytest
 
 from milepost.config.load import LoadedJob
 from milepost.jobmaster import JobMaster, Session, Triggered
-from milepost.protocol.acknowledgements import Acknowledgement, ConsumedAttempt, Decline, SubtaskAnswer
-from milepost.protocol.codec import decode_entry
-from milepost.protocol.errors import NotFound
-from milepost.protocol.ids import SessionId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import Holder, Run
+from milepost.protocol.codec.codec import decode_entry
+from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.checkpoints import Holder, Run
+from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.store_checks import require_stores
 from tests.harness.plain_model import PlainModel, require
 from tests.harness.sparkless_job import SparklessJob

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from milepost.config.spec import SourceSpec
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, SourceObject
 from milepost.storage.local import LocalStore

@@ -11,7 +11,7 @@ from typing import Any
 
 from milepost.config.load import LoadedJob, load_job
 from milepost.jobmaster import Session
-from milepost.protocol.layout import SAVEPOINT_DOCUMENT
+from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from tests.harness.counted_job import CountedJob
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

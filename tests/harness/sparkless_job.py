@@ -21,10 +21,10 @@ from milepost.metadata import (
     SourceSnapshot,
 )
 from milepost.planning import decode_input_record
-from milepost.protocol import coordinator
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.records import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
-from milepost.protocol.requests import RebindRequest
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.requests import RebindRequest
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import GateVerdict
 from milepost.sources.consumed import append
 from milepost.storage.checked import read_handle

@@ -18,8 +18,8 @@ import pyarrow as pa
 from milepost.config.graph import Node
 from milepost.epoch_run import EpochAnswers
 from milepost.planning import EpochPlan
-from milepost.protocol.acknowledgements import SubtaskAnswer
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.attempt import Attempt
 from milepost.spark.epoch_tasks import epoch_tasks, subtask_answers
 from milepost.spark.levels import EpochLevels, plan_levels

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.protocol.ids import CheckpointId, FencingToken, OperatorUid
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.retention import unreferenced
+from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.retention.retention import unreferenced
 from milepost.state.handles import StateHandle
 from milepost.state.key_groups import key_group_range
 from milepost.state.keyed_state import SubtaskState, restore_state

@@ -15,8 +15,8 @@ from enum import Enum
 from functools import partial
 from typing import TypeVar
 
-from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
-from milepost.protocol.object_store import Names, ObjectStat, ObjectStore, StoreConfig
+from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
+from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.called_store import CalledStore
 

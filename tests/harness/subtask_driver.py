@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from milepost.protocol.barrier import EventKind
-from milepost.protocol.barrier_events import Alignment, CheckpointBarrier
-from milepost.protocol.channel_file import (
+from milepost.protocol.exchange.barrier import EventKind
+from milepost.protocol.exchange.channel_file import (
     ChannelCommand,
     ChannelStateResult,
     InFlightBuffer,
@@ -18,21 +17,20 @@ from milepost.protocol.channel_file import (
     Rethrow,
     WriteFile,
 )
-from milepost.protocol.channel_state import ChannelStateWriter, share_files
-from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import ObjectHandle
-from milepost.protocol.snapshot import AsyncSnapshot
-from milepost.protocol.subtask import SubtaskCoordinator
-from milepost.protocol.subtask_commands import (
+from milepost.protocol.exchange.channel_state import ChannelStateWriter, share_files
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
+from milepost.protocol.subtask.snapshot import AsyncSnapshot, SubmitUpload
+from milepost.protocol.subtask.subtask import SubtaskCommand, SubtaskCoordinator
+from milepost.protocol.subtask.subtask_commands import (
     AbortChannelState,
     CollectInFlight,
     FinishInput,
     FinishOutput,
     FreezeState,
     StartChannelState,
-    SubmitUpload,
-    SubtaskCommand,
 )
 
 CHANNEL = InputChannel("orders", 0)

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.operators.contract import OperatorOutput, StatefulOperator
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.watermarks import operator_watermark
+from milepost.protocol.exchange.watermarks import operator_watermark
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers import are_partials, as_partials
 from milepost.state.cache import StateCache
 from milepost.state.handles import StateHandle

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from milepost.protocol.barrier_events import AbortCheckpoint, InitInputs, TriggerCheckpoint
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.subtask_commands import AcknowledgeCheckpoint, Notification, NotifyOperators
-from milepost.protocol.task_lifecycle import TaskLifecycle
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.subtask.barrier_events import AbortCheckpoint, InitInputs, TriggerCheckpoint
+from milepost.protocol.subtask.subtask_commands import AcknowledgeCheckpoint, Notification, NotifyOperators
+from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from tests.harness.input_gate import InputGate
 from tests.harness.subtask_driver import SubtaskDriver, data
 

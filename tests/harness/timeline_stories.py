@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
-from milepost.protocol.errors import InvalidRequest, Superseded
+from milepost.protocol.records.errors import InvalidRequest, Superseded
 from tests.harness.command_machine import CommandMachine
 from tests.harness.plain_model import TIMEOUT_MS, require
 from tests.harness.protocol_world import SINKS, Answers

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.flights import day_key
 from tests.harness.flights_job import FLIGHTS_SPEC, FlightsJob

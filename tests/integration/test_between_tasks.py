@@ -8,8 +8,8 @@ import pytest
 
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
-from milepost.protocol.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.sink_head import HEADS
 from milepost.spark.runner import SparkEpochRunner
 from milepost.storage.layout import metadata_key

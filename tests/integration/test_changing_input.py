@@ -12,8 +12,8 @@ from milepost.cli.failures import report
 from milepost.cli.output import Output
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, Session
-from milepost.protocol.errors import CheckpointError
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.runner import SparkEpochRunner
 from milepost.storage.open import open_store
 from tests.harness.flights import day_body, day_key

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.gc import collect_garbage
 from milepost.jobmaster import Session
-from milepost.protocol.layout import token_prefix
+from milepost.protocol.records.layout import token_prefix
 from tests.harness.job_stores import LaterStore
 from tests.harness.s3_servers import Ministack
 from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob

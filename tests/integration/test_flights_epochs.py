@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import CheckpointExpired
+from milepost.protocol.records.errors import CheckpointExpired
 from tests.harness.flights import EMPTY_KEY, facts
 from tests.harness.flights_job import FlightsJob
 from tests.harness.tables import assert_same_rows

@@ -13,8 +13,8 @@ from milepost.code import CODE_HASH
 from milepost.epoch_run import EpochAnswers
 from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.planning import EpochPlan
-from milepost.protocol.abort_reasons import reason_for
-from milepost.protocol.errors import NotFound, SubtaskDeclined
+from milepost.protocol.failure.abort_reasons import reason_for
+from milepost.protocol.records.errors import NotFound, SubtaskDeclined
 from milepost.spark.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import assert_clear_error, milepost

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.build import build_reader
 from milepost.sources.contract import SourceObject, SourceReader
 from milepost.sources.streams import WHOLE_BYTES

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster import JobMaster, Session, Triggered
-from milepost.protocol.errors import CommitOutcomeUnknown
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import CommitOutcomeUnknown
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.sink_head import HEADS, head_from_bytes, head_key
 from milepost.spark.runner import SparkEpochRunner
 from milepost.storage.open import open_store

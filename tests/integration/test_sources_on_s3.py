@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from milepost.config.load import load_job
-from milepost.protocol.errors import CommitConflict, EnvironmentUnusable, InvalidRequest, NotFound, SourceChanged
-from milepost.protocol.object_store import ObjectStore, StoreConfig
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import (
+    CommitConflict,
+    EnvironmentUnusable,
+    InvalidRequest,
+    NotFound,
+    SourceChanged,
+)
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.build import build_reader
 from milepost.sources.consumed import ConsumedSet, append, load
 from milepost.sources.objects import Listing, list_objects, split_path

@@ -18,9 +18,9 @@ from milepost.config.spec import JobSpec, SparkSpec
 from milepost.config.sql import sql_plan
 from milepost.config.sql_parse import SqlProblem
 from milepost.config.types import ColumnType
-from milepost.protocol.barrier import SubtaskIdentity
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.items import Declined, Item, Rows, RowsDone
 from milepost.spark.session import open_session
 from milepost.spark.sql_projection import (

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.flights_job import FlightsJob
 from tests.harness.tables import assert_same_rows

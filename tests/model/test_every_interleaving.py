@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol import coordinator
-from milepost.protocol.coordinator import Answer, Transition
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.layout import token_prefix_of_key
-from milepost.protocol.lease import sweep_decision
-from milepost.protocol.records import JobStatus, ManifestState
-from milepost.protocol.retention import subsumable
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.coordinator import Answer, Transition
+from milepost.protocol.manifest.transaction.lease import sweep_decision
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import token_prefix_of_key
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.retention.retention import subsumable
 from tests.harness.model_explorer import Explored, Explorer, Rules, Setting
 from tests.harness.model_switch import SwitchExplorer, SwitchRules
 

@@ -15,8 +15,8 @@ from hypothesis import seed
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from milepost.protocol.errors import JobNotRunnable, SubtaskDeclined
-from milepost.protocol.retention import minimum_grace_ms
+from milepost.protocol.records.errors import JobNotRunnable, SubtaskDeclined
+from milepost.protocol.retention.retention import minimum_grace_ms
 from tests.harness.command_machine import STRUCK, CommandMachine, in_the_suite
 from tests.harness.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS, require
 from tests.harness.protocol_world import SINKS, Answers, DagRun, World

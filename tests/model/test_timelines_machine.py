@@ -13,7 +13,7 @@ from hypothesis import seed
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from milepost.protocol.errors import InvalidRequest, SubtaskDeclined
+from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
 from tests.harness.command_machine import REFUSED, STRUCK, in_the_suite
 from tests.harness.plain_model import require
 from tests.harness.protocol_world import SINKS, Answers

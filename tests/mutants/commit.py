@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _LOG = "pipeline/milepost/storage/manifest_log.py"
-_COORDINATOR = "pipeline/milepost/protocol/coordinator.py"
-_PRECONDITIONS = "pipeline/milepost/protocol/preconditions.py"
-_ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/acknowledgements.py"
-_FAILURES = "pipeline/milepost/protocol/failures.py"
-_ANSWERS = "pipeline/milepost/protocol/answers.py"
+_COORDINATOR = "pipeline/milepost/protocol/manifest/coordinator.py"
+_PRECONDITIONS = "pipeline/milepost/protocol/manifest/transaction/preconditions.py"
+_ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/exchange/acknowledgements.py"
+_FAILURES = "pipeline/milepost/protocol/failure/failures.py"
+_ANSWERS = "pipeline/milepost/protocol/manifest/transaction/answers.py"
 _LEADERSHIP = "pipeline/milepost/leadership.py"
 
 _TEST_LOG = "tests/unit/storage/test_manifest_log.py::"
@@ -80,7 +80,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a manifest value that breaks an invariant is read as if it were sound",
         "I2",
-        "pipeline/milepost/protocol/invariants.py",
+        "pipeline/milepost/protocol/manifest/invariants.py",
         "return found + lineage_faults(state) + _garbage_faults(state) + _result_faults(state) + _held_faults(state)",
         "return []",
         ("tests/unit/protocol/test_codec.py::test_a_state_that_breaks_an_invariant_is_corrupt",),
@@ -152,7 +152,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an entry of the manifest log is called unreachable, so that gc frees its key",
         "I6",
-        "pipeline/milepost/protocol/reach.py",
+        "pipeline/milepost/protocol/retention/reach.py",
         "return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN",
         "return Standing.UNREACHABLE",
         ("tests/unit/jobmaster/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),
@@ -224,7 +224,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an aborted checkpoint stays pending, so that it can still complete",
         "I9",
-        "pipeline/milepost/protocol/aborts.py",
+        "pipeline/milepost/protocol/manifest/timelines/aborts.py",
         "replace(timeline, pending=None)",
         "timeline",
         (_TEST_COMPLETE + "test_abort_lists_all_prefixes_and_records_what_the_history_shows",),

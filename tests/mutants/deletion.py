@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_RETENTION = "pipeline/milepost/protocol/retention.py"
-_REACH = "pipeline/milepost/protocol/reach.py"
-_COLLECTION = "pipeline/milepost/protocol/collection.py"
-_PRECONDITIONS = "pipeline/milepost/protocol/preconditions.py"
-_AFTER_COMMIT = "pipeline/milepost/protocol/after_commit.py"
+_RETENTION = "pipeline/milepost/protocol/retention/retention.py"
+_REACH = "pipeline/milepost/protocol/retention/reach.py"
+_COLLECTION = "pipeline/milepost/protocol/manifest/upkeep/collection.py"
+_PRECONDITIONS = "pipeline/milepost/protocol/manifest/transaction/preconditions.py"
+_AFTER_COMMIT = "pipeline/milepost/protocol/manifest/upkeep/after_commit.py"
 
 _TEST_AFTER_COMMIT = "tests/unit/protocol/test_after_commit.py::"
 _TEST_COLLECTION = "tests/unit/protocol/test_collection.py::"
@@ -18,7 +18,7 @@ _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
 _TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
 _TEST_SHARED = "tests/conformance/protocol/test_shared_state.py::"
 _TEST_GC = "tests/unit/jobmaster/test_gc.py::"
-_PRUNING = "pipeline/milepost/protocol/pruning.py"
+_PRUNING = "pipeline/milepost/protocol/retention/pruning.py"
 _NEEDS = "pipeline/milepost/table_needs.py"
 _TEST_PRUNING = "tests/unit/protocol/test_pruning.py::"
 _TEST_TABLES = "tests/unit/jobmaster/test_pruning.py::"
@@ -175,7 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the prefixes of losing tries are not listed as garbage",
         "I8",
-        "pipeline/milepost/protocol/coordinator.py",
+        "pipeline/milepost/protocol/manifest/coordinator.py",
         "garbage=with_garbage(state, [*losers, heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),",
         "garbage=with_garbage(state, [heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),",
         (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CHECK = "pipeline/milepost/protocol/channel_check.py"
-_BARRIER = "pipeline/milepost/protocol/barrier.py"
-_ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/acknowledgements.py"
+_CHECK = "pipeline/milepost/protocol/exchange/channel_check.py"
+_BARRIER = "pipeline/milepost/protocol/exchange/barrier.py"
+_ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/exchange/acknowledgements.py"
 _CODE = "pipeline/milepost/job_code.py"
 _CHAIN = "pipeline/milepost/sinks/sink_chain.py"
 _READER = "pipeline/milepost/sinks/chain_reader.py"

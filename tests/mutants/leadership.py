@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_COORDINATOR = "pipeline/milepost/protocol/coordinator.py"
-_PRECONDITIONS = "pipeline/milepost/protocol/preconditions.py"
-_INCARNATION = "pipeline/milepost/protocol/incarnation.py"
-_LEASE = "pipeline/milepost/protocol/lease.py"
-_AFTER_COMMIT = "pipeline/milepost/protocol/after_commit.py"
-_LIFECYCLE = "pipeline/milepost/protocol/task_lifecycle.py"
+_COORDINATOR = "pipeline/milepost/protocol/manifest/coordinator.py"
+_PRECONDITIONS = "pipeline/milepost/protocol/manifest/transaction/preconditions.py"
+_INCARNATION = "pipeline/milepost/protocol/manifest/timelines/incarnation.py"
+_LEASE = "pipeline/milepost/protocol/manifest/transaction/lease.py"
+_AFTER_COMMIT = "pipeline/milepost/protocol/manifest/upkeep/after_commit.py"
+_LIFECYCLE = "pipeline/milepost/protocol/subtask/task_lifecycle.py"
 _LEADERSHIP = "pipeline/milepost/leadership.py"
 
 _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
@@ -65,7 +65,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "acknowledgements of an older token are accepted",
         "I3",
-        "pipeline/milepost/protocol/acknowledgements.py",
+        "pipeline/milepost/protocol/exchange/acknowledgements.py",
         "if answer.checkpoint_id != checkpoint_id or answer.token != token:",
         "if answer.checkpoint_id != checkpoint_id:",
         (

@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "the entry that opened an open fork is compacted",
         "I6",
-        "pipeline/milepost/protocol/compaction.py",
+        "pipeline/milepost/protocol/manifest/upkeep/compaction.py",
         '    needed += [int(one.timeline_id.removeprefix("t")) for one in open_forks(state)]\n',
         "",
         (_COMPACTION + "test_the_opening_of_an_open_fork_and_a_switch_that_a_sink_has_yet_to_follow_stay_whole",),
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "the log is compacted while an end has something to clean up",
         "I6",
-        "pipeline/milepost/protocol/compaction.py",
+        "pipeline/milepost/protocol/manifest/upkeep/compaction.py",
         "    if _is_dirty(state):\n        return state.compacted + 1\n",
         "",
         (_COMPACTION + "test_nothing_is_compacted_while_an_end_has_something_to_clean_up",),
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "columns lose what their texts end with",
         "I2",
-        "pipeline/milepost/protocol/packing.py",
+        "pipeline/milepost/protocol/codec/packing.py",
         '            return [f"{prefix}{value}{suffix}" for value in values]\n',
         '            return [f"{prefix}{value}" for value in values]\n',
         (_PACKING + "test_what_is_packed_comes_back_as_it_was_types_included",),
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "a fold lets keys go as early as the oldest of its parts",
         "I8",
-        "pipeline/milepost/protocol/garbage.py",
+        "pipeline/milepost/protocol/manifest/upkeep/garbage.py",
         "since_ms=max(since_ms for _, since_ms in parts))\n",
         "since_ms=min(since_ms for _, since_ms in parts))\n",
         (_LISTS + "test_a_fold_changes_nothing_of_what_is_garbage_and_hurries_nothing",),
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "a fold may leave out a key that it replaces",
         "I8",
-        "pipeline/milepost/protocol/garbage.py",
+        "pipeline/milepost/protocol/manifest/upkeep/garbage.py",
         "    if not {entry.prefix for entry in plan.garbage} <= set(request.keys) or folded.count > most:\n",
         "    if folded.count > most:\n",
         (_LISTS + "test_a_fold_that_forgets_an_entry_or_invents_a_key_is_refused",),

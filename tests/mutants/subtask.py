@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import CUT, Mutant
 
-_HANDLER = "pipeline/milepost/protocol/barrier_handler.py"
-_CHANNELS = "pipeline/milepost/protocol/barrier_channels.py"
-_SUBTASK = "pipeline/milepost/protocol/subtask.py"
-_SNAPSHOT = "pipeline/milepost/protocol/snapshot.py"
+_HANDLER = "pipeline/milepost/protocol/subtask/barrier_handler.py"
+_CHANNELS = "pipeline/milepost/protocol/subtask/barrier_channels.py"
+_SUBTASK = "pipeline/milepost/protocol/subtask/subtask.py"
+_SNAPSHOT = "pipeline/milepost/protocol/subtask/snapshot.py"
 
 _TEST_ALIGNED = "tests/conformance/protocol/test_aligned_barriers.py::"
 _TEST_ALTERNATING = "tests/conformance/protocol/test_alternating_barriers.py::"
@@ -136,7 +136,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an operator goes on with the time of its fastest input",
         CUT,
-        "pipeline/milepost/protocol/watermarks.py",
+        "pipeline/milepost/protocol/exchange/watermarks.py",
         "    return min(value for value in known if value is not None)\n",
         "    return max(value for value in known if value is not None)\n",
         ("tests/unit/protocol/test_watermarks.py::test_an_operator_waits_for_its_slowest_input",),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_TIMELINES = "pipeline/milepost/protocol/timelines.py"
-_LINEAGE = "pipeline/milepost/protocol/lineage.py"
-_RETENTION = "pipeline/milepost/protocol/retention.py"
-_COORDINATOR = "pipeline/milepost/protocol/coordinator.py"
-_PRECONDITIONS = "pipeline/milepost/protocol/preconditions.py"
-_SAVEPOINTS = "pipeline/milepost/protocol/savepoints.py"
-_FAULTS = "pipeline/milepost/protocol/timeline_faults.py"
+_TIMELINES = "pipeline/milepost/protocol/manifest/timelines/timelines.py"
+_LINEAGE = "pipeline/milepost/protocol/retention/lineage.py"
+_RETENTION = "pipeline/milepost/protocol/retention/retention.py"
+_COORDINATOR = "pipeline/milepost/protocol/manifest/coordinator.py"
+_PRECONDITIONS = "pipeline/milepost/protocol/manifest/transaction/preconditions.py"
+_SAVEPOINTS = "pipeline/milepost/protocol/manifest/upkeep/savepoints.py"
+_FAULTS = "pipeline/milepost/protocol/manifest/timelines/timeline_faults.py"
 
 _TEST_TIMELINES = "tests/unit/protocol/test_timelines.py::"
 _TEST_RETENTION = "tests/unit/protocol/test_retention.py::"
@@ -28,7 +28,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "what fails on a fork is counted as a failure of the job",
         "I2",
-        "pipeline/milepost/protocol/aborts.py",
+        "pipeline/milepost/protocol/manifest/timelines/aborts.py",
         "    if timeline.role is TimelineRole.LIVE:\n",
         "    if timeline.role:\n",
         (_TEST_TIMELINES + "test_what_fails_on_a_fork_is_no_failure_of_the_job",),
@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a job is cleaned up while sinks have yet to follow",
         "I4",
-        "pipeline/milepost/protocol/incarnation.py",
+        "pipeline/milepost/protocol/manifest/timelines/incarnation.py",
         '    check_realigned(state, "clean")\n',
         "",
         (_TEST_TIMELINES + "test_neither_end_nor_clean_up_before_every_sink_has_followed",),
@@ -247,7 +247,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an abandoned timeline of which nothing is retained is listed for ever",
         "I8",
-        "pipeline/milepost/protocol/after_commit.py",
+        "pipeline/milepost/protocol/manifest/upkeep/after_commit.py",
         "        timelines=still_listed(state.timelines, checkpoints),\n",
         "",
         (_TEST_RETENTION + "test_an_abandoned_timeline_leaves_the_list_with_its_last_checkpoint",),

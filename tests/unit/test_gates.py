@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import milepost
-import milepost.protocol.lineage
+import milepost.protocol.retention.lineage
 import milepost.state.runs
 from milepost.code import CODE_HASH, hash_package
 from scripts.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
@@ -53,7 +53,7 @@ def test_ruff_bans_an_import_outside_of_its_home(room: str, line: str, code: str
 
 
 def test_mypy_is_strict_with_the_protocol_and_checks_every_function(tmp_path: Path) -> None:
-    strict, loose = milepost.protocol.lineage.__file__, milepost.state.runs.__file__
+    strict, loose = milepost.protocol.retention.lineage.__file__, milepost.state.runs.__file__
     canary = tmp_path / "canary.py"
     for place, text, expected in (
         (strict, LOOSE, "type-arg"),

@@ -10,11 +10,14 @@ import pytest
 
 from tests.harness.import_rules import (
     ALLOWED,
+    FLOORS,
     FOLDER,
     PACKAGE,
     ROOT,
     Import,
     around_the_task_sdk,
+    circles,
+    climbing,
     files,
     homeless,
     imports_in,
@@ -39,9 +42,28 @@ def test_every_module_of_the_product_belongs_to_a_known_package() -> None:
     assert folders <= set(ALLOWED)
 
 
-@pytest.mark.parametrize("rule", [upward, impure, homeless, around_the_task_sdk, of_tools], ids=lambda r: r.__name__)
+@pytest.mark.parametrize(
+    "rule", [upward, climbing, impure, homeless, around_the_task_sdk, of_tools], ids=lambda r: r.__name__
+)
 def test_no_import_of_the_product_is(rule: Rule) -> None:
     assert not rule(PRODUCT), "\n".join(map(str, rule(PRODUCT)))
+
+
+def test_no_modules_import_each_other() -> None:
+    assert not circles(PRODUCT)
+
+
+def test_a_circle_of_imports_is_found() -> None:
+    back = imports_of(ROOT / FOLDER / "protocol/records/ids.py", f"import {PACKAGE}.protocol.records.checkpoints")
+    assert circles([*PRODUCT, *back]) == {f"{PACKAGE}.protocol.records.{name}" for name in ("checkpoints", "ids")}
+
+
+@pytest.mark.parametrize("room", FLOORS)
+def test_the_floors_of_a_room_name_all_that_is_in_it(room: str) -> None:
+    folder = ROOT / FOLDER / room.replace(".", "/")
+    inside = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    named = [name for floor in FLOORS[room] for name in floor.split()]
+    assert sorted(named) == sorted(inside - {"__init__"})
 
 
 @pytest.mark.parametrize("rule", [thick, around_the_task_sdk], ids=lambda r: r.__name__)
@@ -56,6 +78,8 @@ def test_no_import_of_a_dag_file_is(rule: Rule) -> None:
         (upward, "state/canary.py", "from {package} import spark"),
         (upward, "orchestration/canary.py", "from {package}.spark.runner import SparkEpochRunner"),
         (upward, "canary.py", "def late():\n    from {package}.cli.main import app"),
+        (climbing, "protocol/records/canary.py", "import {package}.protocol.manifest.coordinator"),
+        (climbing, "protocol/failure/canary.py", "from {package}.protocol.subtask.subtask import Commands"),
         (impure, "protocol/canary.py", "def late():\n    import time"),
         (impure, "protocol/canary.py", "import numpy"),
         (homeless, "sinks/canary.py", "import boto3"),

@@ -9,7 +9,7 @@ import typer
 from milepost.cli.control import Yes, confirmed
 from milepost.cli.options import Job, Json, Verbose
 from milepost.cli.output import Output, show_count
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 
 def register(app: typer.Typer) -> None:

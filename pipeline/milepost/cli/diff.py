@@ -9,7 +9,7 @@ import typer
 from milepost.cli.inspection import TableFormat, ToFile, show_table
 from milepost.cli.options import Job, Json, Verbose
 from milepost.cli.output import Output
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.diff import Difference

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from milepost.protocol.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 
 if TYPE_CHECKING:
     from milepost.config.load import LoadedJob

@@ -9,8 +9,8 @@ import typer
 
 from milepost.cli.options import Job, Json, Verbose
 from milepost.cli.output import Output, show_count
-from milepost.protocol.errors import Busy, CheckpointError, InvalidRequest
-from milepost.protocol.restart import RestartAfter
+from milepost.protocol.failure.restart import RestartAfter
+from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.cli.progress import EpochProgress

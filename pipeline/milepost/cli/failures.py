@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from milepost.cli.output import Output
-from milepost.protocol.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError
 
 _LINES = 22
 _CHARACTERS = 500

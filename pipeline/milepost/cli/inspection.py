@@ -14,7 +14,7 @@ from milepost.cli.output import Output, printable, show_count, show_time
 from milepost.cli.times import show_phases, show_tasks
 from milepost.cli.vetoes import show_veto
 from milepost.config.durations import parse_duration
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.jobmaster import JobMaster

@@ -19,7 +19,7 @@ from milepost.cli.failures import INTERRUPTED, report, usage
 from milepost.cli.options import Json, Verbose
 from milepost.cli.output import Output
 from milepost.config.names import nearest
-from milepost.protocol.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError
 
 UNAVAILABLE = ("test",)
 """Commands that INTERFACE describes and this version does not have."""

@@ -49,7 +49,7 @@ class Output:
     def _own_command(self) -> re.Pattern[str] | None:
         """What a command for this job looks like that names it by its name; None when its spec cannot be read."""
         from milepost.config.load import load_job
-        from milepost.protocol.errors import CheckpointError
+        from milepost.protocol.records.errors import CheckpointError
 
         try:
             name = load_job(str(self.typed)).spec.name

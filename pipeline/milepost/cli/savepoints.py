@@ -12,7 +12,7 @@ from milepost.cli.control import Yes, confirmed
 from milepost.cli.options import At, Job, Json, Verbose
 from milepost.cli.output import Output, show_count
 from milepost.cli.progress import EpochProgress
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.jobmaster import JobMaster

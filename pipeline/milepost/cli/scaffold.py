@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from milepost.config.names import check_job_name
-from milepost.protocol.errors import EnvironmentUnusable, InvalidRequest
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 _SPEC = """\
 # A running total per city over the CSV files that land in {landing}.

@@ -10,7 +10,7 @@ import typer
 
 from milepost.cli.options import Job, Json, Verbose
 from milepost.cli.output import Output
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +79,7 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
 def _compatibility(loaded: Any) -> tuple[list[dict[str, Any]], str | None]:
     """Return the verdicts against the job's head, and why there are none when the store cannot be asked."""
     from milepost.jobmaster import JobMaster
-    from milepost.protocol.errors import StoreUnavailable
+    from milepost.protocol.records.errors import StoreUnavailable
 
     try:
         return list(JobMaster(loaded).compatibility()), None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from milepost.cli.output import Output
-from milepost.protocol.errors import EnvironmentUnusable, InvalidRequest
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from milepost.config.problems import Path, Problem
 from milepost.config.spark_remote import remote_problem
 from milepost.config.spark_settings import conf_problems
 from milepost.config.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
-from milepost.protocol.locations import endpoint_problem, location_problem
+from milepost.protocol.records.locations import endpoint_problem, location_problem
 
 LATE = ".late"
 

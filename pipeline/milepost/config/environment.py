@@ -11,7 +11,7 @@ from typing import Any
 
 from milepost.config.problems import Path, Problem, show_path
 from milepost.config.spec import JobSpec
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _BEGINNING = "${env:"

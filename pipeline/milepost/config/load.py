@@ -19,9 +19,9 @@ from milepost.config.placement import placement_problems
 from milepost.config.problems import Problem, invalid_spec
 from milepost.config.spec import JobSpec
 from milepost.config.validation import validate_spec
-from milepost.protocol.errors import InvalidRequest, NotFound
-from milepost.protocol.locations import absolute_url, child_url, endpoint_problem, location_problem
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.protocol.records.locations import absolute_url, child_url, endpoint_problem, location_problem
+from milepost.protocol.records.object_store import StoreConfig
 
 if TYPE_CHECKING:
     from milepost.config.graph import JobGraph, Outputs

@@ -16,7 +16,7 @@ from milepost.config.environment import referenced_variables, resolve_text
 from milepost.config.patterns import ANY, Step, can_name, hidden_by, static_prefix
 from milepost.config.problems import Path, Problem
 from milepost.config.spec import JobSpec
-from milepost.protocol.locations import absolute_url, location_problem
+from milepost.protocol.records.locations import absolute_url, location_problem
 
 _DIGIT, _HEX, _SUBTASK = "0123456789", "0123456789abcdef", "0123456789al"
 """Characters of a number, of a digest, and of what staged a file: a subtask's number, or `all`."""

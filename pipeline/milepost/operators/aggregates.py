@@ -23,7 +23,7 @@ from milepost.operators.accumulators import (
     stored_sums,
 )
 from milepost.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 
 class Aggregates:

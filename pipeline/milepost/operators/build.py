@@ -10,7 +10,7 @@ from milepost.operators.contract import StatefulOperator
 from milepost.operators.deduplicate import DeduplicateByKey
 from milepost.operators.process import ProcessByKey, ProcessFunction
 from milepost.operators.window import TumblingWindowByKey
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 
 def build_operator(

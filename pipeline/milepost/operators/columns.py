@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.operators.contract import Ints, OperatorFailed
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 

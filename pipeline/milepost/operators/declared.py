@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from milepost.config.names import check_column_name, did_you_mean
 from milepost.config.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 
 class Misfit(Exception):

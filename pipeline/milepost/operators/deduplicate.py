@@ -17,7 +17,7 @@ from milepost.operators.columns import (
     plain_schema,
 )
 from milepost.operators.contract import EXPIRES_COLUMN, Combiner, KeyedState, OperatorOutput, OutputKind
-from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
 
 class DeduplicateByKey:

@@ -17,7 +17,7 @@ from milepost.operators.columns import Ints, event_times_us, find_rows, first_of
 from milepost.operators.contract import TIMER_COLUMN, KeyedState, OperatorFailed, OperatorOutput
 from milepost.operators.declared import Declaration, KeyState, Misfit, Output, columns_of, fitted
 from milepost.operators.user_code import UserFunction
-from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

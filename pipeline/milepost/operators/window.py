@@ -30,8 +30,8 @@ from milepost.operators.contract import (
     OperatorOutput,
     OutputKind,
 )
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.protocol.records.errors import InvalidRequest
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"

@@ -27,7 +27,7 @@ from milepost.orchestration.rollback_dag import rollback_dag
 from milepost.orchestration.savepoint_dag import savepoint_dag
 from milepost.orchestration.specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
 from milepost.orchestration.task_log import keep_task_log_short
-from milepost.protocol.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
 def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
     """What can still be read of a broken spec: the job's name, else the file's; the schedule, else none."""
     from milepost.config.document import Unreadable, read_document
-    from milepost.protocol.ids import JOB_NAME_PATTERN
+    from milepost.protocol.records.ids import JOB_NAME_PATTERN
 
     stem = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_") or "job"
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from milepost.code import CODE_HASH
 from milepost.config.load import LoadedJob
 from milepost.private_cache import private_cache
-from milepost.protocol.errors import EnvironmentUnusable, InvalidRequest
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 log = logging.getLogger(__name__)
 

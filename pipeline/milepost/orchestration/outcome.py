@@ -16,9 +16,9 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-from milepost.protocol.abort_reasons import detail_for, reason_for
-from milepost.protocol.errors import Action, Busy, CheckpointError, Fenced
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.failure.abort_reasons import detail_for, reason_for
+from milepost.protocol.records.errors import Action, Busy, CheckpointError, Fenced
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
 """XCom key under which a failing task leaves what `abort_checkpoint` records as reason and detail."""

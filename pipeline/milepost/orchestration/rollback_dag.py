@@ -18,7 +18,7 @@ from milepost.orchestration.dag_settings import form_dag
 from milepost.orchestration.planned import PlannedOperator, PlanOperator
 from milepost.orchestration.specs import rollback_dag_id
 from milepost.orchestration.switched import SWITCHED, add_switch, switched_before
-from milepost.protocol.errors import CommitConflict
+from milepost.protocol.records.errors import CommitConflict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -18,7 +18,7 @@ from milepost.orchestration.base import JobOperator
 from milepost.orchestration.dag_settings import form_dag
 from milepost.orchestration.outcome import Reaction
 from milepost.orchestration.specs import savepoint_dag_id
-from milepost.protocol.errors import CommitConflict, InvalidRequest, NotFound
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

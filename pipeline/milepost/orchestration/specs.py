@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from milepost.config.load import LoadedJob, load_job
-from milepost.protocol.errors import CheckpointError, NotFound
+from milepost.protocol.records.errors import CheckpointError, NotFound
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 EPOCH_SUFFIX = "__epoch"

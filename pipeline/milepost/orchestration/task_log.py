@@ -11,8 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from structlog.typing import EventDict
 
 from milepost.orchestration.outcome import told_in_words
-from milepost.protocol.errors import CheckpointError, ProtocolViolation
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 _CHATTY = ("great_expectations", "boto3", "botocore", "s3transfer", "urllib3")
 """Libraries that fill the log of a task, whose process is its own: each says hundreds of lines of no concern here."""

@@ -28,7 +28,7 @@ from milepost.orchestration.base import RETURN_VALUE, JobOperator, in_words
 from milepost.orchestration.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.orchestration.outcome import FAILURE_KEY, Failure
 from milepost.orchestration.specs import EPOCH_SUFFIX, backfill_dag_id, resume_dag_id
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

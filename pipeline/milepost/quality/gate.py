@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from milepost.config.expectations import SET_BY_THE_GATE
 from milepost.config.spec import Expectation, QualitySpec
-from milepost.protocol.errors import EnvironmentUnusable, InvalidRequest
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.quality.verdict import ExpectationResult, GateVerdict, Verdict, VerdictStatus
 
 _LOG = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from milepost.protocol.documents import exact_fields
-from milepost.protocol.errors import QualityGateFailed, StateCorrupt
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.documents import exact_fields
+from milepost.protocol.records.errors import QualityGateFailed, StateCorrupt
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
 class VerdictStatus(Enum):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from milepost.config.spec import SinkSpec
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.parquet import ParquetSink, SinkMode
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from milepost.protocol.errors import InvalidRequest, NotFound, StateCorrupt
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import SinkMark, StagedFile
 from milepost.sinks.sink_head import (
     EMPTY_CONTENT,

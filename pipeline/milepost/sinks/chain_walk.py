@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.object_store import ObjectStat, ObjectStore
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.sinks.contract import TableObject, TableReference, TableWalk
 from milepost.sinks.reservation import RESERVATION
 from milepost.sinks.sink_head import HEADS, SinkHead, data_key_owner, head_key, head_version, snapshot_version

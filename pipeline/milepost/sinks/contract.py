@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from milepost.protocol.documents import exact_fields
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.object_store import ObjectStat
+from milepost.protocol.records.documents import exact_fields
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import ObjectStat
 
 
 @dataclass(frozen=True, slots=True)

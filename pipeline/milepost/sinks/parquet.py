@@ -16,9 +16,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from milepost.protocol.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt, Superseded
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt, Superseded
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.chain_reader import TablePoint
 from milepost.sinks.chain_walk import list_table, walk_chain
 from milepost.sinks.contract import (

@@ -13,8 +13,8 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.protocol.errors import EnvironmentUnusable, NotFound, StateCorrupt
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import StagedFile
 from milepost.sinks.table_schema import conform
 

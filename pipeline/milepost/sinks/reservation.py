@@ -13,9 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.protocol.documents import exact_fields
-from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, NotFound, StateCorrupt
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.documents import exact_fields
+from milepost.protocol.records.errors import (
+    CommitConflict,
+    CommitOutcomeUnknown,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+)
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.sink_head import dump
 
 RESERVATION = "_owner.json"

@@ -26,7 +26,7 @@ from itertools import pairwise
 from typing import NoReturn
 from uuid import uuid4
 
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -37,7 +37,7 @@ from milepost.protocol.errors import (
     StoreUnavailable,
     Superseded,
 )
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.chain_reader import ChainReader, TablePoint
 from milepost.sinks.contract import SinkMark, StagedFile
 from milepost.sinks.sink_head import (

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.protocol.documents import exact_fields
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.ids import CheckpointId, FencingToken
+from milepost.protocol.records.documents import exact_fields
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.sinks.contract import (
     Committable,
     SinkMark,

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from milepost.protocol.documents import exact_fields
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.documents import exact_fields
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.sink_head import data_key_owner, dump, snapshot_version
 
 GARBAGE = "_garbage/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.chain_reader import ChainReader
 from milepost.sinks.contract import Committable, StagedFile, TableReference
 from milepost.sinks.sink_head import ChainContent, ChainOwner, SinkHead, committable_digest

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from milepost.protocol.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.sinks.contract import RowsPiece
 
 

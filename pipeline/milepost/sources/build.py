@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.config.spec import SourceSpec
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 from milepost.sources.contract import SourceReader
 from milepost.sources.csv import CsvReader
 from milepost.sources.json_lines import JsonLinesReader

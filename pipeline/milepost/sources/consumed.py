@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.handle_check import MISSING, handle_fault
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.retention.handle_check import MISSING, handle_fault
 from milepost.sources.contract import SourceObject
 
 MAX_RUNS = 8

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 
 MAX_VALUE = 80
 """Characters of a bad value that are kept: enough to find it, not a copy of somebody's data."""

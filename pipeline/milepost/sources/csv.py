@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from milepost.config.types import ColumnType, to_arrow
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.contract import BadRecord, SourceObject, printable
 from milepost.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
 from milepost.sources.path_columns import PathColumns

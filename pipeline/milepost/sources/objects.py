@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from milepost.config.patterns import compiled, hidden_by, static_prefix
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.contract import SourceObject
 
 _UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|/$|(?:^|/)\.{1,2}(?:/|$)")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.config.types import ColumnType, to_arrow
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.allocation import TooLarge, at_most
 from milepost.sources.contract import BadRecord, SourceObject
 from milepost.sources.path_columns import PathColumns

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from milepost.config.types import ColumnType, to_arrow
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 from milepost.sources.contract import BadRecord, SourceObject
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.errors import InvalidRequest, SourceChanged
+from milepost.protocol.records.errors import InvalidRequest, SourceChanged
 from milepost.sources.consumed import ConsumedSet
 from milepost.sources.contract import SourceObject
 from milepost.sources.objects import BadName, Listing, escaped, named_objects

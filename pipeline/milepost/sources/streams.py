@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.contract import BadRecord, SourceObject
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}

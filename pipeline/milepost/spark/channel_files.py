@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
-from milepost.protocol.channel_file import ChannelCommands, InFlightBuffer, Release, Rethrow, WriteFile
-from milepost.protocol.channel_state import ChannelStateWriter
-from milepost.protocol.errors import CheckpointError
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.object_store import ObjectStat, ObjectStore
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.exchange.channel_file import ChannelCommands, InFlightBuffer, Release, Rethrow, WriteFile
+from milepost.protocol.exchange.channel_state import ChannelStateWriter
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.state.buffers import Buffer
 from milepost.state.channel_state import ChannelFile, ChannelStateHandle, encode_channel_state
 

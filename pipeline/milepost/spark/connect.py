@@ -29,7 +29,7 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 from milepost.config.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remote
 from milepost.config.spark_settings import session_settings
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import EnvironmentUnusable, SparkLost
+from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.engine import epoch_tag
 from milepost.spark.session import quiet_pyspark
 

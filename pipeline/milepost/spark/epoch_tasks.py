@@ -15,12 +15,12 @@ from milepost.code import code_hash_of
 from milepost.config.load import LoadedJob
 from milepost.operators.user_code import UserFunction
 from milepost.planning import EpochPlan
-from milepost.protocol.acknowledgements import SubtaskAnswer, decode_answer
-from milepost.protocol.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry
-from milepost.protocol.errors import CheckpointError, EnvironmentUnusable
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.object_store import ObjectStore, StoreConfig
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
+from milepost.protocol.exchange.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.build import build_sink
 from milepost.sinks.contract import Sink
 from milepost.spark.attempt import Attempt

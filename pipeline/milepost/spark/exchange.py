@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.operators.contract import Combiner
-from milepost.protocol.acknowledgements import Decline, encode_answer
-from milepost.protocol.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
+from milepost.protocol.exchange.acknowledgements import encode_answer
+from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
+from milepost.protocol.exchange.declines import Decline
 from milepost.spark.combining import PART_BYTES, Combining
 from milepost.state.buffers import Buffer, as_partials, encode_rows, oldest
 from milepost.state.key_groups import subtask_of_key_group

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from milepost.protocol.errors import ProtocolViolation
+from milepost.protocol.records.errors import ProtocolViolation
 from milepost.state.buffers import Buffer
 
 

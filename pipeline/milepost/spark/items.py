@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.protocol.acknowledgements import Decline, decode_answer, encode_answer
-from milepost.protocol.barrier import SubtaskAck
+from milepost.protocol.exchange.acknowledgements import decode_answer, encode_answer
+from milepost.protocol.exchange.barrier import SubtaskAck
+from milepost.protocol.exchange.declines import Decline
 from milepost.state.buffers import Buffer
 
 

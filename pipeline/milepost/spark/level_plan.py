@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from milepost.operators.contract import StatefulOperator
 from milepost.planning import EpochAlignment
-from milepost.protocol.barrier import SubtaskAck, SubtaskIdentity
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.watermarks import END_OF_TIME_US, latest, operator_watermark, source_watermark
+from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, source_watermark
+from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spark.epoch_clock import LevelShare
 from milepost.state.channel_state import ChannelStateHandle
 from milepost.state.handles import StateHandle

@@ -19,8 +19,8 @@ from milepost.config.spec import SqlOperator
 from milepost.operators.build import build_operator
 from milepost.operators.contract import StatefulOperator
 from milepost.planning import EpochPlan, split_inputs
-from milepost.protocol.barrier import SubtaskIdentity
-from milepost.protocol.ids import OperatorUid
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.ids import OperatorUid
 from milepost.sources.build import build_reader
 from milepost.sources.contract import SourceReader
 from milepost.spark.epoch_clock import LevelShare

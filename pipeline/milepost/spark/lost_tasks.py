@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import CheckpointError, SubtaskDeclined
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.source_task import SourceSplit
 from milepost.spark.task_metrics import attempts_prefix
 from milepost.storage.layout import metrics_prefix

@@ -13,20 +13,20 @@ from concurrent.futures import wait
 from typing import Any
 
 from milepost.operators.contract import OperatorFailed
-from milepost.protocol import barrier_events as handler_says
-from milepost.protocol import subtask_commands as coordinator_says
-from milepost.protocol.acknowledgements import Decline
-from milepost.protocol.barrier import EventKind, SubtaskIdentity
-from milepost.protocol.barrier_events import Alignment, CheckpointBarrier
-from milepost.protocol.barrier_handler import BarrierHandler
-from milepost.protocol.channel_file import InFlightBuffer, InputChannel
-from milepost.protocol.channel_state import ChannelStateWriter
-from milepost.protocol.errors import CheckpointError, ProtocolViolation, StateCorrupt
-from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.snapshot import AsyncSnapshot
-from milepost.protocol.subtask import Commands, SubtaskCoordinator
-from milepost.protocol.task_lifecycle import TaskLifecycle
+from milepost.protocol.exchange.barrier import EventKind, SubtaskIdentity
+from milepost.protocol.exchange.channel_file import InFlightBuffer, InputChannel
+from milepost.protocol.exchange.channel_state import ChannelStateWriter
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.errors import CheckpointError, ProtocolViolation, StateCorrupt
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask import barrier_events as handler_says
+from milepost.protocol.subtask import subtask_commands as coordinator_says
+from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
+from milepost.protocol.subtask.barrier_handler import BarrierHandler
+from milepost.protocol.subtask.snapshot import AsyncSnapshot, SubmitUpload
+from milepost.protocol.subtask.subtask import Commands, SubtaskCoordinator
+from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.spark.epoch_clock import Pacer
 from milepost.spark.input_gate import Chunk
 from milepost.spark.items import Item
@@ -297,7 +297,7 @@ class OperatorSubtask:
                 case coordinator_says.FreezeState():
                     self._freeze(command)
                     yield from self._obey(self._coordinator.frozen(command.checkpoint_id))
-                case coordinator_says.SubmitUpload():
+                case SubmitUpload():
                     self._submit(command.snapshot)
                 case coordinator_says.AwaitUpload():
                     if self._snapshot is not None and self._snapshot.upload is not None:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.operators.contract import OperatorRun
-from milepost.protocol.errors import ProtocolViolation
-from milepost.protocol.watermarks import latest, operator_watermark
+from milepost.protocol.exchange.watermarks import latest, operator_watermark
+from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.input_gate import Chunk
 from milepost.spark.items import Item, Rows
 from milepost.spark.level_plan import LevelPlan, OperatorPlan

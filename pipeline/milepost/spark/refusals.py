@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
-from milepost.protocol.errors import SubtaskDeclined
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.errors import SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 _PLACE = re.compile(r";? line \d+,? pos(?:ition)? \d+;?\s*$")
 """Where Spark saw it: a place in the expression that we wrote, which the user has never seen."""

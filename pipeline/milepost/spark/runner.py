@@ -13,13 +13,14 @@ from pyspark.sql import SparkSession
 from milepost.config.graph import Node
 from milepost.epoch_run import EpochAnswers
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import CheckpointExpired
+from milepost.protocol.records.errors import CheckpointExpired
 from milepost.spark.deadline import Deadline
-from milepost.spark.engine import SPARK_ERRORS, Engine, epoch_tag, load_engine, open_engine
+from milepost.spark.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.epoch_graph import epoch_frame
 from milepost.spark.epoch_tasks import subtask_answers
 from milepost.spark.levels import EpochLevels, plan_levels
 from milepost.spark.lost_tasks import lost_task
+from milepost.spark.open_engine import load_engine, open_engine
 from milepost.spark.refusals import crash, refusal
 from milepost.spark.sql_expression import projection
 from milepost.spark.sql_projection import infer_schema

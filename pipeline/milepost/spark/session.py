@@ -39,7 +39,7 @@ from milepost.config.spark_settings import (
     settings_of,
 )
 from milepost.config.spec import SparkSpec
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.class_archive import archive_options
 from milepost.spark.java import find_java, find_java_home
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.protocol.barrier import SubtaskIdentity
-from milepost.protocol.codec import to_json
-from milepost.protocol.errors import CheckpointError, CommitConflict, NotFound
-from milepost.protocol.object_store import ObjectStore, StoreConfig
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.codec.codec import to_json
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sources.contract import BadRecord, SourceObject, SourceReader
 from milepost.sources.event_times import EventTimes
 from milepost.spark.items import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.protocol.acknowledgements import Decline
-from milepost.protocol.barrier import SubtaskIdentity
-from milepost.protocol.errors import CheckpointError
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.contract import RowsPiece, Sink, StagedFile, staged_file_to_json
 from milepost.spark.items import Rows
 from milepost.spark.task_memory import Memory, told

@@ -14,12 +14,12 @@ from concurrent.futures import Executor
 import pyarrow as pa
 
 from milepost.operators.contract import OperatorFailed
-from milepost.protocol.acknowledgements import Decline
-from milepost.protocol.barrier import AckEvent, SubtaskAck, SubtaskIdentity, carry
-from milepost.protocol.channel_state import share_files
-from milepost.protocol.errors import CheckpointError
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.barrier import AckEvent, SubtaskAck, SubtaskIdentity, carry
+from milepost.protocol.exchange.channel_state import share_files
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.attempt import Attempt
 from milepost.spark.channel_files import ChannelFiles
 from milepost.spark.epoch_clock import Pacer, task_deadline_ms

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-from milepost.protocol.channel_file import ChannelStateResult
-from milepost.protocol.snapshot import AsyncSnapshot
+from milepost.protocol.exchange.channel_file import ChannelStateResult
+from milepost.protocol.subtask.snapshot import AsyncSnapshot
 from milepost.spark.channel_files import ChannelFiles
 from milepost.spark.epoch_clock import Pacer
 from milepost.spark.input_gate import InputGate

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.protocol.acknowledgements import Decline, encode_answer
-from milepost.protocol.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.acknowledgements import encode_answer
+from milepost.protocol.exchange.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.contract import Sink
 from milepost.spark.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
 from milepost.spark.items import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted

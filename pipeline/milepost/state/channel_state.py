@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers import Buffer, owned_part
 from milepost.state.key_hash import KeyHash
 from milepost.state.stored import corrupt, count, is_int, own_key, record, sha256_hex, span, text

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 
 STORED_AS = b"milepost.stored_as"
 BEGINS_NULL = b"milepost.begins_null"

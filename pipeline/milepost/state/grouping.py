@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.state.exact_keys import Bools, key_numbers, same_keys
+from milepost.state.exact_keys import key_numbers, same_keys
 from milepost.state.key_groups import Hashes, Ints
 from milepost.state.layer import stable_order
-
-if TYPE_CHECKING:
-    from milepost.state.keyed_state import SubtaskState
 
 _SAMPLE = 32_768
 _ROWS_PER_KEY = 4
@@ -107,40 +103,3 @@ def _told_apart(keys: pa.Table, hashes: Hashes, order: Ints, first: Ints, others
     number = np.empty(count, dtype=np.int64)
     number[firsts] = np.arange(len(firsts))
     return Numbered(ordered, number[of_row], firsts)
-
-
-class KeysOfRows:
-    """Implements `operators.contract.GroupedKeys`; made by `SubtaskState.group`."""
-
-    def __init__(self, state: SubtaskState, keys: pa.Table, numbered: Numbered) -> None:
-        self._state = state
-        self._keys = keys
-        self._numbered = numbered
-        self._found: Bools | None = None
-
-    @property
-    def keys(self) -> pa.Table:
-        """One row per distinct key, in the order of the state hash."""
-        return self._keys
-
-    @property
-    def codes(self) -> Ints:
-        """Of each row the number of its key."""
-        return self._numbered.codes
-
-    @property
-    def first(self) -> Ints:
-        """Of each key the index of its first row."""
-        return self._numbered.first
-
-    def find(self) -> tuple[pa.Table, Bools]:
-        """The live row of each key, null beside the key where there is none; and where there is one."""
-        rows, self._found = self._state.find(self._keys, self._numbered.hashes)
-        return rows, self._found
-
-    def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
-        """Insert or replace the keys, or those in `kept`: a row for each, in order."""
-        hashes, found = self._numbered.hashes, self._found
-        if kept is not None:
-            hashes, found = hashes[kept], None if found is None else found[kept]
-        self._state.put(hashes, rows, None if found is None else len(found) - int(np.count_nonzero(found)))

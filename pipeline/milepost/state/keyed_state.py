@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.errors import ProtocolViolation
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.cache import StateCache
 from milepost.state.census import EXPIRES_COLUMN, Census
 from milepost.state.gather import Hits, found_of, gather
-from milepost.state.grouping import KeysOfRows, number_keys
+from milepost.state.grouping import Numbered, number_keys
 from milepost.state.handles import RunHandle, RunKind, StateHandle
 from milepost.state.key_groups import (
     Hashes,
@@ -335,3 +335,40 @@ def read_state(
         bodies=bodies,
     )
     return state.rows()
+
+
+class KeysOfRows:
+    """Implements `operators.contract.GroupedKeys`; made by `SubtaskState.group`."""
+
+    def __init__(self, state: SubtaskState, keys: pa.Table, numbered: Numbered) -> None:
+        self._state = state
+        self._keys = keys
+        self._numbered = numbered
+        self._found: Bools | None = None
+
+    @property
+    def keys(self) -> pa.Table:
+        """One row per distinct key, in the order of the state hash."""
+        return self._keys
+
+    @property
+    def codes(self) -> Ints:
+        """Of each row the number of its key."""
+        return self._numbered.codes
+
+    @property
+    def first(self) -> Ints:
+        """Of each key the index of its first row."""
+        return self._numbered.first
+
+    def find(self) -> tuple[pa.Table, Bools]:
+        """The live row of each key, null beside the key where there is none; and where there is one."""
+        rows, self._found = self._state.find(self._keys, self._numbered.hashes)
+        return rows, self._found
+
+    def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
+        """Insert or replace the keys, or those in `kept`: a row for each, in order."""
+        hashes, found = self._numbered.hashes, self._found
+        if kept is not None:
+            hashes, found = hashes[kept], None if found is None else found[kept]
+        self._state.put(hashes, rows, None if found is None else len(found) - int(np.count_nonzero(found)))

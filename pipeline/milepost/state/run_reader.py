@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from milepost.protocol.errors import InvalidRequest, NotFound, StateCorrupt
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.cache import StateCache
 from milepost.state.handles import RunHandle, StateHandle
 from milepost.state.layer import Layer

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.evolution import converted, stored_names
 from milepost.state.handles import RunHandle, RunKind
 from milepost.state.key_groups import Hashes, group_cuts, key_group

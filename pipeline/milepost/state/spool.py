@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 
 
 class Spool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.records.errors import StateCorrupt
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from milepost.protocol.locations import child_url
-from milepost.protocol.object_store import Names, ObjectStat, ObjectStore
+from milepost.protocol.records.locations import child_url
+from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore
 from milepost.storage.keys import validate_key
 
 

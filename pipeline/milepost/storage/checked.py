@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.handle_check import MISSING, handle_fault
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.retention.handle_check import MISSING, handle_fault
 
 
 def write_content_addressed(store: ObjectStore, prefix: str, suffix: str, body: bytes) -> ObjectHandle:

@@ -12,9 +12,9 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from milepost.protocol.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.checked import read_handle, stat_handle
 
 MAX_OBJECT_BYTES = 5 * 1024**3

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.locations import BUCKET, CONTROL, SCHEME
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.locations import BUCKET, CONTROL, SCHEME
 
 MAX_KEY_BYTES = 1024
 """S3's own limit for a whole key, root prefix included."""

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import re
 
-from milepost.protocol.errors import InvalidRequest, StateCorrupt
-from milepost.protocol.ids import CheckpointId, FencingToken, OperatorUid
-from milepost.protocol.layout import (
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
+from milepost.protocol.records.layout import (
     INPUTS_PREFIX,
     MANIFEST_PREFIX,
     METRICS_NAME,
@@ -40,7 +40,7 @@ from milepost.protocol.layout import (
     savepoint_root,
     token_prefix,
 )
-from milepost.protocol.layout import manifest_version as _protocol_manifest_version
+from milepost.protocol.records.layout import manifest_version as _protocol_manifest_version
 
 __all__ = [
     "INPUTS_PREFIX",

@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
     InvalidRequest,
     StoreUnavailable,
 )
-from milepost.protocol.object_store import Names, ObjectStat, StoreConfig
+from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root, validate_key, validate_prefix
 from milepost.storage.local_errors import LocalErrors
 

@@ -6,8 +6,14 @@ import errno
 import os
 from pathlib import Path
 
-from milepost.protocol.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, NotFound, StoreUnavailable
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    EnvironmentUnusable,
+    InvalidRequest,
+    NotFound,
+    StoreUnavailable,
+)
+from milepost.protocol.records.object_store import StoreConfig
 
 
 class LocalErrors:

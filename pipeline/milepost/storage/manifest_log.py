@@ -19,9 +19,10 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from milepost.protocol.codec import decode_entry, encode_entry, encode_tombstone
-from milepost.protocol.coordinator import AlreadyDone, Transition
-from milepost.protocol.errors import (
+from milepost.protocol.codec.codec import decode_entry, encode_entry, encode_tombstone
+from milepost.protocol.codec.log_entries import LogEntry, Tombstone, tombstone_of
+from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
+from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -29,9 +30,8 @@ from milepost.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.protocol.log_entries import LogEntry, Tombstone, tombstone_of
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.records import ManifestState
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from milepost.storage.newest import newest_object
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from milepost.protocol.errors import NotFound
-from milepost.protocol.object_store import ObjectStat, ObjectStore
+from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 
 _MAX_STEPS = 100
 """Versions further on than that are found by listing."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from milepost.protocol.errors import NotFound, StateCorrupt
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.reasons import CheckpointFailureReason, reason_of
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records.reasons import CheckpointFailureReason, reason_of
 from milepost.storage.layout import abort_notice_key
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
 from milepost.storage.local import LocalStore
 

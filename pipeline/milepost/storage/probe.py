@@ -13,8 +13,14 @@ from concurrent.futures import TimeoutError as NoAnswer
 from dataclasses import dataclass
 from uuid import uuid4
 
-from milepost.protocol.errors import CheckpointError, CommitConflict, EnvironmentUnusable, NotFound, StoreUnavailable
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    CommitConflict,
+    EnvironmentUnusable,
+    NotFound,
+    StoreUnavailable,
+)
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.keys import storage_fault
 from milepost.storage.layout import PROBE_PREFIX
 

@@ -23,8 +23,8 @@ from botocore.loaders import Loader, create_loader
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
-from milepost.protocol.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
-from milepost.protocol.object_store import Names, ObjectStat, StoreConfig
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
+from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
 from milepost.storage.keys import S3Root, is_loopback, parse_root, validate_key, validate_prefix
 from milepost.storage.s3_errors import S3Errors, http_status
 

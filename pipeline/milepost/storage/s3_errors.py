@@ -22,7 +22,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -31,7 +31,7 @@ from milepost.protocol.errors import (
     NotFound,
     StoreUnavailable,
 )
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.object_store import StoreConfig
 
 _NO_CREDENTIALS = (
     NoCredentialsError,

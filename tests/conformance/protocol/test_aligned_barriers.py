@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.barrier_states import AlignmentState
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.barrier_states import AlignmentState
 from tests.harness.input_gate import Cancel, Data, End, InputGate, Payload, barrier
 
 SUBSUMED = CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED

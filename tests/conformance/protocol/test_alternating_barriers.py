@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from milepost.protocol.barrier_events import Alignment, CheckpointBarrier, Prioritise, TriggerCheckpoint
-from milepost.protocol.barrier_states import AlignmentState
+from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier, Prioritise, TriggerCheckpoint
+from milepost.protocol.subtask.barrier_states import AlignmentState
 from tests.harness.input_gate import (
     Announcement,
     Cancel,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.snapshot import AsyncSnapshot, SnapshotState
-from milepost.protocol.subtask_commands import (
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.snapshot import AsyncSnapshot, SnapshotState
+from milepost.protocol.subtask.subtask_commands import (
     AcknowledgeCheckpoint,
     CancelUpload,
     DeclineCheckpoint,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.barrier import EventKind
-from milepost.protocol.channel_file import (
+from milepost.protocol.exchange.barrier import EventKind
+from milepost.protocol.exchange.channel_file import (
     ChannelStateFailure,
     ChannelStateFile,
     ChannelStateResult,
@@ -14,15 +14,15 @@ from milepost.protocol.channel_file import (
     InputChannel,
     WriteFile,
 )
-from milepost.protocol.channel_state import (
+from milepost.protocol.exchange.channel_state import (
     MAX_LIVE_RESULTS,
     MAX_SUBTASKS_PER_FILE,
     ChannelStateWriter,
     share_files,
 )
-from milepost.protocol.errors import ProtocolViolation, StoreUnavailable
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.errors import ProtocolViolation, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.subtask_driver import CHANNEL, SpillFile, data, stored
 
 ID, ME = CheckpointId(42), "join/0"

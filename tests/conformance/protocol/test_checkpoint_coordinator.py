@@ -8,10 +8,10 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
-from milepost.protocol.events import CheckpointAborted
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.retention import minimum_grace_ms
+from milepost.protocol.manifest.transaction.events import CheckpointAborted
+from milepost.protocol.records.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.state.key_groups import key_group_range
 from milepost.storage.layout import checkpoint_prefix
 from milepost.storage.notices import AbortNotice, read_notice

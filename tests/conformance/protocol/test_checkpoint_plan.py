@@ -12,9 +12,9 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.planning import SourceInput, expected_subtasks, split_inputs
-from milepost.protocol.errors import SubtaskDeclined
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import CompletedCheckpoint, SubtaskKey
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
+from milepost.protocol.records.errors import SubtaskDeclined
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sources.contract import SourceObject
 from tests.harness.job_log import EXPECTED, A, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob

@@ -10,9 +10,9 @@ import pytest
 
 from milepost.cleanup import MAX_FAILED_DROPS, delete_garbage
 from milepost.jobmaster import Session
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.object_store import ObjectStore
-from milepost.protocol.retention import RetentionPolicy, collectable, deletable, minimum_grace_ms, subsumable
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.retention.retention import RetentionPolicy, collectable, deletable, minimum_grace_ms, subsumable
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.job_log import A, B, JobLog
 from tests.harness.job_stores import LaterStore

@@ -14,9 +14,13 @@ import pytest
 
 from milepost.cleanup import subsume_old
 from milepost.jobmaster import Session
-from milepost.protocol.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.codec import decode, decode_entry, encode, encode_entry
-from milepost.protocol.errors import (
+from milepost.protocol.codec.codec import decode, decode_entry, encode, encode_entry
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.codec.packing import unpacked
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.upkeep.pins import live_pins
+from milepost.protocol.records.checkpoints import CheckpointKind, CompletedCheckpoint
+from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     Fenced,
     InvalidRequest,
@@ -24,12 +28,9 @@ from milepost.protocol.errors import (
     ProtocolViolation,
     StateCorrupt,
 )
-from milepost.protocol.ids import CheckpointId, SessionId
-from milepost.protocol.log_entries import LogEntry
-from milepost.protocol.packing import unpacked
-from milepost.protocol.pins import live_pins
-from milepost.protocol.records import CheckpointKind, CompletedCheckpoint, JobStatus, ManifestState
-from milepost.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
+from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
 from milepost.storage.layout import MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_log import A, B, JobLog, refused

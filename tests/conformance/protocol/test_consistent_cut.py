@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.protocol.barrier_events import Alignment, CheckpointBarrier
+from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
 from tests.harness.input_gate import Cancel, Data, End, InputGate, Payload, barrier, savepoint, timeoutable, unaligned
 
 TIMEOUT_MS = 10

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
-from milepost.protocol.events import CheckpointAborted
-from milepost.protocol.failures import record_failure, record_success
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
-from milepost.protocol.records import Failures, JobStatus
+from milepost.protocol.failure.failures import record_failure, record_success
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import CheckpointAborted
+from milepost.protocol.records.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import Failures, JobStatus
+from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_log import A, JobLog, refused
 from tests.harness.job_stores import break_store

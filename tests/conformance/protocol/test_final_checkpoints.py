@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster import Triggered
-from milepost.protocol.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.records import JobStatus
-from milepost.protocol.subtask_commands import AcknowledgeCheckpoint, AwaitUpload, DeclineCheckpoint, SnapshotContent
-from milepost.protocol.task_lifecycle import TaskState
+from milepost.protocol.records.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.subtask.subtask_commands import (
+    AcknowledgeCheckpoint,
+    AwaitUpload,
+    DeclineCheckpoint,
+    SnapshotContent,
+)
+from milepost.protocol.subtask.task_lifecycle import TaskState
 from milepost.sessions import Session
 from tests.harness.input_gate import Data, End, InputGate, timeoutable, unaligned
 from tests.harness.input_gate import barrier as aligned

@@ -9,10 +9,10 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.records import JobStatus
-from milepost.protocol.retention import minimum_grace_ms
+from milepost.protocol.records.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.storage.layout import MANIFEST_PREFIX, checkpoint_prefix
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store, later

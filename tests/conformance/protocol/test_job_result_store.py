@@ -13,14 +13,20 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster import Session
-from milepost.protocol.codec import decode, decode_entry, encode, encode_entry
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
-from milepost.protocol.events import JobCanceled, JobCleaned, JobFinished
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.incarnation import MAX_RESULTS, dirty_results, result_of, with_clean, with_dirty
-from milepost.protocol.log_entries import LogEntry
-from milepost.protocol.records import CleanUp, JobResult, JobStatus
+from milepost.protocol.codec.codec import decode, decode_entry, encode, encode_entry
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.timelines.incarnation import (
+    MAX_RESULTS,
+    dirty_results,
+    result_of,
+    with_clean,
+    with_dirty,
+)
+from milepost.protocol.manifest.transaction.events import JobCanceled, JobCleaned, JobFinished
+from milepost.protocol.records.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import CleanUp, JobResult, JobStatus
 from tests.harness.job_log import A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob
 

@@ -13,29 +13,24 @@ from pathlib import Path
 import pytest
 
 from milepost.planning import EpochPlan
-from milepost.protocol.acknowledgements import (
-    Acknowledgement,
-    Decline,
-    SubtaskAnswer,
-    TaskAcknowledgeResult,
-    verify,
-)
-from milepost.protocol.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
-from milepost.protocol.ids import CheckpointId, FencingToken, TimelineId
-from milepost.protocol.layout import token_prefix
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import CleanUp, SubtaskKey
-from milepost.protocol.retention import unreferenced
-from milepost.protocol.rollback import RollbackRequests
-from milepost.protocol.subtask_commands import (
+from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, TaskAcknowledgeResult, verify
+from milepost.protocol.exchange.declines import Decline, RollbackRequests
+from milepost.protocol.records.checkpoints import SubtaskKey
+from milepost.protocol.records.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
+from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.manifest_state import CleanUp
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.retention import unreferenced
+from milepost.protocol.subtask.subtask_commands import (
     BroadcastCancelMarker,
     CancelUpload,
     DeclineCheckpoint,
     DiscardSnapshot,
     FreezeState,
 )
-from milepost.protocol.task_lifecycle import TaskLifecycle
+from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.sessions import Session
 from milepost.storage.layout import MANIFEST_PREFIX, state_prefix
 from milepost.storage.local import LocalStore

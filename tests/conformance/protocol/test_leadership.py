@@ -17,8 +17,10 @@ from milepost import epoch_run
 from milepost.heartbeat import Heartbeat
 from milepost.jobmaster import Session, Triggered
 from milepost.planning import EpochPlan
-from milepost.protocol.coordinator import AlreadyDone, Transition
-from milepost.protocol.errors import (
+from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
+from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
+from milepost.protocol.manifest.transaction.lease import revocation
+from milepost.protocol.records.errors import (
     Busy,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -29,10 +31,8 @@ from milepost.protocol.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
-from milepost.protocol.incarnation import JobPhase, job_phase
-from milepost.protocol.lease import revocation
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import CleanUp, JobStatus
+from milepost.protocol.records.manifest_state import CleanUp, JobStatus
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.hooked_store import HookedStore
 from tests.harness.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob

@@ -17,8 +17,8 @@ import pytest
 from milepost.jobmaster import NothingToDo, Session
 from milepost.metadata import decode_metadata
 from milepost.planning import EpochPlan
-from milepost.protocol.acknowledgements import Acknowledgement, SubtaskAnswer
-from milepost.protocol.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.sinks.sink_head import HEADS
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store

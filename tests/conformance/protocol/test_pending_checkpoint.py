@@ -9,21 +9,22 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
-from milepost.protocol.acknowledgements import (
+from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,
     ConsumedAttempt,
-    Decline,
     SubtaskAnswer,
     TaskAcknowledgeResult,
     verify,
 )
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.layout import token_prefix
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import CheckpointKind, JobStatus
-from milepost.protocol.retention import RetentionPolicy, plan_retention, selected, subsumable
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.records.checkpoints import CheckpointKind
+from milepost.protocol.records.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
 from tests.harness.job_log import EXPECTED, A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

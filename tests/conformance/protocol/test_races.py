@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol import coordinator
-from milepost.protocol.answers import AlreadyDone, Answer
-from milepost.protocol.errors import CheckpointError
-from milepost.protocol.events import (
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.invariants import faults
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer
+from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
@@ -29,14 +30,19 @@ from milepost.protocol.events import (
     JobFinished,
     aborts_of,
 )
-from milepost.protocol.ids import SessionId
-from milepost.protocol.invariants import faults
-from milepost.protocol.locations import file_url
-from milepost.protocol.log_entries import LogEntry
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import ManifestState
-from milepost.protocol.requests import AbortRequest, CancelRequest, CleanRequest, ConfirmSinkRequest, FinishRequest
+from milepost.protocol.manifest.transaction.requests import (
+    AbortRequest,
+    CancelRequest,
+    CleanRequest,
+    ConfirmSinkRequest,
+    FinishRequest,
+)
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 from tests.harness.job_log import JobLog

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster import Session, Triggered
-from milepost.protocol.coordinator import Transition
-from milepost.protocol.errors import Busy, JobNotRunnable
-from milepost.protocol.retention import MAX_UNCONFIRMED
+from milepost.protocol.manifest.coordinator import Transition
+from milepost.protocol.records.errors import Busy, JobNotRunnable
+from milepost.protocol.retention.retention import MAX_UNCONFIRMED
 from tests.harness.job_log import AIR_1, AIR_2, MINUTE_MS, RUN_1, RUN_2, A, B, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob
 

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.jobmaster import Session, Triggered
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import Busy, JobNotRunnable, SubtaskDeclined
+from milepost.protocol.records.errors import Busy, JobNotRunnable, SubtaskDeclined
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -14,10 +14,10 @@ import pytest
 from milepost.config.in_flight import input_signatures
 from milepost.jobmaster import Session
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.protocol.answers import AlreadyDone, Outcome
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.records import CheckpointKind, ObjectHandle
-from milepost.protocol.retention import (
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.records.checkpoints import CheckpointKind, ObjectHandle
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.retention.retention import (
     RetentionPolicy,
     handle_conflicts,
     plan_retention,

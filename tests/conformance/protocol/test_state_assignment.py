@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from milepost.jobmaster import Session
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject
 from milepost.sources.plan import assign_splits
 from milepost.state.buffers import Buffer, decode_rows, encode_rows

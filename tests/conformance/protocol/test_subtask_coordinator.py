@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.barrier_events import Alignment
-from milepost.protocol.errors import ProtocolViolation
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.snapshot import SnapshotState
-from milepost.protocol.subtask import MAX_ABORT_MARKS
-from milepost.protocol.subtask_commands import (
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.barrier_events import Alignment
+from milepost.protocol.subtask.snapshot import SnapshotState, SubmitUpload
+from milepost.protocol.subtask.subtask import MAX_ABORT_MARKS
+from milepost.protocol.subtask.subtask_commands import (
     AbortChannelState,
     AcknowledgeCheckpoint,
     BroadcastBarrier,
@@ -29,7 +29,6 @@ from milepost.protocol.subtask_commands import (
     RecordIncomplete,
     SnapshotContent,
     StartChannelState,
-    SubmitUpload,
 )
 from tests.harness.subtask_driver import SubtaskDriver, barrier, data, unaligned
 

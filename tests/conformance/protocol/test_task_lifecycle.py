@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from milepost.planning import EpochPlan
-from milepost.protocol import coordinator as manifest
-from milepost.protocol.barrier_events import Alignment
-from milepost.protocol.errors import Fenced, ProtocolViolation, SubtaskDeclined
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus
-from milepost.protocol.requests import FinishRequest
-from milepost.protocol.subtask_commands import (
+from milepost.protocol.manifest import coordinator as manifest
+from milepost.protocol.manifest.transaction.requests import FinishRequest
+from milepost.protocol.records.errors import Fenced, ProtocolViolation, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.barrier_events import Alignment
+from milepost.protocol.subtask.subtask import SubtaskCommand
+from milepost.protocol.subtask.subtask_commands import (
     AbortChannelState,
     AcknowledgeCheckpoint,
     BroadcastCancelMarker,
@@ -26,10 +27,9 @@ from milepost.protocol.subtask_commands import (
     NotifyState,
     RecordIncomplete,
     SnapshotContent,
-    SubtaskCommand,
 )
-from milepost.protocol.subtask_commands import Notification as Told
-from milepost.protocol.task_lifecycle import TaskLifecycle, TaskState
+from milepost.protocol.subtask.subtask_commands import Notification as Told
+from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.sessions import Session
 from milepost.spark.task_metrics import TaskMetrics
 from milepost.storage.layout import MANIFEST_PREFIX

@@ -8,8 +8,9 @@ import pytest
 
 from milepost.jobmaster import NothingToDo, Session, Triggered
 from milepost.planning import EpochPlan
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import (
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import JobCanceled
+from milepost.protocol.records.errors import (
     Busy,
     EnvironmentUnusable,
     Fenced,
@@ -17,9 +18,8 @@ from milepost.protocol.errors import (
     JobNotRunnable,
     StoreUnavailable,
 )
-from milepost.protocol.events import JobCanceled
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused

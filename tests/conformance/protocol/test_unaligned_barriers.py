@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.barrier_events import AbortCheckpoint, Command, StopRecording, TriggerCheckpoint
-from milepost.protocol.barrier_states import AlignmentState
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.barrier_events import AbortCheckpoint, Command, StopRecording, TriggerCheckpoint
+from milepost.protocol.subtask.barrier_states import AlignmentState
 from tests.harness.input_gate import Cancel, Data, End, InputGate, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER

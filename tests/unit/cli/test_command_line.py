@@ -17,7 +17,7 @@ from milepost.cli.main import UNAVAILABLE, app
 from milepost.cli.output import Output
 from milepost.config.lint import json_schema, lint_report
 from milepost.config.load import load_job
-from milepost.protocol.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.cli import epochs
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import StoreUnavailable, SubtaskDeclined
+from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
 from milepost.sinks.parquet import ParquetSink
 from milepost.spark import runner as spark_runner
 from tests.harness.milepost_cli import Outcome, milepost

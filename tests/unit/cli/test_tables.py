@@ -14,7 +14,7 @@ import pytest
 
 from milepost.cli.progress import EpochProgress
 from milepost.cli.tables import as_rows, write_file, write_stdout
-from milepost.protocol.errors import EnvironmentUnusable, InvalidRequest
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 TABLE = pa.table(
     {

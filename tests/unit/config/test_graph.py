@@ -8,7 +8,7 @@ import pytest
 
 from milepost.config.graph import JobGraph
 from milepost.config.spec import JobSpec
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.graphs import build_graph
 
 

@@ -11,7 +11,7 @@ import pytest
 from milepost.config.document import read_document
 from milepost.config.load import LoadedJob, from_text, load_job
 from milepost.config.spark_settings import ELSEWHERE, FIXED, LOOPBACK
-from milepost.protocol.errors import InvalidRequest, NotFound
+from milepost.protocol.records.errors import InvalidRequest, NotFound
 
 SPEC = """\
 name: visits

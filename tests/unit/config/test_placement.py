@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from milepost.config.load import load_job
 from milepost.config.patterns import ANY, IN_A_PART, Step, can_name, compiled
 from milepost.jobmaster import Session
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

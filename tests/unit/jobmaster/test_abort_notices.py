@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import PendingCheckpoint
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sessions import Session
 from milepost.storage.notices import AbortNotice, read_notice
 from tests.harness.faulty_store import Effect, Fault, at

@@ -13,8 +13,8 @@ import pytest
 from milepost.backfill_run import check_equal
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
-from milepost.protocol.acknowledgements import Acknowledgement, SubtaskAnswer
-from milepost.protocol.errors import (
+from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
+from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,
     CommitConflict,
@@ -26,8 +26,8 @@ from milepost.protocol.errors import (
     SourceChanged,
     SubtaskDeclined,
 )
-from milepost.protocol.lineage import open_forks
-from milepost.protocol.records import JobStatus, TimelineRole
+from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
+from milepost.protocol.retention.lineage import open_forks
 from milepost.replay import replay_record
 from milepost.state.buffers import Buffer, encode_rows
 from milepost.state.channel_state import encode_channel_state

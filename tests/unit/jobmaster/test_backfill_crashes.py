@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import Busy
-from milepost.protocol.lineage import open_forks
-from milepost.protocol.records import TimelineRole
+from milepost.protocol.records.errors import Busy
+from milepost.protocol.records.manifest_state import TimelineRole
+from milepost.protocol.retention.lineage import open_forks
 from tests.harness.backfill_job import BackfillJob, mortal_session
 from tests.harness.job_stores import hook_stores
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.cli.tables import write_file
-from milepost.protocol.errors import CheckpointError, InvalidRequest, NotFound
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store

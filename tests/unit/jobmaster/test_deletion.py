@@ -10,10 +10,11 @@ from milepost.cleanup import delete_garbage, subsume_old
 from milepost.garbage_lists import listed_in
 from milepost.job_context import JobContext
 from milepost.jobmaster import Session
-from milepost.protocol.coordinator import fork, trigger
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.records import Run, SubtaskKey, TimelineRole
-from milepost.protocol.requests import ForkRequest, TriggerRequest
+from milepost.protocol.manifest.coordinator import fork, trigger
+from milepost.protocol.manifest.transaction.requests import ForkRequest, TriggerRequest
+from milepost.protocol.records.checkpoints import Run, SubtaskKey
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.storage.layout import checkpoint_prefix, metrics_prefix
 from milepost.storage.local import LocalStore
 from tests.harness.hooked_store import HookedStore

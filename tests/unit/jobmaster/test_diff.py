@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from milepost.diff import Difference
 from milepost.jobmaster import Session, Triggered
-from milepost.protocol.errors import NotFound
+from milepost.protocol.records.errors import NotFound
 from milepost.row_changes import changes_by_key, changes_of_rows
 from milepost.storage.open import open_store
 from tests.harness.changing_job import SINK, SPEC, ChangingJob

@@ -10,7 +10,7 @@ import pytest
 
 from milepost.jobmaster import NothingToDo, Session, Triggered
 from milepost.planning import InputRecord, decode_input_record
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.checked import read_handle
 from tests.harness.sparkless_job import SparklessJob
 

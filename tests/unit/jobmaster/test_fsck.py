@@ -13,8 +13,8 @@ from milepost.cli.main import app
 from milepost.jobmaster import Session
 from milepost.metadata import CheckpointMetadata
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import StoreUnavailable
-from milepost.protocol.layout import metadata_key, token_prefix
+from milepost.protocol.records.errors import StoreUnavailable
+from milepost.protocol.records.layout import metadata_key, token_prefix
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -17,12 +17,12 @@ from milepost.cli.main import app
 from milepost.gc import collect_garbage
 from milepost.job_context import JobContext
 from milepost.jobmaster import Session
-from milepost.protocol.errors import CommitConflict, StateCorrupt, StoreUnavailable
-from milepost.protocol.events import GarbageListed
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
-from milepost.protocol.log_entries import event_name
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.codec.log_entries import event_name
+from milepost.protocol.manifest.transaction.events import GarbageListed
+from milepost.protocol.records.errors import CommitConflict, StateCorrupt, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.manifest_log import ManifestLog
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.hooked_store import HookedStore

@@ -10,7 +10,7 @@ import pytest
 
 from milepost.heartbeat import Heartbeat
 from milepost.jobmaster import Session
-from milepost.protocol.errors import Fenced, StateCorrupt, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.records.errors import Fenced, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.storage.layout import heartbeat_key
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sparkless_job import SparklessJob

@@ -10,8 +10,8 @@ import pytest
 
 from milepost import job_control
 from milepost.jobmaster import JobMaster, NothingToDo, Session
-from milepost.protocol.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
-from milepost.protocol.records import CleanUp, JobStatus
+from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
+from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from milepost.sinks.parquet import ParquetSink
 from tests.harness.milepost_cli import milepost, milepost_on_terminal
 from tests.harness.sparkless_job import SparklessJob

@@ -13,8 +13,8 @@ from milepost import installation, leadership
 from milepost.job_context import JobContext
 from milepost.jobmaster import Session
 from milepost.metadata import CheckpointMetadata
-from milepost.protocol.codec import LogEntry
-from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.codec.codec import LogEntry
+from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.key_hash import KeyHash, new_secret
 from milepost.tables import operator_rows
 from tests.harness.counted_job import CountedJob

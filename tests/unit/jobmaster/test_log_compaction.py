@@ -9,11 +9,11 @@ from milepost.gc import collect_garbage
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, Session
 from milepost.log_compaction import ENTRIES_PER_EPOCH, compact_all, compact_some
-from milepost.protocol.compaction import horizon
-from milepost.protocol.errors import StoreUnavailable
-from milepost.protocol.ids import SessionId
-from milepost.protocol.log_entries import MAX_TOMBSTONE_BYTES, LogEntry, Tombstone
-from milepost.protocol.object_store import ObjectStore
+from milepost.protocol.codec.log_entries import MAX_TOMBSTONE_BYTES, LogEntry, Tombstone
+from milepost.protocol.manifest.upkeep.compaction import horizon
+from milepost.protocol.records.errors import StoreUnavailable
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.replay import lineage_since
 from milepost.storage.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog

@@ -12,11 +12,11 @@ import pytest
 
 from milepost.job_context import JobContext
 from milepost.log_search import end_of, version_of_trigger
-from milepost.protocol.codec import encode_entry, encode_tombstone
-from milepost.protocol.errors import NotFound
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.layout import manifest_key
-from milepost.protocol.log_entries import LogEntry, tombstone_of
+from milepost.protocol.codec.codec import encode_entry, encode_tombstone
+from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
+from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog
 from tests.harness.job_log import A, JobLog
 from tests.harness.milepost_cli import milepost

@@ -12,7 +12,7 @@ import pytest
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata, decode_metadata
 from milepost.pace import Pace
-from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.records.errors import StateCorrupt
 from milepost.sources.event_times import RowsAhead
 from milepost.state.channel_state import ChannelStateHandle
 from milepost.task_times import TaskTimes

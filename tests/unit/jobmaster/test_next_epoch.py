@@ -16,9 +16,9 @@ from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.pace import Pace
 from milepost.planning import InputRecord, SourceInput, decode_input_record, encode_input_record
-from milepost.protocol.errors import InvalidRequest, JobNotRunnable, StateCorrupt
-from milepost.protocol.records import JobStatus
-from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.errors import InvalidRequest, JobNotRunnable, StateCorrupt
+from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sources.contract import SourceObject
 from milepost.spark import runner as spark_runner
 from milepost.state.channel_state import ChannelStateHandle

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.pace import PROCESSING_SHARE, Pace, Work, measure
-from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.records.errors import StateCorrupt
 
 AMOUNT = st.integers(0, 10**9)
 WORK = st.builds(Work, st.integers(1, 3), AMOUNT, AMOUNT, AMOUNT, st.integers(0, 10**6))

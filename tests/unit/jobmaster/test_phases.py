@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from milepost.jobmaster import Session, Triggered
 from milepost.metadata import CheckpointMetadata, decode_metadata
 from milepost.phases import AfterCommit, StepClock, decode_after_commit, kept, phases_of
-from milepost.protocol.codec import encode
-from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.codec.codec import encode
+from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix
 from milepost.task_times import JOB_PHASES, TaskTimes, divided
 from tests.harness.faulty_store import Effect, Fault

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.pinned import HOLD_MS, pinned
-from milepost.protocol.errors import EnvironmentUnusable, NotFound, StoreUnavailable
+from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StoreUnavailable
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.jobmaster import Session
-from milepost.protocol.errors import CheckpointError, StoreUnavailable
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks import parquet, sink_chain
 from milepost.sinks.table_garbage import GarbageList
 from milepost.storage.open import open_store

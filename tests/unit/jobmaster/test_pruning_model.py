@@ -12,24 +12,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from milepost.metadata import SinkPosition, SinkSnapshot
-from milepost.protocol.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
-from milepost.protocol.lineage import still_listed
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.records import (
-    CompletedCheckpoint,
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.manifest_state import (
     Failures,
-    Holder,
     JobStatus,
     ManifestState,
-    ObjectHandle,
-    PendingCheckpoint,
     Realignment,
-    Run,
     Timeline,
     TimelineRole,
 )
-from milepost.protocol.retention import RetentionPolicy, minimum_grace_ms, subsumable
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.retention.lineage import still_listed
+from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable
 from milepost.pruning import PrunePlan, carry_out, plan_pruning
 from milepost.sinks import parquet, sink_chain
 from milepost.sinks.contract import Committable, SinkMark

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.job_code import read_recorded_code
 from milepost.jobmaster import JobMaster, Session, Triggered
-from milepost.protocol.errors import SubtaskDeclined
+from milepost.protocol.records.errors import SubtaskDeclined
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

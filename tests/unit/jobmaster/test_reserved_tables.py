@@ -9,7 +9,7 @@ import pytest
 from milepost.epoch_run import EpochReport
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.sinks.reservation import RESERVATION, TableOwner, reserve
 from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at

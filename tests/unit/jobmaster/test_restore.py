@@ -15,8 +15,11 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.metadata import CheckpointMetadata, decode_metadata
-from milepost.protocol import coordinator
-from milepost.protocol.errors import (
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.requests import AbortRequest
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
     InvalidRequest,
@@ -24,12 +27,9 @@ from milepost.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.lineage import open_forks
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import ObjectHandle
-from milepost.protocol.requests import AbortRequest
-from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.lineage import open_forks
 from milepost.storage.copying import MAX_OBJECT_BYTES
 from tests.harness.backfill_job import BackfillJob
 from tests.harness.counted_job import CountedJob

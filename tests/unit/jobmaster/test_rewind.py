@@ -8,7 +8,7 @@ import pytest
 
 from milepost.epoch_metadata import predecessor_of
 from milepost.jobmaster import NothingToDo, Session
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,
     CommitConflict,
@@ -20,7 +20,7 @@ from milepost.protocol.errors import (
     StoreUnavailable,
     Superseded,
 )
-from milepost.protocol.records import JobStatus
+from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sinks.contract import SinkMark
 from milepost.times import iso_ms
 from tests.harness.counted_job import SEEN_SINK, CountedJob

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster import Session
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,
     CommitConflict,

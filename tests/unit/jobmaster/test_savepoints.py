@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol import coordinator
-from milepost.protocol.collection import ListGarbageRequest, list_garbage
-from milepost.protocol.errors import (
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
+from milepost.protocol.manifest.transaction.requests import UnpinRequest
+from milepost.protocol.manifest.upkeep.collection import ListGarbageRequest, list_garbage
+from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
     InvalidRequest,
@@ -18,11 +20,9 @@ from milepost.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.protocol.events import SavepointCreated, SavepointDisposed
-from milepost.protocol.ids import CheckpointId, SessionId
-from milepost.protocol.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.requests import UnpinRequest
+from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.savepoint_files import read_savepoint
 from milepost.storage.open import open_store
 from tests.harness.counted_job import CountedJob

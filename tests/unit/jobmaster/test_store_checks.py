@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.store_checks import probe_stores, require_stores
 from tests.harness.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.s3_servers import Ministack

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.leadership import Leadership
-from milepost.protocol.errors import Busy
+from milepost.protocol.records.errors import Busy
 from tests.harness.sparkless_job import SparklessJob
 
 Meanwhile = Callable[[], object]

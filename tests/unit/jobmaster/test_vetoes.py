@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from milepost.jobmaster import Session, Triggered
-from milepost.protocol.codec import encode_entry
-from milepost.protocol.errors import NotFound, QualityGateFailed
-from milepost.protocol.layout import VETOES_PREFIX, veto_key
-from milepost.protocol.log_entries import LogEntry
+from milepost.protocol.codec.codec import encode_entry
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.records.errors import NotFound, QualityGateFailed
+from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
 from milepost.quality.gate import evaluate_all
 from milepost.quality.veto import MAX_BYTES, decode_veto, veto_of
 from tests.harness.faulty_store import Effect, Fault

@@ -20,8 +20,8 @@ from milepost.operators.accumulators import exact_sums_as_decimal, stored_sums
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OutputKind, StatefulOperator
 from milepost.operators.window import TumblingWindowByKey
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.evolution import compare_schemas
 from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun

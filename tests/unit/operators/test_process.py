@@ -21,9 +21,9 @@ from milepost.operators.contract import OperatorFailed, OutputKind, StatefulOper
 from milepost.operators.declared import declare
 from milepost.operators.process import ProcessFunction
 from milepost.operators.user_code import UserCodeFailed, read_function
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer

@@ -22,8 +22,8 @@ from milepost.operators.contract import StatefulOperator
 from milepost.operators.declared import declare
 from milepost.operators.process import ProcessFunction
 from milepost.operators.user_code import read_function
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 

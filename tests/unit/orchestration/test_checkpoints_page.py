@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from milepost.protocol.errors import StoreUnavailable
+from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store

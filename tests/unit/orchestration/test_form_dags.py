@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from milepost.orchestration.approval import as_markdown
 from milepost.orchestration.dag_factory import job_dags
 from milepost.orchestration.specs import job_of_dag
-from milepost.protocol.errors import NotFound
+from milepost.protocol.records.errors import NotFound
 from tests.harness.sparkless_job import SparklessJob
 
 

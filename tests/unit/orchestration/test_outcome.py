@@ -23,9 +23,9 @@ from milepost.orchestration.outcome import (
     told_to_airflow,
 )
 from milepost.orchestration.tasks import AbortCheckpointOperator
-from milepost.protocol import errors
-from milepost.protocol.errors import Action, CheckpointError
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records import errors
+from milepost.protocol.records.errors import Action, CheckpointError
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.jobmaster import Session
 from milepost.orchestration.dag_factory import job_dags
 from milepost.orchestration.planned import PLAN_DIGEST, digest_of
-from milepost.protocol.errors import StoreUnavailable
+from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob

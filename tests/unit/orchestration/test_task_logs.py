@@ -16,7 +16,7 @@ from airflow.sdk._shared.logging.structlog import structlog_processors
 
 from milepost.orchestration import tasks
 from milepost.orchestration.base import JobOperator
-from milepost.protocol import errors
+from milepost.protocol.records import errors
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.task_runs import OutletEvents, TaskInstance

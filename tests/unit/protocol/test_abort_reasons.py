@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.abort_reasons import NOT_WRITTEN, reason_for, stating
-from milepost.protocol.errors import (
+from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, reason_for, stating
+from milepost.protocol.records.errors import (
     CheckpointExpired,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -15,7 +15,7 @@ from milepost.protocol.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ from itertools import permutations
 
 import pytest
 
-from milepost.protocol.acknowledgements import (
+from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,
     ConsumedAttempt,
-    Decline,
     SubtaskAnswer,
     TaskAcknowledgeResult,
     Verified,
@@ -18,9 +17,10 @@ from milepost.protocol.acknowledgements import (
     encode_answer,
     verify,
 )
-from milepost.protocol.errors import StateCorrupt, SubtaskDeclined
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.errors import StateCorrupt, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.job_log import EXPECTED
 
 CHECKPOINT, TOKEN = CheckpointId(42), FencingToken(107)

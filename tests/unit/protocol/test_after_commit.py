@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import InvalidRequest, ProtocolViolation
-from milepost.protocol.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.layout import metadata_key, token_prefix
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import CheckpointKind, Garbage
-from milepost.protocol.retention import (
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
+from milepost.protocol.records.checkpoints import CheckpointKind
+from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import metadata_key, token_prefix
+from milepost.protocol.records.manifest_state import Garbage
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.retention import (
     RetentionPolicy,
     deletable,
     is_discarded,

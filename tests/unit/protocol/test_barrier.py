@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.acknowledgements import Decline, verify
-from milepost.protocol.barrier import (
+from milepost.protocol.exchange.acknowledgements import verify
+from milepost.protocol.exchange.barrier import (
     AckEvent,
     Barrier,
     BufferHeader,
@@ -18,11 +18,12 @@ from milepost.protocol.barrier import (
     acknowledgement,
     carry,
 )
-from milepost.protocol.channel_check import ChannelCheck
-from milepost.protocol.errors import ProtocolViolation, SubtaskDeclined
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import SubtaskKey
+from milepost.protocol.exchange.channel_check import ChannelCheck
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.checkpoints import SubtaskKey
+from milepost.protocol.records.errors import ProtocolViolation, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 CHECKPOINT, TOKEN = CheckpointId(7), FencingToken(12)
 HEADER = BufferHeader("op", "source", 5, None)

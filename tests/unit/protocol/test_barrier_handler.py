@@ -12,9 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import milepost.protocol
-from milepost.protocol import barrier_handler
-from milepost.protocol.barrier_channels import InputChannels
-from milepost.protocol.barrier_events import (
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.subtask import barrier_handler
+from milepost.protocol.subtask.barrier_channels import InputChannels
+from milepost.protocol.subtask.barrier_events import (
     AbortCheckpoint,
     Alignment,
     AlignmentTimes,
@@ -30,8 +32,8 @@ from milepost.protocol.barrier_events import (
     TriggerCheckpoint,
     UnblockChannel,
 )
-from milepost.protocol.barrier_handler import BarrierHandler
-from milepost.protocol.barrier_states import (
+from milepost.protocol.subtask.barrier_handler import BarrierHandler
+from milepost.protocol.subtask.barrier_states import (
     ALIGNMENT_RULES,
     AlignmentEvent,
     AlignmentState,
@@ -40,8 +42,6 @@ from milepost.protocol.barrier_states import (
     render_alignment_table,
     transition,
 )
-from milepost.protocol.errors import ProtocolViolation
-from milepost.protocol.ids import CheckpointId
 
 DOCUMENT = Path(milepost.protocol.__file__).parent / "PROTOCOL.md"
 TIMEOUT_MS = 100

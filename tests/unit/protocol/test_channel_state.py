@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.barrier import EventKind
-from milepost.protocol.channel_file import (
+from milepost.protocol.exchange.barrier import EventKind
+from milepost.protocol.exchange.channel_file import (
     ChannelStateFailure,
     ChannelStateFile,
     ChannelStateResult,
@@ -18,10 +18,10 @@ from milepost.protocol.channel_file import (
     InputChannel,
     Release,
 )
-from milepost.protocol.channel_state import ChannelStateWriter
-from milepost.protocol.errors import ProtocolViolation, StoreUnavailable
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.channel_state import ChannelStateWriter
+from milepost.protocol.records.errors import ProtocolViolation, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.subtask_driver import CHANNEL, SpillFile, data, stored
 
 ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION

@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.codec import decode, decode_entry, encode, encode_entry, encode_tombstone, from_json, to_json
-from milepost.protocol.errors import ProtocolViolation, StateCorrupt
-from milepost.protocol.events import EVENT_TYPES, CheckpointAborted, CheckpointCompleted, GarbageFolded, LogCompacted
-from milepost.protocol.ids import INSTALLING, CheckpointId, Epoch, FencingToken, SessionId
-from milepost.protocol.layout import veto_key
-from milepost.protocol.log_entries import (
+from milepost.protocol.codec.codec import (
+    decode,
+    decode_entry,
+    encode,
+    encode_entry,
+    encode_tombstone,
+    from_json,
+    to_json,
+)
+from milepost.protocol.codec.log_entries import (
     MAX_TOMBSTONE_BYTES,
     LogEntry,
     Tombstone,
@@ -25,10 +29,21 @@ from milepost.protocol.log_entries import (
     event_name,
     tombstone_of,
 )
-from milepost.protocol.packing import restored, unpacked
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import Garbage, ManifestState, ObjectHandle, SubtaskKey, TimelineRole
-from milepost.protocol.requests import ListProgress
+from milepost.protocol.codec.packing import restored, unpacked
+from milepost.protocol.manifest.transaction.events import (
+    EVENT_TYPES,
+    CheckpointAborted,
+    CheckpointCompleted,
+    GarbageFolded,
+    LogCompacted,
+)
+from milepost.protocol.manifest.transaction.requests import ListProgress
+from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
+from milepost.protocol.records.errors import ProtocolViolation, StateCorrupt
+from milepost.protocol.records.ids import INSTALLING, CheckpointId, Epoch, FencingToken, SessionId
+from milepost.protocol.records.layout import veto_key
+from milepost.protocol.records.manifest_state import Garbage, ManifestState, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from milepost.protocol.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.collection import MAX_LISTED
-from milepost.protocol.errors import CommitConflict, ProtocolViolation
-from milepost.protocol.events import GarbageListed
-from milepost.protocol.retention import collectable, deletable, minimum_grace_ms
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import GarbageListed
+from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
+from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
+from milepost.protocol.retention.retention import collectable, deletable, minimum_grace_ms
 from tests.harness.job_log import TIMEOUT_MS, A, B, JobLog, refused
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.answers import AlreadyDone, Outcome
-from milepost.protocol.compaction import compactable, horizon
-from milepost.protocol.errors import ProtocolViolation
-from milepost.protocol.events import CheckpointsSubsumed, LogCompacted
-from milepost.protocol.ids import SessionId
-from milepost.protocol.invariants import faults
+from milepost.protocol.manifest.invariants import faults
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, LogCompacted
+from milepost.protocol.manifest.upkeep.compaction import compactable, horizon
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.ids import SessionId
 from tests.harness.job_log import A, B, JobLog
 
 

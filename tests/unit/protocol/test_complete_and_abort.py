@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.aborts import MAX_SESSIONS
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import (
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS
+from milepost.protocol.manifest.transaction.events import CheckpointAborted, CheckpointCompleted
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import (
     CommitConflict,
     Fenced,
     InvalidRequest,
@@ -14,12 +16,11 @@ from milepost.protocol.errors import (
     QualityGateFailed,
     SubtaskDeclined,
 )
-from milepost.protocol.events import CheckpointAborted, CheckpointCompleted
-from milepost.protocol.ids import session_digest
-from milepost.protocol.layout import checkpoint_prefix, heartbeat_key, metadata_key, token_prefix
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus, ObjectHandle
-from milepost.protocol.retention import RetentionPolicy, subsumable
+from milepost.protocol.records.ids import session_digest
+from milepost.protocol.records.layout import checkpoint_prefix, heartbeat_key, metadata_key, token_prefix
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.retention import RetentionPolicy, subsumable
 from tests.harness.job_log import AIR_1, EXPECTED, RUN_1, TIMEOUT_MS, A, B, JobLog, airflow_run, refused
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from milepost.protocol.failures import MAX_COUNTED_IDS, MAX_DETAIL_CHARACTERS, record_failure, record_success
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import (
+from milepost.protocol.failure.failures import MAX_COUNTED_IDS, MAX_DETAIL_CHARACTERS, record_failure, record_success
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import Failures
+from milepost.protocol.records.reasons import (
     COUNTED,
     COUNTED_BY_FLINK,
     MEANINGS,
     CheckpointFailureReason,
     reason_of,
 )
-from milepost.protocol.records import Failures
 
 DECLINED = CheckpointFailureReason.CHECKPOINT_DECLINED
 COUNTED_OF_OURS = """

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import CommitConflict, ProtocolViolation, StateCorrupt
-from milepost.protocol.events import GarbageDeleted, GarbageFolded, GarbageListed
-from milepost.protocol.garbage import (
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import GarbageDeleted, GarbageFolded, GarbageListed
+from milepost.protocol.manifest.transaction.requests import ListProgress
+from milepost.protocol.manifest.upkeep.garbage import (
     MAX_FOLDED_KEYS,
     MAX_KEPT_ENTRIES,
     MAX_LISTS,
@@ -21,11 +21,11 @@ from milepost.protocol.garbage import (
     newest_of,
     plan_fold,
 )
-from milepost.protocol.ids import CheckpointId, SessionId
-from milepost.protocol.layout import token_prefix
-from milepost.protocol.records import Garbage, GarbageList, ManifestState
-from milepost.protocol.requests import ListProgress
-from milepost.protocol.retention import collectable_lists, deletable_lists
+from milepost.protocol.records.errors import CommitConflict, ProtocolViolation, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
+from milepost.protocol.retention.retention import collectable_lists, deletable_lists
 from tests.harness.job_log import A, B, JobLog
 
 GRACE_MS = 60_000
@@ -152,7 +152,7 @@ def test_a_fold_of_what_is_listed_in_another_way_by_now_is_refused() -> None:
 
 
 def _request(state: ManifestState, keys: tuple[str, ...]):  # type: ignore[no-untyped-def]
-    from milepost.protocol.garbage import FoldPlan, FoldRequest, fold_garbage
+    from milepost.protocol.manifest.upkeep.garbage import FoldPlan, FoldRequest, fold_garbage
 
     plan = FoldPlan(state.garbage, state.garbage_lists)
     every = (*(entry.prefix for entry in plan.garbage), *keys)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from milepost.protocol.coordinator import AlreadyDone, Transition
-from milepost.protocol.errors import Busy, Fenced, JobNotRunnable
-from milepost.protocol.events import JobCanceled
-from milepost.protocol.ids import session_digest
-from milepost.protocol.layout import token_prefix
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus
+from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
+from milepost.protocol.manifest.transaction.events import JobCanceled
+from milepost.protocol.records.errors import Busy, Fenced, JobNotRunnable
+from milepost.protocol.records.ids import session_digest
+from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.job_log import A, B, JobLog, refused
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.ids import CheckpointId, FencingToken, TimelineId
-from milepost.protocol.invariants import faults
-from milepost.protocol.records import CleanUp, Garbage, JobStatus, ManifestState, PendingCheckpoint, Pin, Timeline
+from milepost.protocol.manifest.invariants import faults
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
+from milepost.protocol.records.manifest_state import CleanUp, Garbage, JobStatus, ManifestState, Pin, Timeline
 from tests.harness.job_log import A, JobLog
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.layout import (
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import (
     checkpoint_of_key,
     checkpoint_prefix,
     heartbeat_key,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol import coordinator
-from milepost.protocol.coordinator import Transition
-from milepost.protocol.errors import Busy
-from milepost.protocol.ids import SessionId, TimelineId
-from milepost.protocol.lease import (
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.coordinator import Transition
+from milepost.protocol.manifest.transaction.lease import (
     HEARTBEAT_INTERVAL_MS,
     HEARTBEAT_TIMEOUT_MS,
     Abandon,
@@ -19,8 +17,10 @@ from milepost.protocol.lease import (
     lease_status,
     sweep_decision,
 )
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus
+from milepost.protocol.records.errors import Busy
+from milepost.protocol.records.ids import SessionId, TimelineId
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.job_log import TIMEOUT_MS, A, B, JobLog
 
 NEWCOMER = SessionId(B)

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.aborts import MAX_SESSIONS
-from milepost.protocol.codec import decode_entry, encode_entry
-from milepost.protocol.coordinator import trigger
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.garbage import MAX_FOLDED_KEYS, MAX_KEPT_ENTRIES, MAX_LISTS, STRETCHES
-from milepost.protocol.ids import CheckpointId, FencingToken, SessionDigest
-from milepost.protocol.layout import token_prefix
-from milepost.protocol.log_entries import LogEntry
-from milepost.protocol.packing import packed, restored, shortened, unpacked
-from milepost.protocol.records import Garbage, GarbageList, SubtaskKey
+from milepost.protocol.codec.codec import decode_entry, encode_entry
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
+from milepost.protocol.manifest.coordinator import trigger
+from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS
+from milepost.protocol.manifest.upkeep.garbage import MAX_FOLDED_KEYS, MAX_KEPT_ENTRIES, MAX_LISTS, STRETCHES
+from milepost.protocol.records.checkpoints import SubtaskKey
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionDigest
+from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.manifest_state import Garbage, GarbageList
 from tests.harness.job_log import A, JobLog, airflow_run
 
 _SCALARS = st.none() | st.booleans() | st.integers(0, 2) | st.floats(0, 1) | st.sampled_from(["", "a"])

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import InvalidRequest, NotFound, ProtocolViolation
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.pins import MAX_PINS, live_pins
-from milepost.protocol.records import Pin
-from milepost.protocol.retention import RetentionPolicy, retention_roots, subsumable
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.upkeep.pins import MAX_PINS, live_pins
+from milepost.protocol.records.errors import InvalidRequest, NotFound, ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import Pin
+from milepost.protocol.retention.retention import RetentionPolicy, retention_roots, subsumable
 from tests.harness.job_log import MINUTE_MS, A, B, JobLog, refused
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.layout import token_prefix
-from milepost.protocol.reach import Fate, Listed, Standing, staged_standing, standing
-from milepost.protocol.records import CompletedCheckpoint
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.retention.reach import Fate, Listed, Standing, staged_standing, standing
 from tests.harness.job_log import A, B, JobLog
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from milepost.protocol.reasons import COUNTED, MEANINGS, RESERVED, CheckpointFailureReason
+from milepost.protocol.records.reasons import COUNTED, MEANINGS, RESERVED, CheckpointFailureReason
 
 PIPELINE = Path(__file__).resolve().parents[3] / "pipeline" / "milepost"
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.abort_reasons import detail_for
-from milepost.protocol.acknowledgements import decode_answer, encode_answer, verify
-from milepost.protocol.barrier import SubtaskIdentity
-from milepost.protocol.errors import (
+from milepost.protocol.exchange.acknowledgements import decode_answer, encode_answer, verify
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.failure.abort_reasons import detail_for
+from milepost.protocol.records.errors import (
     CheckpointError,
     EnvironmentUnusable,
     QualityGateFailed,
     StoreUnavailable,
     SubtaskDeclined,
 )
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 IDENTITY = SubtaskIdentity(CheckpointId(42), FencingToken(7), 1, 0)
 IO = CheckpointFailureReason.IO_EXCEPTION

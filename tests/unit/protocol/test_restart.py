@@ -6,20 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.errors import (
-    CheckpointError,
-    CommitOutcomeUnknown,
-    EnvironmentUnusable,
-    Fenced,
-    InvalidRequest,
-    QualityGateFailed,
-    SparkLost,
-    StateCorrupt,
-    StoreUnavailable,
-    SubtaskDeclined,
-)
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.restart import (
+from milepost.protocol.failure.restart import (
     ExponentialDelay,
     FailureRate,
     FixedDelay,
@@ -31,6 +18,19 @@ from milepost.protocol.restart import (
     is_curable,
     restart_after,
 )
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    Fenced,
+    InvalidRequest,
+    QualityGateFailed,
+    SparkLost,
+    StateCorrupt,
+    StoreUnavailable,
+    SubtaskDeclined,
+)
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 DOWN = StoreUnavailable("the store did not answer")
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.answers import AlreadyDone, Outcome
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.lineage import ancestry, lineage
-from milepost.protocol.records import CheckpointKind
-from milepost.protocol.retention import RetentionPolicy, selected, subsumable
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.records.checkpoints import CheckpointKind
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.retention.lineage import ancestry, lineage
+from milepost.protocol.retention.retention import RetentionPolicy, selected, subsumable
 from tests.harness.job_log import A, B, JobLog
 from tests.harness.lineage_model import HOUR_MS, kept_by_a_plain_reading
 

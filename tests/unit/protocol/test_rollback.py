@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.acknowledgements import Decline, verify
-from milepost.protocol.errors import ProtocolViolation, SubtaskDeclined
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import SubtaskKey
-from milepost.protocol.rollback import RecreatedSubtask, RollbackRequests, recreated
+from milepost.protocol.exchange.acknowledgements import verify
+from milepost.protocol.exchange.declines import Decline, RecreatedSubtask, RollbackRequests, recreated
+from milepost.protocol.records.checkpoints import SubtaskKey
+from milepost.protocol.records.errors import ProtocolViolation, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.reasons import CheckpointFailureReason
 
 ECHO = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 BAD = CheckpointFailureReason.BAD_RECORD

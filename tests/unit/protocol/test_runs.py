@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.ids import SessionId
-from milepost.protocol.runs import covered, later_scheduled_date
+from milepost.protocol.manifest.transaction.runs import covered, later_scheduled_date
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import SessionId
 from tests.harness.job_log import CLI_RUN, JobLog, airflow_run
 
 MAY_2 = "2013-05-02T00:00:00+00:00"

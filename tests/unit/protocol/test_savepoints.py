@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
-from milepost.protocol.events import SavepointCreated, SavepointDisposed
-from milepost.protocol.ids import MAX_CHECKPOINT_ID, CheckpointId
-from milepost.protocol.layout import copying_pin
-from milepost.protocol.reach import Listed, Standing, proof, standing
-from milepost.protocol.records import JobStatus, ObjectHandle
-from milepost.protocol.retention import RetentionPolicy, collectable, subsumable, unreferenced
-from milepost.protocol.savepoints import MAX_SAVEPOINTS
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
+from milepost.protocol.manifest.upkeep.savepoints import MAX_SAVEPOINTS
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
+from milepost.protocol.records.ids import MAX_CHECKPOINT_ID, CheckpointId
+from milepost.protocol.records.layout import copying_pin
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.retention.reach import Listed, Standing, proof, standing
+from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
 from tests.harness.job_log import A, B, JobLog, refused
 
 

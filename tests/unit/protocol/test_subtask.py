@@ -9,15 +9,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
-from milepost.protocol.barrier_events import Alignment, CheckpointBarrier
-from milepost.protocol.channel_file import InFlightBuffer
-from milepost.protocol.channel_state import share_files
-from milepost.protocol.errors import ProtocolViolation, StoreUnavailable
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.snapshot import SnapshotState
-from milepost.protocol.subtask import MAX_ABORT_MARKS, Commands, SubtaskCoordinator
-from milepost.protocol.subtask_commands import (
+from milepost.protocol.exchange.channel_file import InFlightBuffer
+from milepost.protocol.exchange.channel_state import share_files
+from milepost.protocol.records.errors import ProtocolViolation, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
+from milepost.protocol.subtask.snapshot import SnapshotState, SubmitUpload
+from milepost.protocol.subtask.subtask import MAX_ABORT_MARKS, Commands, SubtaskCoordinator
+from milepost.protocol.subtask.subtask_commands import (
     AcknowledgeCheckpoint,
     BroadcastBarrier,
     CollectInFlight,
@@ -25,7 +25,6 @@ from milepost.protocol.subtask_commands import (
     DiscardSnapshot,
     FinishInput,
     FreezeState,
-    SubmitUpload,
 )
 from tests.harness.subtask_driver import SpillFile, SubtaskDriver, barrier, data, unaligned
 

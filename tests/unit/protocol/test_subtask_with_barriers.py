@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.protocol.barrier_events import (
+from milepost.protocol.exchange.channel_file import InFlightBuffer, InputChannel
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.subtask.barrier_events import (
     AbortCheckpoint,
     Alignment,
     CheckpointBarrier,
@@ -15,14 +17,12 @@ from milepost.protocol.barrier_events import (
     InitInputs,
     TriggerCheckpoint,
 )
-from milepost.protocol.channel_file import InFlightBuffer, InputChannel
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.subtask_commands import (
+from milepost.protocol.subtask.snapshot import SubmitUpload
+from milepost.protocol.subtask.subtask_commands import (
     AcknowledgeCheckpoint,
     BroadcastBarrier,
     BroadcastCancelMarker,
     DeclineCheckpoint,
-    SubmitUpload,
 )
 from tests.harness.input_gate import Cancel, Data, End, InputGate
 from tests.harness.subtask_driver import SubtaskDriver, data

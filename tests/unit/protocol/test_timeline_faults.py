@@ -7,9 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.ids import CheckpointId, TimelineId
-from milepost.protocol.invariants import faults
-from milepost.protocol.records import Freeze, JobStatus, ManifestState, Realignment, Savepoint, TimelineRole
+from milepost.protocol.manifest.invariants import faults
+from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.records.manifest_state import (
+    Freeze,
+    JobStatus,
+    ManifestState,
+    Realignment,
+    Savepoint,
+    TimelineRole,
+)
 from tests.harness.job_log import PLAN, A, B, JobLog
 
 

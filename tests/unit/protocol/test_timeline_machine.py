@@ -13,16 +13,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from milepost.protocol.codec import decode_entry, encode_entry
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, NotFound
-from milepost.protocol.events import TimelineSwitched
-from milepost.protocol.layout import metadata_key, token_prefix
-from milepost.protocol.lineage import lineage
-from milepost.protocol.log_entries import LogEntry
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus, PendingCheckpoint, TimelineRole
-from milepost.protocol.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced
+from milepost.protocol.codec.codec import decode_entry, encode_entry
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import TimelineSwitched
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, NotFound
+from milepost.protocol.records.layout import metadata_key, token_prefix
+from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced
 from tests.harness.job_log import TIMEOUT_MS, JobLog
 from tests.harness.lineage_model import HOUR_MS, SINKS, Done, Job, Switch
 

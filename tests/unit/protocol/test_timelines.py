@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import (
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import SwitchKind, TimelineSwitched
+from milepost.protocol.records.errors import (
     Busy,
     CommitConflict,
     Fenced,
@@ -16,10 +17,9 @@ from milepost.protocol.errors import (
     NotFound,
     ProtocolViolation,
 )
-from milepost.protocol.events import SwitchKind, TimelineSwitched
-from milepost.protocol.ids import session_digest
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus, Realignment, TimelineRole
+from milepost.protocol.records.ids import session_digest
+from milepost.protocol.records.manifest_state import JobStatus, Realignment, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.job_log import AIR_1, RUN_1, A, B, JobLog, refused
 
 ROLES = {role.value: role for role in TimelineRole}

@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 import milepost.protocol
-from milepost.protocol.answers import advance
-from milepost.protocol.errors import ProtocolViolation
-from milepost.protocol.events import EVENT_TYPES, CheckpointAborted, Event, SinkConfirmed
-from milepost.protocol.ids import CheckpointId, SessionId
-from milepost.protocol.records import CheckpointStatus, JobStatus
-from milepost.protocol.transitions import (
+from milepost.protocol.manifest.transaction.answers import advance
+from milepost.protocol.manifest.transaction.events import EVENT_TYPES, CheckpointAborted, Event, SinkConfirmed
+from milepost.protocol.manifest.transaction.transitions import (
     CHECKPOINT_RULES,
     JOB_RULES,
     checkpoint_status_after,
@@ -22,6 +19,10 @@ from milepost.protocol.transitions import (
     job_status_after,
     render_tables,
 )
+from milepost.protocol.records.checkpoints import CheckpointStatus
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.manifest_state import JobStatus
 from tests.harness.job_log import A, JobLog
 from tests.unit.protocol.test_codec import ENTRIES
 

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol import coordinator
-from milepost.protocol.coordinator import AlreadyDone, Outcome, Transition
-from milepost.protocol.errors import (
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import CheckpointRebound, CheckpointTriggered
+from milepost.protocol.manifest.transaction.requests import CreateRequest
+from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
+from milepost.protocol.records.errors import (
     Busy,
     CommitConflict,
     Fenced,
@@ -16,11 +19,9 @@ from milepost.protocol.errors import (
     JobNotRunnable,
     ProtocolViolation,
 )
-from milepost.protocol.events import CheckpointRebound, CheckpointTriggered
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.reasons import CheckpointFailureReason
-from milepost.protocol.records import JobStatus, ObjectHandle, SubtaskKey
-from milepost.protocol.requests import CreateRequest
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.job_log import (
     AIR_1,
     AIR_2,

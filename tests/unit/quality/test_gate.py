@@ -16,7 +16,7 @@ from milepost.config.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
 from milepost.config.spec import QualitySpec
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     EnvironmentUnusable,
     InvalidRequest,
     QualityGateFailed,

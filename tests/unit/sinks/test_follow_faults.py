@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import CheckpointError, CommitOutcomeUnknown, StoreUnavailable, Superseded
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, StoreUnavailable, Superseded
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks import sink_chain
 from milepost.sinks.contract import Committable
 from milepost.sinks.parquet import ParquetSink, SinkMode

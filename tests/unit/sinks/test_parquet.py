@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.config.spec import SinkSpec
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
     NotFound,
@@ -18,9 +18,9 @@ from milepost.protocol.errors import (
     StateCorrupt,
     Superseded,
 )
-from milepost.protocol.ids import CheckpointId
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks import parquet, sink_chain
 from milepost.sinks.build import build_sink
 from milepost.sinks.contract import Committable, RowsPiece, SinkMark, StagedFile, decode_schema, encode_schema

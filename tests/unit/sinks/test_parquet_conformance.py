@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.parquet_sink import ParquetSinkTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 

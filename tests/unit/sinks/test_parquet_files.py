@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.parquet_files import ParquetFiles
 from milepost.storage.open import open_store
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.errors import StateCorrupt
+from milepost.protocol.records.errors import StateCorrupt
 from milepost.sinks.contract import SinkMark
 from milepost.sinks.sink_head import (
     HEAD_FORMAT,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.sinks.table_garbage import GarbageList, GarbageLists, TableGarbage, list_from_bytes, list_to_bytes
 from milepost.storage.open import open_store
 

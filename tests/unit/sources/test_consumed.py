@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.object_store import ObjectStore, StoreConfig
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.consumed import MAX_RUNS, append, load
 from milepost.sources.contract import SourceObject
 from milepost.storage.open import open_store

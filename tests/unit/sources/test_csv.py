@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from milepost.config.types import parse_type
-from milepost.protocol.errors import CommitConflict, InvalidRequest, NotFound
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.sources import streams
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.protocol.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord
 from milepost.sources.diagnosis import BLOCK_BYTES

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from milepost.config.load import load_job
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.build import build_reader
 from milepost.sources.objects import list_objects, split_path
 from milepost.storage.open import open_store

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.config.types import parse_type
-from milepost.protocol.barrier import SubtaskIdentity
-from milepost.protocol.errors import CommitConflict
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.object_store import ObjectStore, StoreConfig
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.errors import CommitConflict
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sources import parquet, streams
 from milepost.sources.contract import BadRecord, SourceObject, SourceReader
 from milepost.sources.csv import CsvReader

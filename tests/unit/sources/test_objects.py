@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.contract import BadRecord
 from milepost.sources.objects import list_objects, split_path
 from milepost.storage.open import open_store

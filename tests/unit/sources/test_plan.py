@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.config.types import parse_type
-from milepost.protocol.errors import Action, InvalidRequest, SourceChanged
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import Action, InvalidRequest, SourceChanged
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.consumed import ConsumedSet, append, load
 from milepost.sources.contract import SourceObject
 from milepost.sources.objects import Listing

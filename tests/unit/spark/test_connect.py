@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from milepost.config.spark_remote import TOKEN_VARIABLE, parse_remote
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark import connect
 from milepost.spark.connect import _Channel
 

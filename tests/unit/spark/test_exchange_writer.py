@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from milepost.config.aggregates import parse_aggregate
 from milepost.operators.aggregate import AggregateByKey
-from milepost.protocol.acknowledgements import Decline, decode_answer
-from milepost.protocol.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
-from milepost.protocol.channel_check import ChannelCheck
-from milepost.protocol.errors import StoreUnavailable
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.acknowledgements import decode_answer
+from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
+from milepost.protocol.exchange.channel_check import ChannelCheck
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.errors import StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.contract import RowsPiece, StagedFile
 from milepost.spark import combining
 from milepost.spark.exchange import BufferLimits, Edge, ExchangeWriter, Stamp

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.planning import EpochAlignment
-from milepost.protocol.errors import ProtocolViolation
+from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.epoch_clock import LevelShare, Pacer, task_deadline_ms
 from milepost.spark.input_gate import InputGate
 from milepost.state.buffers import Buffer

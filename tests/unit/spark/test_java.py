@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark import java
 
 SPARK_JOB = """

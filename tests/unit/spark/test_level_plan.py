@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.barrier import SubtaskAck
-from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.barrier import SubtaskAck
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spark.level_plan import Clock, OperatorPlan, SourceClock, UpstreamClock, input_watermark_us, lateness_us
 from milepost.state.handles import StateHandle
 from milepost.state.key_groups import key_group_range

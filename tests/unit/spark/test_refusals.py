@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.errors import PySparkException
 
-from milepost.protocol.ids import CheckpointId
+from milepost.protocol.records.ids import CheckpointId
 from milepost.spark.refusals import refusal
 
 

@@ -14,7 +14,7 @@ import pytest
 SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
 from milepost.config.spec import SparkSpec
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.session import open_session
 
 SECRET = "s3cr3t = x: #! \\\\ é \U0001f600"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.worker_memory import MemoryBudget
 from milepost.state.slices import slices_within
 from tests.harness.dataplane import DataPlane, ticking

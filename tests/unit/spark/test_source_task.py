@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from milepost.config.types import parse_type
-from milepost.protocol.barrier import SubtaskIdentity
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.objects import list_objects
 from milepost.sources.parquet import ParquetReader
 from milepost.spark.items import Declined, HostEnd, Item, Rows

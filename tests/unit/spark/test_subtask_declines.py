@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.acknowledgements import Decline
-from milepost.protocol.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.local import LocalStore
 from milepost.storage.notices import AbortNotice, write_notice
 from tests.harness.dataplane import DataPlane, ticking

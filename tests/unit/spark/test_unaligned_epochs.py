@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from milepost.planning import EpochAlignment
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.exchange import BufferLimits
 from milepost.storage.local import LocalStore
 from tests.harness.dataplane import DELAY_US, MINUTE_US, SCHEMA, DataPlane, ticking

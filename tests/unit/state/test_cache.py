@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.cache import StateCache
 from milepost.state.evolution import STORED_AS
 from milepost.state.handles import RunKind, StateHandle

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.state import census
 from milepost.state.census import Census
 from milepost.state.handles import RunKind, StateHandle

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.buffers import Buffer, encode_rows
 from milepost.state.channel_state import (
     ChannelStateHandle,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from milepost.protocol.errors import InvalidRequest
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.cache import StateCache
 from milepost.state.evolution import (
     BEGINS_NULL,

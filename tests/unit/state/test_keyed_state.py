@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.operators import contract
-from milepost.protocol.errors import InvalidRequest, ProtocolViolation, StateCorrupt
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation, StateCorrupt
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.state import census, evolution, layer
 from milepost.state.cache import StateCache
 from milepost.state.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.buffers import Buffer, Extent, are_partials, as_partials, decode_rows, encode_rows
 from milepost.state.cache import StateCache
 from milepost.state.handles import StateHandle

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.handles import RunHandle, RunKind, StateHandle
 from milepost.state.key_groups import key_group
 from milepost.state.keyed_state import SubtaskState, restore_state

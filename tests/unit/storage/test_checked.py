@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.checked import read_handle, stat_handle, write_content_addressed
 from milepost.storage.open import open_store
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import (
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     InvalidRequest,
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import ObjectStore, StoreConfig
-from milepost.protocol.records import ObjectHandle
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage import copying
 from milepost.storage.below import StoreBelow
 from milepost.storage.copying import MAX_OBJECT_BYTES, Copy, copy_objects, create_same

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.errors import InvalidRequest, StateCorrupt
-from milepost.protocol.ids import CheckpointId, FencingToken, OperatorUid
-from milepost.protocol.locations import absolute_url, child_url, location_problem
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
+from milepost.protocol.records.locations import absolute_url, child_url, location_problem
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage import layout
 from milepost.storage.keys import LocalRoot, S3Root, is_loopback, parse_root, validate_prefix
 from milepost.storage.local import LocalStore

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -21,8 +21,8 @@ from milepost.protocol.errors import (
     NotFound,
     StoreUnavailable,
 )
-from milepost.protocol.locations import file_url
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local import STAGING, LocalStore
 from tests.harness.processes import run_python
 
@@ -175,8 +175,8 @@ def test_a_full_or_closed_disk_is_said_clearly_and_changes_nothing(
 def test_a_write_past_a_real_limit_of_the_system_leaves_nothing(root) -> None:
     code = """
 import resource, sys
-from milepost.protocol.errors import EnvironmentUnusable
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local import LocalStore
 store = LocalStore(StoreConfig(sys.argv[1]))
 store.put("small", b"1")

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.codec import encode_entry, encode_tombstone
-from milepost.protocol.coordinator import AlreadyDone
-from milepost.protocol.errors import (
+from milepost.protocol.codec.codec import encode_entry, encode_tombstone
+from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
+from milepost.protocol.manifest.coordinator import AlreadyDone
+from milepost.protocol.manifest.transaction.events import JobResumed
+from milepost.protocol.records.errors import (
     Busy,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -22,11 +24,9 @@ from milepost.protocol.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.protocol.events import JobResumed
-from milepost.protocol.ids import SessionId
-from milepost.protocol.locations import file_url
-from milepost.protocol.log_entries import LogEntry, tombstone_of
-from milepost.protocol.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
@@ -268,9 +268,9 @@ def test_of_sessions_that_trigger_at_once_exactly_one_holds_the_timeline(store) 
 def test_a_session_killed_at_the_put_left_the_transition_whole_or_not_at_all(store, effect, left) -> None:
     code = f"""
 import sys
-from milepost.protocol.events import JobResumed
-from milepost.protocol.ids import SessionId
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.manifest.transaction.events import JobResumed
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 from tests.harness.faulty_store import *

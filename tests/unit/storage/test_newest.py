@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.protocol.layout import MANIFEST_PREFIX, manifest_key, manifest_version
-from milepost.protocol.object_store import ObjectStat, ObjectStore, StoreConfig
+from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key, manifest_version
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.newest import newest_object
 from milepost.storage.open import open_store
 from tests.harness.called_store import CalledStore

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.errors import StateCorrupt
-from milepost.protocol.ids import CheckpointId, FencingToken
-from milepost.protocol.layout import token_prefix
-from milepost.protocol.object_store import StoreConfig
-from milepost.protocol.reasons import CheckpointFailureReason
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.layout import abort_notice_key
 from milepost.storage.local import LocalStore
 from milepost.storage.notices import AbortNotice, read_notice, write_notice

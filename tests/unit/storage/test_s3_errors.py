@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as boto
 
-from milepost.protocol.errors import (
+from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -14,7 +14,7 @@ from milepost.protocol.errors import (
     NotFound,
     StoreUnavailable,
 )
-from milepost.protocol.object_store import StoreConfig
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3_errors import S3Errors
 from tests.harness.processes import free_ports

@@ -1,0 +1,1 @@
+"""The stored form of the manifest log, byte by byte."""

@@ -1,0 +1,1 @@
+"""What crosses from subtask to subtask and to the driver: barriers, channel state, acknowledgements."""

@@ -1,0 +1,373 @@
+"""The checkpoint coordinator: every change of the manifest is one of these pure functions.
+
+Each takes the head's state, a request and the store's clock, and returns the transition to write, or says that it is
+already done, or raises and leaves everything as it was. No I/O, clock or randomness: whoever writes the manifest may
+apply a function again to a newer head after a lost race (I1).
+
+Checks come in one order everywhere: already done, then whose checkpoint it is (session), then the token (I3).
+What follows the commit point is in `after_commit.py`, how a job ends and starts again in `incarnation.py`, what holds a
+checkpoint for a reader in `pins.py`, what changes the live timeline in `timelines.py`, what a person owns in
+`savepoints.py`; this module offers them too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from milepost.protocol.failure.failures import record_success
+from milepost.protocol.manifest.timelines.aborts import given_up, remembered
+from milepost.protocol.manifest.timelines.incarnation import cancel, clean, finish, resume, start
+from milepost.protocol.manifest.timelines.timelines import (
+    dispose_fork,
+    fast_forward,
+    fork,
+    freeze,
+    realign_sink,
+    rollback,
+    thaw,
+)
+from milepost.protocol.manifest.transaction.answers import (
+    AlreadyDone,
+    Answer,
+    Outcome,
+    Transition,
+    advance,
+    with_garbage,
+    with_timeline,
+)
+from milepost.protocol.manifest.transaction.events import (
+    CheckpointCompleted,
+    CheckpointRebound,
+    CheckpointTriggered,
+    JobCreated,
+)
+from milepost.protocol.manifest.transaction.preconditions import (
+    check_finished,
+    check_installable,
+    check_not_aborted,
+    check_not_ended,
+    check_not_frozen,
+    check_pause,
+    check_realigned,
+    check_request,
+    check_runnable,
+    check_sinks,
+    check_token,
+    completed_by,
+    find_pending,
+    frozen_by,
+    open_timeline,
+    own_pending,
+)
+from milepost.protocol.manifest.transaction.requests import (
+    AbortRequest,
+    CompleteRequest,
+    CreateRequest,
+    RebindRequest,
+    TriggerRequest,
+)
+from milepost.protocol.manifest.transaction.runs import covered, later_scheduled_date
+from milepost.protocol.manifest.transaction.transitions import job_status_after
+from milepost.protocol.manifest.upkeep.after_commit import confirm_sink, garbage_deleted, subsume
+from milepost.protocol.manifest.upkeep.pins import live_pins, pin, unpin
+from milepost.protocol.manifest.upkeep.savepoints import dispose_savepoint, record_savepoint
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, Leader, PendingCheckpoint
+from milepost.protocol.records.errors import Busy, CommitConflict, InvalidRequest
+from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAIN_TIMELINE, CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.records.layout import heartbeat_key, token_prefix
+from milepost.protocol.records.manifest_state import Failures, ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
+
+__all__ = [
+    "AlreadyDone",
+    "Answer",
+    "Outcome",
+    "Transition",
+    "abort",
+    "cancel",
+    "clean",
+    "complete",
+    "confirm_sink",
+    "create",
+    "dispose_fork",
+    "dispose_savepoint",
+    "fast_forward",
+    "finish",
+    "fork",
+    "freeze",
+    "garbage_deleted",
+    "pin",
+    "realign_sink",
+    "rebind",
+    "record_savepoint",
+    "resume",
+    "rollback",
+    "start",
+    "subsume",
+    "thaw",
+    "trigger",
+    "unpin",
+]
+
+
+def create(state: ManifestState | None, request: CreateRequest, now_ms: int) -> Answer:
+    """Open a job: version 1, the empty state, one live timeline.
+
+    Raises:
+        InvalidRequest: the name is not a job name.
+    """
+    if state is not None:
+        return AlreadyDone(Outcome.ALREADY_CREATED, f"job {state.job} exists at version {state.version}")
+    if JOB_NAME_PATTERN.fullmatch(request.job) is None:
+        raise InvalidRequest(f"job name {request.job!r} refused: expected {JOB_NAME_PATTERN.pattern}.")
+    event = JobCreated(now_ms, request.job)
+    created = ManifestState(
+        job=request.job,
+        version=1,
+        next_checkpoint_id=CheckpointId(1),
+        incarnation=1,
+        status=job_status_after(None, event),
+        live=MAIN_TIMELINE,
+        timelines=(Timeline(MAIN_TIMELINE, parent=None, leader=None, pending=None, head=CheckpointId(0)),),
+        checkpoints=(),
+        failures=Failures(),
+        garbage=(),
+        key_hash_secret=request.key_hash_secret,
+    )
+    return Transition(event, created)
+
+
+def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answer:
+    """Claim a timeline and begin its next checkpoint; the new version is the session's fencing token.
+
+    A pending checkpoint of another session must have been swept before (`lease.sweep_decision`). On a fork only its
+    pending checkpoint and its head are looked at: no schedule covers it, no sink waits for it, no failure stops it.
+
+    Returns:
+        A transition, or AlreadyDone: COVERED (a completed checkpoint covers the run) or ALREADY_TRIGGERED (the
+        session's own checkpoint is pending: continue it).
+    Raises:
+        JobNotRunnable: FAILED or ended (I4; what installs only waits for a clean end), more than three checkpoints wait
+            for a sink (I8), or a sink has yet to follow a switch of the live timeline (I14).
+        Fenced: this Airflow run's checkpoint was aborted: a new id comes only from a new run; or the timeline is not
+            open.
+        Busy: another session's checkpoint is pending or has frozen the timeline, or `min_pause` is not over.
+        CommitConflict: the plan was made from another head.
+        InvalidRequest: a value is out of bounds.
+    """
+    check_request(request)
+    on_fork = _on_fork(state, request.timeline)
+    done = None if on_fork else covered(state, request.session_id, request.run)
+    if done is not None:
+        return AlreadyDone(
+            Outcome.COVERED, done.message, done.checkpoint_id, None, state.checkpoint(done.checkpoint_id)
+        )
+    timeline = open_timeline(state, request.timeline, "trigger")
+    pending, leader = timeline.pending, timeline.leader
+    if pending is not None and leader is not None and leader.session_id == request.session_id:
+        return AlreadyDone(
+            Outcome.ALREADY_TRIGGERED,
+            f"checkpoint {pending.checkpoint_id} of this session is pending: it is continued",
+            pending.checkpoint_id,
+            pending,
+        )
+    if request.installs:
+        check_installable(state, request, on_fork)
+    elif on_fork:
+        check_not_ended(state)
+    else:
+        check_runnable(state)
+        if request.run.run_id is not None:
+            check_not_aborted(state, request.session_id)
+    if pending is not None:
+        raise Busy(
+            f"job {state.job}: trigger refused: checkpoint {pending.checkpoint_id} of another session is pending."
+            " Nothing was written.",
+            hint="Sweep it first if its lease is over, else wait.",
+            reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
+            checkpoint_id=pending.checkpoint_id,
+        )
+    if not on_fork:
+        check_realigned(state, "trigger")
+        check_not_frozen(state, request.session_id, now_ms)
+        check_sinks(state)
+        check_pause(state, request.min_pause_ms, now_ms)
+    if timeline.head != request.base:
+        raise CommitConflict(
+            f"job {state.job}: trigger refused: the plan continues checkpoint {request.base}, the head is"
+            f" {timeline.head}. Nothing was written. Read the head and plan again.",
+            base=request.base,
+            head=timeline.head,
+        )
+    token = FencingToken(state.version + 1)
+    head = state.checkpoint(timeline.head)
+    checkpoint_id = max(state.next_checkpoint_id, CheckpointId(request.above + 1))
+    checkpoint = PendingCheckpoint(
+        checkpoint_id=checkpoint_id,
+        epoch=Epoch(1 if head is None else head.epoch + 1),
+        token=token,
+        base=timeline.head,
+        plan=request.plan,
+        expected=request.expected,
+        trigger_time_ms=now_ms,
+        deadline_ms=now_ms + request.timeout_ms,
+        run=request.run,
+        code_hash=request.code_hash,
+        spec_hash=request.spec_hash,
+        prefixes=(token,),
+    )
+    claimed = Leader(request.session_id, token, request.holder)
+    return advance(
+        state,
+        CheckpointTriggered(now_ms, timeline.timeline_id, claimed, checkpoint),
+        next_checkpoint_id=CheckpointId(checkpoint_id + 1),
+        timelines=with_timeline(
+            state, replace(timeline, leader=claimed, pending=checkpoint, frozen=frozen_by(timeline, now_ms))
+        ),
+        pins=live_pins(state, now_ms),
+        key_hash_secret=state.key_hash_secret or (request.key_hash_secret if head is None else None),
+    )
+
+
+def _on_fork(state: ManifestState, timeline_id: TimelineId | None) -> bool:
+    return timeline_id is not None and any(
+        one.timeline_id == timeline_id and one.role is TimelineRole.FORK for one in state.timelines
+    )
+
+
+def rebind(state: ManifestState, request: RebindRequest, now_ms: int) -> Answer:
+    """Take a new token for the session's own pending checkpoint, fencing every earlier try of it (I3).
+
+    The lease is renewed: each try has the whole timeout, also when the deadline has passed and nobody swept.
+
+    Returns:
+        A transition, or AlreadyDone ALREADY_COMPLETED.
+    Raises:
+        Fenced: the checkpoint is not pending any more, or is not the session's.
+        ProtocolViolation: no such checkpoint was ever triggered.
+        InvalidRequest: the timeout is not positive.
+    """
+    if request.timeout_ms <= 0:
+        raise InvalidRequest(f"timeout of {request.timeout_ms} ms refused: expected more than 0.")
+    done = completed_by(state, request.session_id, request.checkpoint_id)
+    if done is not None:
+        return done
+    timeline, pending, leader = own_pending(state, request.session_id, request.checkpoint_id, "rebind")
+    token = FencingToken(state.version + 1)
+    deadline_ms = max(pending.deadline_ms, now_ms + request.timeout_ms)
+    rebound = replace(pending, token=token, deadline_ms=deadline_ms, prefixes=(*pending.prefixes, token))
+    claimed = replace(leader, token=token, holder=request.holder)
+    return advance(
+        state,
+        CheckpointRebound(
+            now_ms,
+            timeline.timeline_id,
+            pending.checkpoint_id,
+            pending.epoch,
+            request.session_id,
+            request.holder,
+            token,
+            deadline_ms,
+        ),
+        timelines=with_timeline(state, replace(timeline, leader=claimed, pending=rebound)),
+    )
+
+
+def complete(state: ManifestState, request: CompleteRequest, now_ms: int) -> Answer:
+    """Make the pending checkpoint the head: the commit point (I7, I9).
+
+    Late is allowed: the deadline ends the lease, not the work, and a sweep would adopt the same `_metadata`.
+
+    Returns:
+        A transition, or AlreadyDone ALREADY_COMPLETED, whatever the token.
+    Raises:
+        Fenced: not pending any more, not the session's, or `_metadata` of an older token.
+        CommitConflict: swept, but the holder took a new token meanwhile: judge the lease again.
+        SubtaskDeclined: an expected subtask did not acknowledge. QualityGateFailed: the verdict is not "passed".
+        ProtocolViolation: never triggered, a token never granted, or metadata outside of the token's prefix.
+    """
+    done = completed_by(state, None if request.swept else request.session_id, request.checkpoint_id)
+    if done is not None:
+        return done
+    session_id = None if request.swept else request.session_id
+    timeline, pending, leader = own_pending(state, session_id, request.checkpoint_id, "complete")
+    check_token(pending, request.token, "complete", request.swept)
+    check_finished(pending, request)
+    live = timeline.role is TimelineRole.LIVE
+    completed = CompletedCheckpoint(
+        checkpoint_id=pending.checkpoint_id,
+        epoch=pending.epoch,
+        timeline=timeline.timeline_id,
+        parent=pending.base,
+        token=pending.token,
+        session_id=leader.session_id,
+        holder=leader.holder,
+        metadata=request.metadata,
+        plan=pending.plan,
+        trigger_time_ms=pending.trigger_time_ms,
+        completed_time_ms=max(now_ms, pending.trigger_time_ms),
+        run=pending.run,
+        code_hash=pending.code_hash,
+        spec_hash=pending.spec_hash,
+        sinks=request.sinks,
+        unconfirmed=request.sinks if live else (),
+        summary=request.summary,
+        unpublished=request.sinks,
+    )
+    losers = [token_prefix(pending.checkpoint_id, token) for token in pending.prefixes if token != pending.token]
+    return advance(
+        state,
+        CheckpointCompleted(now_ms, completed, request.session_id if request.swept else None),
+        timelines=with_timeline(state, replace(timeline, pending=None, head=pending.checkpoint_id)),
+        # A fork may complete a later id than the live timeline's pending one, and before it.
+        checkpoints=tuple(sorted((*state.checkpoints, completed), key=lambda one: one.checkpoint_id)),
+        failures=record_success(state.failures, pending.checkpoint_id) if live else state.failures,
+        garbage=with_garbage(state, [*losers, heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),
+        completed_sessions=remembered(state.completed_sessions, leader.session_id, pending.checkpoint_id),
+        last_scheduled_logical_date=(
+            later_scheduled_date(state.last_scheduled_logical_date, pending.run)
+            if live
+            else state.last_scheduled_logical_date
+        ),
+    )
+
+
+def abort(state: ManifestState, request: AbortRequest, now_ms: int) -> Answer:
+    """Give up a pending checkpoint; all its prefixes become garbage, and its failure counts if its reason does (I9).
+
+    Returns:
+        A transition whose event says whether the failure was tolerated, or AlreadyDone: ALREADY_COMPLETED (nothing is
+        deleted) or NOT_PENDING (aborted before).
+    Raises:
+        Fenced: it is another session's, or a later try of this session took it over.
+        CommitConflict: swept, but the holder took a new token meanwhile: judge the lease again.
+        ProtocolViolation: never triggered. InvalidRequest: a sweep without the token it judged, or a negative limit.
+    """
+    if request.swept and request.token is None:
+        raise InvalidRequest(f"checkpoint {request.checkpoint_id}: sweep refused: expected the token that was judged.")
+    if request.tolerable_failures is not None and request.tolerable_failures < 0:
+        raise InvalidRequest(f"tolerable_failures {request.tolerable_failures} refused: expected 0 or more.")
+    done = completed_by(state, None, request.checkpoint_id)
+    if done is not None:
+        return done
+    if find_pending(state, request.checkpoint_id) is None and request.checkpoint_id < state.next_checkpoint_id:
+        return AlreadyDone(
+            Outcome.NOT_PENDING,
+            f"checkpoint {request.checkpoint_id} is not pending any more: there is nothing to abort",
+            request.checkpoint_id,
+        )
+    session_id = None if request.swept else request.session_id
+    where = own_pending(state, session_id, request.checkpoint_id, "abort")
+    if request.token is not None:
+        check_token(where[1], request.token, "abort", request.swept)
+    event, left = given_up(
+        state, where, request.session_id, request.reason, request.detail, request.tolerable_failures, now_ms
+    )
+    return advance(
+        state,
+        replace(event, veto=request.veto),
+        timelines=left.timelines,
+        failures=left.failures,
+        garbage=left.garbage,
+        aborted_sessions=left.aborted_sessions,
+    )

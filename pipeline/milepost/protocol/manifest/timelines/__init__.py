@@ -1,0 +1,1 @@
+"""Timelines and incarnations: who leads, how a line forks, is switched or ends."""

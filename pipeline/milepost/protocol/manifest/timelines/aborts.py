@@ -1,0 +1,72 @@
+"""What giving up a pending checkpoint means for a state; an abort gives up one, a cancel all of them (I9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from milepost.protocol.failure.failures import FailureVerdict, printable_detail, record_failure
+from milepost.protocol.manifest.transaction.answers import with_garbage, with_timeline
+from milepost.protocol.manifest.transaction.events import CheckpointAborted
+from milepost.protocol.records.checkpoints import Leader, PendingCheckpoint
+from milepost.protocol.records.ids import CheckpointId, SessionDigest, SessionId, session_digest
+from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
+
+MAX_SESSIONS = 32
+"""How many completed, and how many aborted, sessions the manifest remembers.
+
+A run with a logical date is recognised by that, however old it is; only one without needs to be remembered.
+"""
+
+Sessions = tuple[tuple[SessionDigest, CheckpointId], ...]
+
+
+def remembered(sessions: Sessions, session_id: SessionId, checkpoint_id: CheckpointId) -> Sessions:
+    """Return the newest `MAX_SESSIONS` sessions, this one last."""
+    return (*sessions, (session_digest(session_id), checkpoint_id))[-MAX_SESSIONS:]
+
+
+def given_up(
+    state: ManifestState,
+    where: tuple[Timeline, PendingCheckpoint, Leader],
+    session_id: SessionId,
+    reason: CheckpointFailureReason,
+    detail: str,
+    tolerable: int | None,
+    now_ms: int,
+) -> tuple[CheckpointAborted, ManifestState]:
+    """Return what happens to a pending checkpoint, and the state without it; version and status stay as they are.
+
+    All its prefixes become garbage, its failure counts if the reason does, its session is remembered. What fails on a
+    fork is no failure of the job: it moves no counter, and is always tolerated.
+
+    Args:
+        where: the checkpoint with its timeline and leader. session_id: who gives it up.
+        tolerable: counted failures in a row that are tolerated; None = any number.
+    """
+    timeline, pending, leader = where
+    verdict = FailureVerdict(state.failures, counted=False, tolerated=True)
+    if timeline.role is TimelineRole.LIVE:
+        verdict = record_failure(state.failures, pending.checkpoint_id, reason, detail, tolerable)
+    event = CheckpointAborted(
+        at_ms=now_ms,
+        timeline=timeline.timeline_id,
+        leader=leader,
+        pending=pending,
+        reason=reason,
+        detail=printable_detail(detail),
+        aborted_by=session_id,
+        counted=verdict.counted,
+        consecutive_failures=verdict.failures.consecutive,
+        tolerated=verdict.tolerated,
+    )
+    prefixes = [token_prefix(pending.checkpoint_id, token) for token in pending.prefixes]
+    left = replace(
+        state,
+        timelines=with_timeline(state, replace(timeline, pending=None)),
+        failures=verdict.failures,
+        garbage=with_garbage(state, prefixes, now_ms),
+        aborted_sessions=remembered(state.aborted_sessions, leader.session_id, pending.checkpoint_id),
+    )
+    return event, left

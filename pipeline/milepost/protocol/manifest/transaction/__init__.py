@@ -1,0 +1,1 @@
+"""Requests, preconditions and answers: what one transaction may do to the state."""

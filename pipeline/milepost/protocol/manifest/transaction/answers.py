@@ -1,0 +1,111 @@
+"""What the coordinator answers, and the few steps that all its transitions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from milepost.protocol.manifest.transaction.events import Event
+from milepost.protocol.manifest.transaction.transitions import checkpoint_status_after, checkpoints_of, job_status_after
+from milepost.protocol.records.checkpoints import CheckpointStatus, CompletedCheckpoint, PendingCheckpoint
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.manifest_state import Garbage, ManifestState, Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One new manifest version: what happened, and the state after it."""
+
+    event: Event
+    state: ManifestState
+
+    @property
+    def token(self) -> FencingToken:
+        """The fencing token that a trigger or a rebind grants: the version it is written as (I3)."""
+        return FencingToken(self.state.version)
+
+
+class Outcome(Enum):
+    """Why a request needs no transition."""
+
+    ALREADY_CREATED = "already_created"
+    ALREADY_TRIGGERED = "already_triggered"
+    COVERED = "covered"
+    ALREADY_COMPLETED = "already_completed"
+    NOT_PENDING = "nothing_pending"
+    ALREADY_CONFIRMED = "already_confirmed"
+    NOTHING_TO_SUBSUME = "nothing_to_subsume"
+    NOTHING_TO_FORGET = "nothing_to_forget"
+    NOTHING_TO_LIST = "nothing_to_list"
+    ALREADY_COMPACTED = "already_compacted"
+    NOTHING_TO_FOLD = "nothing_to_fold"
+    NOT_LEADER = "not_leader"
+    ALREADY_RUNNING = "already_running"
+    ALREADY_ENDED = "already_ended"
+    ALREADY_CLEAN = "already_clean"
+    NOT_PINNED = "not_pinned"
+    ALREADY_THERE = "already_there"
+    ALREADY_LIVE = "already_live"
+    NOT_OPEN = "not_open"
+    NOT_FROZEN = "not_frozen"
+    ALREADY_REALIGNED = "already_realigned"
+    ALREADY_RECORDED = "already_recorded"
+    NO_SAVEPOINT = "no_savepoint"
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyDone:
+    """The request changes nothing, and that is no error.
+
+    Attributes:
+        message: for the log, one line.
+        checkpoint_id: which checkpoint it is about; None for none.
+        pending: set with ALREADY_TRIGGERED. completed: with ALREADY_COMPLETED, unless it is subsumed by now.
+    """
+
+    outcome: Outcome
+    message: str
+    checkpoint_id: CheckpointId | None = None
+    pending: PendingCheckpoint | None = None
+    completed: CompletedCheckpoint | None = None
+
+
+Answer = Transition | AlreadyDone
+
+
+def advance(state: ManifestState, event: Event, **changes: Any) -> Transition:
+    """Return the next version: the event, the status it leads to, and the changed fields.
+
+    Raises:
+        ProtocolViolation: the event is illegal in the status of the job, or of a checkpoint that it concerns.
+    """
+    status = job_status_after(state.status, event)
+    for checkpoint_id in checkpoints_of(event):
+        checkpoint_status_after(_checkpoint_status(state, checkpoint_id), event)
+    return Transition(event, replace(state, version=state.version + 1, status=status, **changes))
+
+
+def _checkpoint_status(state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointStatus | None:
+    """What a checkpoint is at this version; None when it was never triggered."""
+    if any(one.pending is not None and one.pending.checkpoint_id == checkpoint_id for one in state.timelines):
+        return CheckpointStatus.PENDING
+    if state.checkpoint(checkpoint_id) is not None:
+        return CheckpointStatus.COMPLETED
+    if checkpoint_id >= state.next_checkpoint_id:
+        return None
+    completed = any(done == checkpoint_id for _, done in state.completed_sessions)
+    return CheckpointStatus.SUBSUMED if completed else CheckpointStatus.ABORTED
+
+
+def with_timeline(state: ManifestState, changed: Timeline) -> tuple[Timeline, ...]:
+    """Return the timelines with one of them replaced."""
+    return tuple(changed if kept.timeline_id == changed.timeline_id else kept for kept in state.timelines)
+
+
+def with_garbage(state: ManifestState, prefixes: Iterable[str], now_ms: int) -> tuple[Garbage, ...]:
+    """Return the garbage list with further entries, each once, as of the next version."""
+    listed = {entry.prefix for entry in state.garbage}
+    fresh = sorted(set(prefixes) - listed)
+    return (*state.garbage, *(Garbage(prefix, state.version + 1, now_ms) for prefix in fresh))

@@ -1,0 +1,121 @@
+"""What follows the commit point: confirmations, subsumption, deletion. Each may come late, twice or never (I8, I11)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
+from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, SinkConfirmed
+from milepost.protocol.manifest.transaction.preconditions import check_garbage, find_pending, leads
+from milepost.protocol.manifest.transaction.requests import ConfirmSinkRequest, GarbageDeletedRequest, SubsumeRequest
+from milepost.protocol.manifest.upkeep.compaction import compacted_through
+from milepost.protocol.manifest.upkeep.garbage import deleted, listing, worked_off
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.retention.lineage import still_listed
+from milepost.protocol.retention.retention import deletable, deletable_lists, subsumable
+
+
+def confirm_sink(state: ManifestState, request: ConfirmSinkRequest, now_ms: int) -> Answer:
+    """Record that a sink has committed a checkpoint: a fact, accepted from any session and token, monotone (I11).
+
+    Raises:
+        ProtocolViolation: the checkpoint is not completed, or has no such sink.
+    """
+    checkpoint = state.checkpoint(request.checkpoint_id)
+    if checkpoint is None:
+        pending = find_pending(state, request.checkpoint_id) is not None
+        if pending or not 0 < request.checkpoint_id < state.next_checkpoint_id:
+            raise ProtocolViolation(
+                f"checkpoint {request.checkpoint_id}: confirmation of sink {request.sink} refused: expected a completed"
+                f" checkpoint, got {'a pending one' if pending else 'one never triggered'}. Nothing was written."
+            )
+    elif request.sink not in checkpoint.sinks:
+        raise ProtocolViolation(
+            f"checkpoint {request.checkpoint_id}: confirmation of sink {request.sink} refused: expected one of"
+            f" {list(checkpoint.sinks)}. Nothing was written."
+        )
+    if checkpoint is None or request.sink not in checkpoint.unconfirmed:
+        return AlreadyDone(
+            Outcome.ALREADY_CONFIRMED,
+            f"checkpoint {request.checkpoint_id}: sink {request.sink} is confirmed",
+            request.checkpoint_id,
+        )
+    confirmed = replace(
+        checkpoint,
+        unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink != request.sink),
+        unpublished=tuple(sink for sink in checkpoint.unpublished if sink != request.sink),
+    )
+    return advance(
+        state,
+        SinkConfirmed(now_ms, request.checkpoint_id, request.sink, request.session_id),
+        checkpoints=tuple(confirmed if kept is checkpoint else kept for kept in state.checkpoints),
+    )
+
+
+def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answer:
+    """Drop checkpoints from the retained set and list what only they refer to as garbage (I8).
+
+    An abandoned timeline of which nothing is retained any more leaves the list with its last checkpoint.
+
+    Returns:
+        A transition, or AlreadyDone: NOT_LEADER (the session that leads now does it) or NOTHING_TO_SUBSUME.
+    Raises:
+        ProtocolViolation: the policy keeps one of them, a garbage key is live, or an entry that is said to be compacted
+            stays whole.
+    """
+    if not leads(state, request.session_id):
+        return AlreadyDone(Outcome.NOT_LEADER, "a newer session leads: it subsumes")
+    dropped = tuple(
+        sorted(checkpoint_id for checkpoint_id in set(request.checkpoint_ids) if state.checkpoint(checkpoint_id))
+    )
+    if not dropped:
+        return AlreadyDone(Outcome.NOTHING_TO_SUBSUME, "none of these checkpoints is retained any more")
+    kept = set(dropped) - set(subsumable(state, request.policy))
+    if kept:
+        raise ProtocolViolation(
+            f"job {state.job}: subsumption of checkpoints {sorted(kept)} refused: the policy or I8 keeps them."
+            " Nothing was written."
+        )
+    checkpoints = tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.checkpoint_id not in dropped)
+    check_garbage(state, checkpoints, request.garbage)
+    garbage = listing(state, request.garbage, request.listed, now_ms)
+    return advance(
+        state,
+        CheckpointsSubsumed(now_ms, dropped, garbage.fresh, request.session_id, garbage.named),
+        checkpoints=checkpoints,
+        timelines=still_listed(state.timelines, checkpoints),
+        garbage=garbage.entries,
+        garbage_lists=garbage.lists,
+        compacted=compacted_through(state, request.compacted),
+    )
+
+
+def garbage_deleted(state: ManifestState, request: GarbageDeletedRequest, now_ms: int) -> Answer:
+    """Forget garbage that is deleted in the store.
+
+    Returns:
+        A transition, or AlreadyDone: NOT_LEADER (a later leader deletes it again, harmlessly) or NOTHING_TO_FORGET.
+    Raises:
+        ProtocolViolation: an entry may not be deleted yet.
+    """
+    if not leads(state, request.session_id):
+        return AlreadyDone(Outcome.NOT_LEADER, "a newer session leads: it deletes what is listed")
+    due = deletable_lists(state, request.session_id, now_ms, request.grace_ms)
+    lists, failed = worked_off(state, due, request.lists)
+    listed = {entry.prefix for entry in state.garbage}
+    gone = tuple(sorted(listed.intersection(request.prefixes)))
+    if not gone and lists == state.garbage_lists:
+        return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
+    early = set(gone) - {entry.prefix for entry in deletable(state, request.session_id, now_ms, request.grace_ms)}
+    if early:
+        raise ProtocolViolation(
+            f"job {state.job}: deletion of {sorted(early)} refused: expected garbage of an earlier leader, older than"
+            f" {request.grace_ms} ms and below no pending checkpoint. Nothing was written."
+        )
+    return advance(
+        state,
+        deleted(now_ms, gone, request.session_id, request.lists),
+        garbage=(*(entry for entry in state.garbage if entry.prefix not in gone), *failed),
+        garbage_lists=lists,
+    )

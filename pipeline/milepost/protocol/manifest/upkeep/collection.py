@@ -1,0 +1,108 @@
+"""What a collection of garbage changes: it leads nothing, so its transitions rest on proof alone (I8).
+
+Subsumption is the leader's, because it follows the policy of a spec, and an outdated session may have an old one. What
+`gc` does follows from no policy: an object is listed because a walk of every root of one manifest version did not reach
+it, and the transition is the very next version, so nothing can have changed in between; an entry is forgotten because
+it was listed for longer than any session that could have looked at it may live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
+from milepost.protocol.manifest.transaction.events import GarbageListed
+from milepost.protocol.manifest.transaction.preconditions import check_garbage
+from milepost.protocol.manifest.transaction.requests import ListProgress
+from milepost.protocol.manifest.upkeep.garbage import deleted, listing, worked_off
+from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.retention.retention import collectable, collectable_lists
+
+MAX_LISTED = 1_000
+"""At most so many entries are listed at once: the manifest value stays small, and the next collection goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListGarbageRequest:
+    """List what a complete walk of every root did not reach.
+
+    Attributes:
+        walked_version: of the manifest value that the walk was made of.
+        garbage: keys and directories, what `retention.unreferenced` answered.
+        listed: digest of the stored list of just these; None: they are few enough for the state.
+    """
+
+    session_id: SessionId
+    walked_version: int
+    garbage: tuple[str, ...]
+    listed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedRequest:
+    """State that garbage of `retention.collectable` and `collectable_lists` is deleted, so that it is forgotten."""
+
+    session_id: SessionId
+    prefixes: tuple[str, ...]
+    grace_ms: int
+    lists: tuple[ListProgress, ...] = ()
+
+
+def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int) -> Answer:
+    """List unreachable objects as garbage, from any session: phase one of their deletion.
+
+    Raises:
+        CommitConflict: the manifest has moved on since the walk: walk again.
+        ProtocolViolation: an entry could be live, or there are too many.
+    """
+    fresh = set(request.garbage) - {entry.prefix for entry in state.garbage}
+    if not fresh:
+        return AlreadyDone(Outcome.NOTHING_TO_LIST, "all of it is listed")
+    if state.version != request.walked_version:
+        raise CommitConflict(
+            f"job {state.job}: listing of garbage refused: the walk was of version {request.walked_version}, the head"
+            f" is {state.version}. Nothing was written. Walk again.",
+            walked_version=request.walked_version,
+            version=state.version,
+        )
+    if len(fresh) > MAX_LISTED:
+        raise ProtocolViolation(
+            f"job {state.job}: listing of garbage refused: {len(fresh)} entries, at most {MAX_LISTED} at once."
+            " Nothing was written."
+        )
+    garbage = tuple(sorted(fresh))
+    check_garbage(state, state.checkpoints, garbage)
+    found = listing(state, garbage, request.listed, now_ms)
+    return advance(
+        state,
+        GarbageListed(now_ms, request.walked_version, found.fresh, request.session_id, found.named),
+        garbage=found.entries,
+        garbage_lists=found.lists,
+    )
+
+
+def forget_collected(state: ManifestState, request: CollectedRequest, now_ms: int) -> Answer:
+    """Forget garbage that a session which leads nothing has deleted in the store: phase two.
+
+    Raises:
+        ProtocolViolation: an entry may not be deleted yet.
+    """
+    lists, failed = worked_off(state, collectable_lists(state, now_ms, request.grace_ms), request.lists)
+    listed = {entry.prefix for entry in state.garbage}
+    gone = tuple(sorted(listed.intersection(request.prefixes)))
+    if not gone and lists == state.garbage_lists:
+        return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
+    early = set(gone) - {entry.prefix for entry in collectable(state, now_ms, request.grace_ms)}
+    if early:
+        raise ProtocolViolation(
+            f"job {state.job}: deletion of {sorted(early)} refused: expected garbage listed before every pending"
+            f" checkpoint, older than {request.grace_ms} ms and below no pending checkpoint. Nothing was written."
+        )
+    return advance(
+        state,
+        deleted(now_ms, gone, request.session_id, request.lists),
+        garbage=(*(entry for entry in state.garbage if entry.prefix not in gone), *failed),
+        garbage_lists=lists,
+    )

@@ -1,0 +1,185 @@
+"""The keys of a job's control objects, relative to `<storage>/<job>/`. Ids are 20 digits, so byte order is id order."""
+
+from __future__ import annotations
+
+import re
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+
+MANIFEST_PREFIX = "manifest/"
+INPUTS_PREFIX = "inputs/"
+"""Where input records lie, named by their content."""
+
+CHECKPOINTS_PREFIX = "chk-"
+METADATA_NAME = "_metadata"
+METRICS_NAME = "metrics/"
+"""Below a token prefix: what each Spark attempt measured. Nothing refers to it."""
+
+SAVEPOINTS_PREFIX = "savepoints/"
+"""Below it ``<name>/<creation>/``: self-contained copies of checkpoints, each a person's."""
+
+VETOES_PREFIX = "vetoes/"
+"""Below it ``<id>.json``: failing rows of an epoch that the quality gate vetoed. Only people read it."""
+
+GARBAGE_PREFIX = "garbage/"
+"""Below it ``<sha256>.json``: lists of garbage, named by their content."""
+
+PROBE_PREFIX = "_probe/"
+"""Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
+
+SAVEPOINT_DOCUMENT = "savepoint.json"
+"""Written last into a savepoint's root: without it there is no savepoint."""
+
+_VERSION_CEILING = 10**19
+_DIGITS = 20
+_CHECKPOINT_KEY = re.compile(r"chk-(\d{20})/(?:t(\d{20})/)?")
+_OWN_DIRECTORY = re.compile(rf"chk-\d{{20}}/(?:t\d{{20}}/(?:{METRICS_NAME})?)?")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
+_MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
+_VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
+_SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
+
+
+def manifest_key(version: int) -> str:
+    """Return the key of one manifest version; the head has the smallest key, so one LIST of one key finds it.
+
+    Raises:
+        InvalidRequest: version is not in 1..10**19 - 1.
+    """
+    if not 1 <= version < _VERSION_CEILING:
+        raise InvalidRequest(f"manifest version {version} refused: expected 1..{_VERSION_CEILING - 1}.")
+    return f"{MANIFEST_PREFIX}{_VERSION_CEILING - version:0{_DIGITS}d}.json"
+
+
+def manifest_version(key: str) -> int:
+    """Return the version that a manifest key names. Raises InvalidRequest for any other key."""
+    match = _MANIFEST_KEY.fullmatch(key)
+    version = 0 if match is None else _VERSION_CEILING - int(match[1])
+    if version < 1:
+        raise InvalidRequest(f"{key!r} is not the key of a manifest version: expected manifest/<20 digits>.json.")
+    return version
+
+
+def input_key(sha256: str) -> str:
+    """Return the key of the input record with this content."""
+    return f"{INPUTS_PREFIX}{sha256}.json"
+
+
+def garbage_list_key(sha256: str) -> str:
+    """Return the key of the list of garbage with this content."""
+    return f"{GARBAGE_PREFIX}{sha256}.json"
+
+
+def checkpoint_prefix(checkpoint_id: CheckpointId) -> str:
+    """Return ``chk-<id>/``: everything that any attempt wrote for one checkpoint."""
+    return f"{CHECKPOINTS_PREFIX}{checkpoint_id:0{_DIGITS}d}/"
+
+
+def token_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return ``chk-<id>/t<token>/``: the only place where the holder of that token writes (I3)."""
+    return f"{checkpoint_prefix(checkpoint_id)}t{token:0{_DIGITS}d}/"
+
+
+def metadata_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key under which the holder of that token writes the checkpoint's metadata."""
+    return token_prefix(checkpoint_id, token) + METADATA_NAME
+
+
+def heartbeat_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key that the driver of `run_epoch` rewrites while it works (I10)."""
+    return token_prefix(checkpoint_id, token) + "_heartbeat"
+
+
+def abort_notice_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key that tells subtasks of a fenced Spark job that their checkpoint was aborted."""
+    return token_prefix(checkpoint_id, token) + "_aborted"
+
+
+def staged_veto_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return the key under which the holder of that token leaves the failing rows of a vetoed epoch."""
+    return token_prefix(checkpoint_id, token) + "_veto"
+
+
+def veto_key(checkpoint_id: CheckpointId) -> str:
+    """Return the key under which the failing rows of an epoch lie that was aborted for them."""
+    return f"{VETOES_PREFIX}{checkpoint_id:0{_DIGITS}d}.json"
+
+
+def is_veto_key(key: str) -> bool:
+    """Say whether a key is one of `veto_key`."""
+    return _VETO_KEY.fullmatch(key) is not None
+
+
+def savepoint_name_fault(name: str) -> str | None:
+    """Say why a text cannot name a savepoint, or None. Digits alone are refused: they mean a checkpoint's id."""
+    if not _SAVEPOINT_NAME.fullmatch(name):
+        return "expected 1 to 63 of a-z, 0-9, '_' and '-', the first a letter or a digit"
+    return "digits alone are the id of a checkpoint" if name.isdigit() else None
+
+
+def savepoint_root(name: str, creation: str) -> str:
+    """Return ``savepoints/<name>/<creation>/``, where one creation of a savepoint writes, and nobody else ever.
+
+    Args:
+        creation: 32 lower-case hexadecimal digits, new for each try: no key of a disposed one is ever taken again.
+    Raises:
+        InvalidRequest: the name, or the creation, is none.
+    """
+    prefix = f"{SAVEPOINTS_PREFIX}{name}/{creation}/"
+    fault = savepoint_name_fault(name) or (None if _SAVEPOINT_ROOT.fullmatch(prefix) else "it has no valid creation")
+    if fault is not None:
+        raise InvalidRequest(f"savepoint name {name!r} refused: {fault}. Nothing was written.")
+    return prefix
+
+
+def savepoint_root_of_key(key: str) -> str | None:
+    """Return the ``savepoints/<name>/<creation>/`` below which a key lies; None for a key outside of all of them."""
+    match = _SAVEPOINT_ROOT.match(key)
+    return None if match is None else match[0]
+
+
+def copying_pin(root: str) -> str:
+    """Return the name of the pin that is held while a savepoint is copied below this root: until then it is in use."""
+    return f"copy to {root}"
+
+
+def checkpoint_of_key(key: str) -> CheckpointId | None:
+    """Return the checkpoint below whose prefix a key lies; None for a key outside of all of them."""
+    match = _CHECKPOINT_KEY.match(key)
+    return None if match is None else CheckpointId(int(match[1]))
+
+
+def token_prefix_of_key(key: str) -> str | None:
+    """Return the ``chk-<id>/t<token>/`` below which a key lies; None for a key outside of all of them."""
+    match = _CHECKPOINT_KEY.match(key)
+    return None if match is None or match[2] is None else match[0]
+
+
+def token_of_prefix(prefix: str) -> tuple[CheckpointId, FencingToken] | None:
+    """Return the checkpoint and the token of exactly a ``chk-<id>/t<token>/``; None for anything else."""
+    match = _CHECKPOINT_KEY.fullmatch(prefix)
+    return None if match is None or match[2] is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
+
+
+def is_own_directory(prefix: str) -> bool:
+    """Say whether a prefix is the directory of a checkpoint, a token, a token's metrics or a savepoint, as a whole."""
+    return _OWN_DIRECTORY.fullmatch(prefix) is not None or savepoint_root_of_key(prefix) == prefix
+
+
+def key_fault(key: str) -> str | None:
+    """Say why a stored reference must not be followed, or None: it has to stay below the job's own prefix.
+
+    A stored key is not trusted (DESIGN section 9): it may come from an object that this job's token did not write.
+    """
+    if not key:
+        return "it is empty"
+    if key.startswith("/"):
+        return "it is absolute"
+    if _UNPRINTABLE.search(key):
+        return "it has a control character or a backslash"
+    parts = key.removesuffix("/").split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "it has an empty, `.` or `..` part"
+    return None

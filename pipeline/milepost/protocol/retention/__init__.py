@@ -1,0 +1,1 @@
+"""Which checkpoints are kept, what they reach, and what nothing reaches any more (I8)."""

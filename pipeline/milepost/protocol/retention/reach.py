@@ -1,0 +1,226 @@
+"""Where each stored object of a job stands: needed, in use, waiting to be deleted, or reached by nothing (I8).
+
+The facts are one manifest value and the keys that a complete walk of every root found. They only prove something when
+the objects were listed *before* the manifest was read: then whatever was listed is by now referenced, in use, listed as
+garbage, or will never be any of these again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import (
+    GARBAGE_PREFIX,
+    MANIFEST_PREFIX,
+    METRICS_NAME,
+    PROBE_PREFIX,
+    SAVEPOINTS_PREFIX,
+    checkpoint_of_key,
+    checkpoint_prefix,
+    copying_pin,
+    garbage_list_key,
+    heartbeat_key,
+    is_veto_key,
+    manifest_version,
+    savepoint_root_of_key,
+    token_of_prefix,
+    token_prefix,
+    token_prefix_of_key,
+)
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.retention.retention import lowest_pending
+
+_INPUT_KEY = re.compile(r"inputs/[0-9a-f]{64}\.json")
+
+
+class Standing(Enum):
+    """Why an object stays, or that nothing keeps it."""
+
+    LOG = "entry of the manifest log, or of a sink's chain of heads: a key of either is never freed"
+    REFERENCED = "referenced by a root"
+    IN_USE = "below a checkpoint that is pending, or newer than a pending one; or of a savepoint that is being copied"
+    OWNED = "measurements of a retained checkpoint: they go with it"
+    LISTED = "listed as garbage: deleted once it is due"
+    UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
+    UNREACHABLE = "nothing refers to it, and nothing can any more"
+    KEPT = "of a table of which it is not known now what retained checkpoints need, or about to be published: it stays"
+    EXPIRED = "failing rows of a vetoed epoch, older than they are kept for: nothing refers to them any more"
+    PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
+    REPLACED_LIST = "list of garbage that no version names any more, or one that is about to be named"
+    FOREIGN = "not part of the job's layout: not ours to delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How one checkpoint ended, as the manifest log tells.
+
+    Attributes:
+        version: of the entry that says so.
+        winner: the token that completed it; None when it was aborted.
+    """
+
+    version: int
+    winner: FencingToken | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All that one manifest value lists as garbage, its lists included.
+
+    Attributes:
+        keys: of single objects, and of directories, which end in ``/``.
+    """
+
+    keys: frozenset[str]
+
+    def covers(self, key: str) -> bool:
+        """Say whether an object is garbage."""
+        owner = token_prefix_of_key(key)
+        directories = [savepoint_root_of_key(key), owner]
+        checkpoint_id = checkpoint_of_key(key)
+        directories += [] if checkpoint_id is None else [checkpoint_prefix(checkpoint_id)]
+        directories += [owner + METRICS_NAME] if owner is not None and key.startswith(owner + METRICS_NAME) else []
+        return key in self.keys or any(one in self.keys for one in directories)
+
+
+def standing(state: ManifestState, key: str, references: Collection[str], listed: Listed) -> Standing:
+    """Return where an object of the job's own store stands.
+
+    Args:
+        state: read after the object was listed.
+        references: every key that some root of `state`, or an entry of its log, refers to; a veto that is young enough.
+        listed: by that state.
+    """
+    if key.startswith(MANIFEST_PREFIX):
+        return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN
+    if key in references:
+        return Standing.REFERENCED
+    if key.startswith(PROBE_PREFIX):
+        return Standing.PROBE
+    if is_veto_key(key):
+        return Standing.EXPIRED
+    if key.startswith(GARBAGE_PREFIX):
+        named = any(key == garbage_list_key(one.sha256) for one in state.garbage_lists)
+        return Standing.REFERENCED if named else Standing.REPLACED_LIST
+    if _INPUT_KEY.fullmatch(key):
+        return Standing.UNCLAIMED
+    if key.startswith(SAVEPOINTS_PREFIX):
+        return _of_a_copy(state, key, listed)
+    prefix = token_prefix_of_key(key)
+    owner = None if prefix is None else token_of_prefix(prefix)
+    if prefix is None or owner is None or not 0 < owner[0] < state.next_checkpoint_id or owner[1] > state.version:
+        return Standing.FOREIGN
+    checkpoint_id, token = owner
+    if in_use(state, checkpoint_id):
+        return Standing.IN_USE
+    if listed.covers(key):
+        return Standing.LISTED
+    retained = state.checkpoint(checkpoint_id)
+    if retained is not None and retained.token == token and _is_measurement(checkpoint_id, token, key):
+        return Standing.OWNED
+    return Standing.UNREACHABLE
+
+
+def staged_standing(
+    state: ManifestState,
+    sink: str,
+    checkpoint_id: CheckpointId,
+    token: FencingToken,
+    fate: Fate | None,
+    listed: Listed,
+) -> Standing:
+    """Return where a file stands that a token staged at a sink, and that neither a head nor a checkpoint names.
+
+    What won its checkpoint and is unpublished is needed while the checkpoint is retained: to be committed, or for a
+    way back to it. Once it is not, it was on a fork or left behind by a rollback, and no way leads there any more.
+
+    Args:
+        fate: of that checkpoint; None when the log does not tell (yet): then it is kept.
+    """
+    if not 0 < checkpoint_id < state.next_checkpoint_id or token > state.version:
+        return Standing.FOREIGN
+    if in_use(state, checkpoint_id) or fate is None:
+        return Standing.IN_USE
+    if token_prefix(checkpoint_id, token) in listed.keys:
+        return Standing.LISTED
+    retained = state.checkpoint(checkpoint_id)
+    if fate.winner == token and retained is not None and sink in retained.unpublished:
+        return Standing.IN_USE
+    return Standing.UNREACHABLE
+
+
+def published_standing(*, free: bool, listed: bool) -> Standing:
+    """Return where a file or snapshot of a sink's table stands that no root needs, as far as that is known.
+
+    Args:
+        free: it is known, and the object may go. listed: a list of the table's garbage names it.
+    """
+    if not free:
+        return Standing.KEPT
+    return Standing.LISTED if listed else Standing.UNREACHABLE
+
+
+def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> Standing:
+    """Where an object below a savepoint's root stands that no listed savepoint names."""
+    root = savepoint_root_of_key(key)
+    if root is None:
+        return Standing.FOREIGN
+    if any(pin.name == copying_pin(root) for pin in state.pins):
+        return Standing.IN_USE
+    return Standing.LISTED if listed.covers(key) else Standing.UNREACHABLE
+
+
+def proof(key: str, fate: Fate | None) -> str:
+    """Say in one clause why nothing can need an unreachable object any more."""
+    if savepoint_root_of_key(key) is not None:
+        return "no savepoint that the job lists names it, and nobody copies there"
+    checkpoint_id = checkpoint_of_key(key)
+    prefix = token_prefix_of_key(key)
+    owner = None if prefix is None else token_of_prefix(prefix)
+    return _proof(checkpoint_id, None if owner is None else owner[1], fate)
+
+
+def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
+    """Say in one clause why nothing can need a file that this token staged at a sink any more."""
+    if fate is not None and fate.winner == token:
+        return f"checkpoint {checkpoint_id} owes the sink nothing any more, and no table shows it"
+    return _proof(checkpoint_id, token, fate)
+
+
+def published_proof(staged_by: tuple[CheckpointId, FencingToken] | None) -> str:
+    """Say in one clause why nothing can need a file of a table any more, or (None) a snapshot of its chain."""
+    whose = "a snapshot" if staged_by is None else f"published by checkpoint {staged_by[0]}"
+    return f"{whose}; neither the head of the table nor its state as of any retained checkpoint needs it"
+
+
+def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:
+    """Say whether everything below ``chk-<id>/`` is live: the id is that of a pending checkpoint, or above one."""
+    lowest = lowest_pending(state)
+    return lowest is not None and checkpoint_id >= lowest
+
+
+def _proof(checkpoint_id: CheckpointId | None, token: FencingToken | None, fate: Fate | None) -> str:
+    if fate is None:
+        return f"checkpoint {checkpoint_id} is not pending, and no retained checkpoint refers to it"
+    if fate.winner is None:
+        return f"checkpoint {checkpoint_id} was aborted in version {fate.version}"
+    if fate.winner != token:
+        return f"token {fate.winner} completed checkpoint {checkpoint_id} in version {fate.version}, not token {token}"
+    return f"checkpoint {checkpoint_id} completed in version {fate.version} without it"
+
+
+def _is_log_entry(key: str) -> bool:
+    try:
+        return manifest_version(key) > 0
+    except InvalidRequest:
+        return False
+
+
+def _is_measurement(checkpoint_id: CheckpointId, token: FencingToken, key: str) -> bool:
+    prefix = token_prefix_of_key(key) or ""
+    return key.startswith(prefix + METRICS_NAME) or key == heartbeat_key(checkpoint_id, token)

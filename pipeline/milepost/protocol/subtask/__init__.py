@@ -1,0 +1,1 @@
+"""One subtask in one checkpoint: its barriers, its snapshot, its life."""

@@ -1,0 +1,113 @@
+"""The input channels of one subtask as a barrier handler sees them: open, blocked, announced, recorded.
+
+Each change comes back as the commands that make it true at the driver, in ascending order of the channels.
+
+Source: Flink ChannelState of the barrier handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.subtask.barrier_events import (
+    BlockChannel,
+    Command,
+    Prioritise,
+    StartRecording,
+    StopRecording,
+    UnblockChannel,
+)
+
+
+class InputChannels:
+    """Which channels of `count` are open, blocked, announced or recorded. At first all are open, and nothing else.
+
+    Raises:
+        ProtocolViolation: there is no channel.
+    """
+
+    def __init__(self, count: int) -> None:
+        if count < 1:
+            raise ProtocolViolation(f"barrier handler of {count} channels refused, expected at least 1")
+        self._count = count
+        self._open = set(range(count))
+        self._blocked: set[int] = set()
+        self._recording: set[int] = set()
+        self._announced: dict[int, Prioritise] = {}
+
+    @property
+    def open(self) -> frozenset[int]:
+        return frozenset(self._open)
+
+    @property
+    def blocked(self) -> frozenset[int]:
+        return frozenset(self._blocked)
+
+    @property
+    def recording(self) -> frozenset[int]:
+        return frozenset(self._recording)
+
+    def check_open(self, channel: int, what: str) -> None:
+        """Raise ProtocolViolation if `what` cannot come from this channel: it is unknown or has ended."""
+        if channel not in self._open:
+            known = "has ended" if 0 <= channel < self._count else f"is unknown, expected below {self._count}"
+            raise ProtocolViolation(f"channel {channel}: {what} refused, the channel {known}. Nothing was changed.")
+
+    def end(self, channel: int) -> None:
+        self._open.remove(channel)
+
+    def announce(self, at: Prioritise) -> None:
+        """Remember where in its queue the barrier of a channel waits, should it have to overtake."""
+        self._announced[at.channel] = at
+
+    def arrive(self, channel: int) -> None:
+        """The barrier of a channel waits no more."""
+        self._announced.pop(channel, None)
+
+    def block(self, channel: int) -> Iterator[Command]:
+        self._blocked.add(channel)
+        yield BlockChannel(channel)
+
+    def drop(self, channel: int) -> None:
+        """An ended channel holds nothing back."""
+        self._blocked.discard(channel)
+
+    def prioritise_announced(self) -> Iterator[Command]:
+        for channel in sorted(self._announced):
+            yield self._announced[channel]
+        self._announced.clear()
+
+    def start_recording(self) -> Iterator[Command]:
+        """Record every open channel but the blocked ones: those were read up to their barrier."""
+        self._recording = self._open - self._blocked
+        for channel in sorted(self._recording):
+            yield StartRecording(channel)
+
+    def stop_recording(self, channel: int) -> Iterator[Command]:
+        if channel in self._recording:
+            self._recording.remove(channel)
+            yield StopRecording(channel)
+
+    def stop_recording_all(self) -> Iterator[Command]:
+        for channel in sorted(self._recording):
+            yield StopRecording(channel)
+        self._recording.clear()
+
+    def unblock_all(self) -> Iterator[Command]:
+        for channel in sorted(self._blocked):
+            yield UnblockChannel(channel)
+        self._blocked.clear()
+
+    def reset(self) -> None:
+        """Make ready for the next checkpoint.
+
+        Raises:
+            ProtocolViolation: a channel is still blocked or recorded: it would be so for ever.
+        """
+        self._announced.clear()
+        if self._blocked or self._recording:
+            raise ProtocolViolation(
+                f"the checkpoint is over, but channels {sorted(self._blocked)} are still blocked and channels"
+                f" {sorted(self._recording)} recorded"
+            )

@@ -1,0 +1,211 @@
+"""What a barrier handler is told, and what it tells its driver to do.
+
+A `CheckpointBarrier` is the barrier as one receiving subtask sees it: which checkpoint, begun when, aligned how. The
+commands are values; the driver of the subtask executes them in the order in which they are returned.
+
+Source: Flink CheckpointBarrier, CheckpointOptions and CheckpointableInput.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.reasons import CheckpointFailureReason
+
+
+class Alignment(Enum):
+    """How the channels of a subtask meet at a barrier. Every kind is exactly-once.
+
+    ALIGNED: a channel waits at its barrier until all are there, however long that takes.
+    TIMEOUTABLE: aligned, and unaligned once `timeout_ms` have passed.
+    UNALIGNED: the barrier overtakes data, which becomes channel state.
+    FORCED_ALIGNED: unaligned, but aligned on this channel, whose data must not become channel state.
+    """
+
+    ALIGNED = "aligned"
+    TIMEOUTABLE = "aligned with timeout"
+    UNALIGNED = "unaligned"
+    FORCED_ALIGNED = "forced aligned"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBarrier:
+    """The barrier of one checkpoint on one channel.
+
+    Attributes:
+        checkpoint_id: above 0.
+        timestamp_ms: when the alignment began to count, on the clock of the `now_ms` arguments.
+        timeout_ms: how long after `timestamp_ms` the alignment may last, above 0; None unless TIMEOUTABLE.
+        is_savepoint: a person owns the checkpoint. A savepoint is always ALIGNED: it holds no channel state.
+
+    Raises:
+        ProtocolViolation: the fields contradict each other.
+    """
+
+    checkpoint_id: CheckpointId
+    timestamp_ms: int
+    alignment: Alignment
+    timeout_ms: int | None = None
+    is_savepoint: bool = False
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_id <= NO_CHECKPOINT:
+            raise ProtocolViolation(f"barrier of checkpoint {self.checkpoint_id} refused, expected an id above 0")
+        if self.is_savepoint and self.alignment is not Alignment.ALIGNED:
+            raise ProtocolViolation(
+                f"barrier of savepoint {self.checkpoint_id} refused, expected aligned, got {self.alignment.value}"
+            )
+        timeoutable = self.alignment is Alignment.TIMEOUTABLE
+        if timeoutable != (self.timeout_ms is not None) or (self.timeout_ms is not None and self.timeout_ms <= 0):
+            raise ProtocolViolation(
+                f"barrier of checkpoint {self.checkpoint_id} refused, expected"
+                f" {'a timeout above 0 ms' if timeoutable else 'no timeout'} when {self.alignment.value},"
+                f" got {self.timeout_ms}"
+            )
+
+    @property
+    def is_unaligned(self) -> bool:
+        """Whether it overtakes data: only UNALIGNED does."""
+        return self.alignment is Alignment.UNALIGNED
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """Until when the alignment may last, inclusive; None: for ever."""
+        return None if self.timeout_ms is None else self.timestamp_ms + self.timeout_ms
+
+    def unaligned(self) -> CheckpointBarrier:
+        """Return the same barrier, free to overtake data.
+
+        Raises:
+            ProtocolViolation: it is a savepoint's.
+        """
+        if self.is_unaligned:
+            return self
+        if self.is_savepoint:
+            raise ProtocolViolation(f"the barrier of savepoint {self.checkpoint_id} must not become unaligned")
+        return replace(self, alignment=Alignment.UNALIGNED, timeout_ms=None)
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentTimes:
+    """When the newest alignment began and how long it took, on the clock of the `now_ms` arguments.
+
+    Attributes:
+        started_ms: when the first channel was there; None while no alignment is under way.
+        duration_ms: of the last alignment, first channel to last; 0 with one channel, and after an abort.
+        start_delay_ms: from the timestamp of the checkpoint to its first channel, at least 0.
+    """
+
+    started_ms: int | None = None
+    duration_ms: int = 0
+    start_delay_ms: int = 0
+
+    @staticmethod
+    def begin(timestamp_ms: int, now_ms: int) -> AlignmentTimes:
+        return AlignmentTimes(started_ms=now_ms, start_delay_ms=max(0, now_ms - timestamp_ms))
+
+    def end(self, now_ms: int) -> AlignmentTimes:
+        started_ms = now_ms if self.started_ms is None else self.started_ms
+        return AlignmentTimes(duration_ms=now_ms - started_ms, start_delay_ms=self.start_delay_ms)
+
+    def give_up(self) -> AlignmentTimes:
+        return AlignmentTimes(start_delay_ms=self.start_delay_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChannel:
+    """Read nothing more from the channel: what follows its barrier belongs to the next checkpoint."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnblockChannel:
+    """Read from the channel again. Harmless when it is not blocked."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitInputs:
+    """Open the checkpoint's channel state before anything is recorded (`initInputsCheckpoint`)."""
+
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class StartRecording:
+    """From now on each buffer that is read from the channel is channel state."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopRecording:
+    """The barrier of the channel is there, or the checkpoint was aborted: what is read from now on is no channel state.
+
+    What the barrier has overtaken, and is unread, is channel state still.
+    """
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prioritise:
+    """Move the announced barrier before the channel's unread buffers, and deliver it as `barrier.unaligned()`.
+
+    Attributes:
+        sequence: of the barrier in its channel, as announced.
+    """
+
+    channel: int
+    checkpoint_id: CheckpointId
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCheckpoint:
+    """Take the subtask's snapshot now; the barrier says whether with channel state. At most one for each id."""
+
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCheckpoint:
+    """Give the checkpoint up: decline it and cancel it downstream, whether or not it was triggered."""
+
+    checkpoint_id: CheckpointId
+    reason: CheckpointFailureReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArmTimer:
+    """Call `timeout(checkpoint_id)` at `at_ms` or later. There is never more than one timer."""
+
+    checkpoint_id: CheckpointId
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """The timer is not needed any more; firing all the same is harmless."""
+
+    checkpoint_id: CheckpointId
+
+
+Command = (
+    BlockChannel
+    | UnblockChannel
+    | InitInputs
+    | StartRecording
+    | StopRecording
+    | Prioritise
+    | TriggerCheckpoint
+    | AbortCheckpoint
+    | ArmTimer
+    | CancelTimer
+)

@@ -1,0 +1,54 @@
+"""Epochs in a Spark session whose driver is this process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from milepost.protocol.records.errors import CheckpointError, SparkLost
+from milepost.spark.session import is_alive
+
+_LOG = logging.getLogger(__name__)
+
+
+class ClassicEngine:
+    """A session whose driver is this process, on a local master or a cluster."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+
+    @property
+    def slots(self) -> int:
+        return int(self.session.sparkContext.defaultParallelism)
+
+    @contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        context = self.session.sparkContext
+        context.addJobTag(tag)
+        try:
+            yield
+        except BaseException:
+            # Amid an interrupt the JVM may not answer; it is the interrupt that counts.
+            with suppress(Py4JError, ConnectionError):
+                context.removeJobTag(tag)
+            raise
+        context.removeJobTag(tag)
+
+    def interrupt(self, tag: str) -> None:
+        try:
+            self.session.sparkContext.cancelJobsWithTag(tag)
+        except (Py4JError, ConnectionError) as error:  # a JVM that is gone runs nothing
+            _LOG.warning("the jobs of %s were not interrupted: %s", tag, error)
+
+    def lost(self, error: Exception) -> CheckpointError | None:
+        if is_alive(self.session.sparkContext):
+            return None
+        return SparkLost(
+            f"the Spark of this process, with master {self.session.sparkContext.master}, ended amid the epoch. "
+            "Nothing of this epoch is visible.",
+            hint="it may have been killed for its memory, see the system's log and spark.driver.memory; run again",
+        )

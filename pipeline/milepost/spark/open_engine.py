@@ -1,0 +1,26 @@
+"""The engine that a plan's spec asks for: in this process, or on a Spark Connect server."""
+
+from __future__ import annotations
+
+from milepost.planning import EpochPlan
+from milepost.spark.classic import ClassicEngine
+from milepost.spark.engine import Engine
+from milepost.spark.session import open_session
+
+
+def load_engine(plan: EpochPlan) -> None:
+    """Import the modules of the kind of session that a plan's spec asks for."""
+    if plan.spec.spark.remote is not None:
+        import milepost.spark.connect  # noqa: F401
+
+
+def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
+    """Return the engine of a plan's spec, ready to run: the one that this process kept, if it still serves.
+
+    Raises: EnvironmentUnusable.
+    """
+    if plan.spec.spark.remote is None:
+        return ClassicEngine(open_session(plan.spec.name, plan.spec.spark))
+    from milepost.spark.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
+
+    return open_remote(plan, kept if isinstance(kept, RemoteEngine) else None)
