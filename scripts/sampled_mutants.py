@@ -87,7 +87,8 @@ def sampled(root: Path, sample: int, seed: int, words: Sequence[str]) -> Iterato
 
 
 def mutable_files(root: Path, words: Sequence[str]) -> list[str]:
-    found = [path for folder in FOLDERS for path in sorted((root / "pipeline" / "milepost" / folder).glob("*.py"))]
+    product = root / "pipeline" / "milepost"
+    found = [path for folder in FOLDERS for path in sorted((product / folder).glob("**/*.py" if folder else "*.py"))]
     names = [path.relative_to(root).as_posix() for path in found]
     return [
         name

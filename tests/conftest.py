@@ -16,7 +16,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from milepost.state import key_hash
+from milepost.state.layers import key_hash
 from tests.harness.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
 from tests.harness.processes import PYTHON_PATH
 from tests.harness.s3_servers import ministack, seaweed

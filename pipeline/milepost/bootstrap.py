@@ -34,11 +34,11 @@ from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.protocol.records.locations import file_url
 from milepost.quality.verdict import GateVerdict
 from milepost.restore import Restore
-from milepost.state.exact_keys import key_numbers
-from milepost.state.handles import StateHandle
-from milepost.state.key_groups import key_group_range
-from milepost.state.key_hash import KeyHash
-from milepost.state.keyed_state import restore_state
+from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.layers.exact_keys import key_numbers
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.handles import StateHandle
 from milepost.storage.checked import write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, state_prefix
 from milepost.store_checks import require_stores

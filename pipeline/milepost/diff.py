@@ -18,7 +18,7 @@ from milepost.protocol.records.errors import NotFound
 from milepost.renames import with_names_of
 from milepost.row_changes import RowChanges, changes_by_key, changes_of_rows
 from milepost.sources.consumed import load
-from milepost.state.handles import StateHandle
+from milepost.state.runs.handles import StateHandle
 from milepost.tables import Tables, operator_rows
 
 OPERATOR, SOURCE, SINK = "operator", "source", "sink"

@@ -28,8 +28,8 @@ from milepost.quality.verdict import GateVerdict
 from milepost.sinks.contract import Committable
 from milepost.sources.consumed import append
 from milepost.sources.event_times import NAMED_AHEAD, RowsAhead
-from milepost.state.channel_state import ChannelStateHandle
-from milepost.state.handles import StateHandle
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.runs.handles import StateHandle
 from milepost.storage.layout import consumed_prefix, metrics_prefix
 from milepost.task_times import TaskTimes
 

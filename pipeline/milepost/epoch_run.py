@@ -34,7 +34,7 @@ from milepost.quality.gate import begin_loading, evaluate_all
 from milepost.quality.verdict import GateVerdict
 from milepost.sinks.contract import Committable, SinkMark, StagedFile
 from milepost.sinks.parquet import ParquetSink
-from milepost.state.key_hash import KeyHash
+from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.checked import read_handle
 from milepost.storage.layout import metadata_key
 from milepost.vetoes import stage_veto

@@ -30,7 +30,7 @@ from milepost.protocol.records.ids import INSTALLING, NO_CHECKPOINT, CheckpointI
 from milepost.protocol.records.manifest_state import Timeline
 from milepost.protocol.retention.lineage import open_forks
 from milepost.sessions import Session, provably_dead
-from milepost.state.key_hash import new_secret
+from milepost.state.layers.key_hash import new_secret
 from milepost.storage.layout import metadata_key
 
 _LOG = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ from milepost.protocol.records.manifest_state import ManifestState, Timeline, Ti
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sessions import Session, provably_dead
 from milepost.sinks.contract import SinkMark
-from milepost.state.key_hash import new_secret
+from milepost.state.layers.key_hash import new_secret
 from milepost.storage.checked import write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, metadata_key
 from milepost.storage.notices import AbortNotice

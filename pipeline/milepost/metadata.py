@@ -24,9 +24,9 @@ from milepost.protocol.records.ids import KEY_HASH_SECRET_PATTERN
 from milepost.quality.verdict import GateVerdict
 from milepost.sinks.contract import Committable, decode_schema, encode_schema
 from milepost.sources.event_times import RowsAhead
-from milepost.state.channel_state import ChannelStateHandle
-from milepost.state.handles import StateHandle
-from milepost.state.key_hash import KeyHash
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.handles import StateHandle
 from milepost.storage.layout import require_own_key
 from milepost.task_times import TaskTimes
 

@@ -24,10 +24,10 @@ from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, Tim
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject
 from milepost.sources.plan import SourcePlan, assign_splits
-from milepost.state.channel_state import ChannelStateHandle
-from milepost.state.evolution import evolved
-from milepost.state.handles import StateHandle
-from milepost.state.key_hash import KeyHash
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.evolution import evolved
+from milepost.state.runs.handles import StateHandle
 
 INPUT_RECORD_FORMAT = 3
 

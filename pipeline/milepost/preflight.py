@@ -34,7 +34,7 @@ from milepost.operators.build import build_operator
 from milepost.operators.contract import SCALE, StatefulOperator
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.sinks.contract import decode_schema
-from milepost.state.evolution import SchemaChange, compare_schemas
+from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
 NEW_PATH = "needs a new sink name and path"
 

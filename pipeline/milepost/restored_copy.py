@@ -18,8 +18,8 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.savepoint_document import SavedTable, renamed
 from milepost.savepoint_files import SavedCheckpoint, handle_at
 from milepost.sinks.contract import Committable
-from milepost.state.channel_state import ChannelStateHandle
-from milepost.state.handles import RunHandle
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.runs.handles import RunHandle
 from milepost.storage.copying import Copy, copy_objects
 from milepost.storage.layout import channel_prefix, consumed_prefix, state_prefix
 

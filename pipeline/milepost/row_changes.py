@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from milepost.operators.columns import find_rows, key_columns
 from milepost.operators.contract import Bools
-from milepost.state.evolution import widens
+from milepost.state.runs.evolution import widens
 
 CHANGE = "change"
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"

@@ -18,7 +18,7 @@ from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.reachability import metadata_handles
 from milepost.savepoint_document import SavepointDocument, decode_document
-from milepost.state.key_groups import MAX_KEY_GROUPS
+from milepost.state.layers.key_groups import MAX_KEY_GROUPS
 from milepost.storage.checked import read_handle, stat_handle
 
 MAX_DOCUMENT_BYTES = 256 * 1024**2

@@ -16,7 +16,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.retention import handle_conflicts
 from milepost.reachability import metadata_handles
 from milepost.sinks.parquet import ParquetSink
-from milepost.state.keyed_state import read_state
+from milepost.state.keyed.keyed_state import read_state
 from milepost.storage.checked import read_handle, stat_handle
 from milepost.table_needs import staged_files
 from milepost.way_back import newest_whole_ancestor

@@ -42,10 +42,10 @@ from milepost.spark.tail import TailPlan, run_tail
 from milepost.spark.task_memory import Memory
 from milepost.spark.task_metrics import TaskMetrics
 from milepost.spark.worker_memory import UNLIMITED, MemoryBudget
-from milepost.state.channel_state import ChannelStateHandle
-from milepost.state.handles import StateHandle
-from milepost.state.keyed_state import read_state
-from milepost.state.spool import Spool
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.buffers.spill import Spool
+from milepost.state.keyed.keyed_state import read_state
+from milepost.state.runs.handles import StateHandle
 from tests.harness.key_hashes import KEYED
 from tests.harness.sparkless_runner import rows_for
 

@@ -38,6 +38,7 @@ ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"orchestration": {"spark"}, "cl
 
 FLOORS: dict[str, tuple[str, ...]] = {
     "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
+    "state": ("layers", "runs statistics", "buffers cache", "keyed"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants"),
 }
 """Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.state.key_groups import Hashes
-from milepost.state.key_hash import KeyHash
+from milepost.state.layers.key_groups import Hashes
+from milepost.state.layers.key_hash import KeyHash
 from tests.harness.job_log import KEY_HASH_SECRET
 
 KEYED = KeyHash(KEY_HASH_SECRET)

@@ -71,7 +71,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.spark.subtask_task import run_subtask
     from milepost.spark.tail import TailPlan, run_tail
     from milepost.spark.task_metrics import TaskMetrics
-    from milepost.state.handles import StateHandle
+    from milepost.state.runs.handles import StateHandle
     from tests.harness.key_hashes import KEYED
 
     calls = {name: parse_aggregate(text) for name, text in {"n": "count(*)", "s": "sum(v)", "m": "max(v)"}.items()}

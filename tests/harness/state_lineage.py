@@ -11,9 +11,9 @@ import pyarrow as pa
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.retention.retention import unreferenced
-from milepost.state.handles import StateHandle
-from milepost.state.key_groups import key_group_range
-from milepost.state.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.runs.handles import StateHandle
 from milepost.storage.layout import state_prefix
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED

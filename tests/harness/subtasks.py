@@ -13,12 +13,12 @@ import pyarrow as pa
 from milepost.operators.contract import OperatorOutput, StatefulOperator
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.state.buffers import are_partials, as_partials
-from milepost.state.cache import StateCache
-from milepost.state.handles import StateHandle
-from milepost.state.key_groups import key_group, key_group_range, subtask_of_key_group
-from milepost.state.key_hash import KeyHash
-from milepost.state.keyed_state import SubtaskState, read_state, restore_state
+from milepost.state.buffers.buffers import are_partials, as_partials
+from milepost.state.cache.cache import StateCache
+from milepost.state.keyed.keyed_state import SubtaskState, read_state, restore_state
+from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.handles import StateHandle
 from tests.harness.key_hashes import KEYED
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.state.handles import StateHandle
+from milepost.state.runs.handles import StateHandle
 
 
 def next_timer(handle: StateHandle) -> int | None:

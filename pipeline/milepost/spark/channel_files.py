@@ -13,8 +13,8 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.state.buffers import Buffer
-from milepost.state.channel_state import ChannelFile, ChannelStateHandle, encode_channel_state
+from milepost.state.buffers.buffers import Buffer
+from milepost.state.buffers.channel_state import ChannelFile, ChannelStateHandle, encode_channel_state
 
 
 @dataclass(frozen=True, slots=True)

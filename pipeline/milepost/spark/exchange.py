@@ -19,9 +19,9 @@ from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
 from milepost.protocol.exchange.declines import Decline
 from milepost.spark.combining import PART_BYTES, Combining
-from milepost.state.buffers import Buffer, as_partials, encode_rows, oldest
-from milepost.state.key_groups import subtask_of_key_group
-from milepost.state.key_hash import KeyHash
+from milepost.state.buffers.buffers import Buffer, as_partials, encode_rows, oldest
+from milepost.state.layers.key_groups import subtask_of_key_group
+from milepost.state.layers.key_hash import KeyHash
 
 EXCHANGE_SCHEMA: Final = pa.schema(
     [

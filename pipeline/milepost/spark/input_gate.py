@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.state.buffers import Buffer
+from milepost.state.buffers.buffers import Buffer
 
 
 @dataclass(frozen=True, slots=True)

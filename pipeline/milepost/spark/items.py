@@ -16,7 +16,7 @@ import pyarrow as pa
 from milepost.protocol.exchange.acknowledgements import decode_answer, encode_answer
 from milepost.protocol.exchange.barrier import SubtaskAck
 from milepost.protocol.exchange.declines import Decline
-from milepost.state.buffers import Buffer
+from milepost.state.buffers.buffers import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, source_watermark
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spark.epoch_clock import LevelShare
-from milepost.state.channel_state import ChannelStateHandle
-from milepost.state.handles import StateHandle
-from milepost.state.key_groups import key_group_range
-from milepost.state.key_hash import KeyHash
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.handles import StateHandle
 
 
 @dataclass(frozen=True, slots=True)

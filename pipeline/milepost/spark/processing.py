@@ -21,9 +21,9 @@ from milepost.spark.input_gate import Chunk
 from milepost.spark.items import Item, Rows
 from milepost.spark.level_plan import LevelPlan, OperatorPlan
 from milepost.spark.task_memory import Memory
-from milepost.state.buffers import Buffer, are_partials
-from milepost.state.keyed_state import FrozenState, SubtaskState
-from milepost.state.slices import (
+from milepost.state.buffers.buffers import Buffer, are_partials
+from milepost.state.keyed.keyed_state import FrozenState, SubtaskState
+from milepost.state.keyed.slices import (
     EncodedSlices,
     SliceEncoder,
     divided,

@@ -15,8 +15,8 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.contract import RowsPiece, Sink, StagedFile, staged_file_to_json
 from milepost.spark.items import Rows
 from milepost.spark.task_memory import Memory, told
-from milepost.state.buffers import decode_rows, encode_rows
-from milepost.state.spool import Spooled
+from milepost.state.buffers.buffers import decode_rows, encode_rows
+from milepost.state.buffers.spill import Spooled
 
 
 @dataclass(frozen=True, slots=True)

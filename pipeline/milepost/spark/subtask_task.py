@@ -31,13 +31,13 @@ from milepost.spark.processing import Opened, Processing
 from milepost.spark.received import Received, receive
 from milepost.spark.subtask_work import SubtaskResources, Work
 from milepost.spark.task_metrics import TaskMetrics
-from milepost.state.buffers import Buffer
-from milepost.state.cache import StateCache
-from milepost.state.channel_state import restore_channel_state
-from milepost.state.handles import StateHandle
-from milepost.state.keyed_state import FrozenState, restore_state
-from milepost.state.slices import EncodedSlices
-from milepost.state.spool import SpooledBodies
+from milepost.state.buffers.buffers import Buffer
+from milepost.state.buffers.channel_state import restore_channel_state
+from milepost.state.buffers.spill import SpooledBodies
+from milepost.state.cache.cache import StateCache
+from milepost.state.keyed.keyed_state import FrozenState, restore_state
+from milepost.state.keyed.slices import EncodedSlices
+from milepost.state.runs.handles import StateHandle
 from milepost.storage.notices import read_notice
 
 

@@ -13,10 +13,10 @@ from milepost.spark.epoch_clock import Pacer
 from milepost.spark.input_gate import InputGate
 from milepost.spark.processing import Processing
 from milepost.spark.task_metrics import TaskMetrics
-from milepost.state.buffers import Buffer
-from milepost.state.handles import StateHandle
-from milepost.state.keyed_state import FrozenState
-from milepost.state.slices import EncodedSlices
+from milepost.state.buffers.buffers import Buffer
+from milepost.state.keyed.keyed_state import FrozenState
+from milepost.state.keyed.slices import EncodedSlices
+from milepost.state.runs.handles import StateHandle
 
 
 @dataclass(frozen=True, slots=True)

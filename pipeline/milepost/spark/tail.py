@@ -22,7 +22,7 @@ from milepost.spark.exchange import BufferLimits, Edge, ExchangeWriter, exchange
 from milepost.spark.items import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
 from milepost.spark.staging import Staging
 from milepost.spark.task_memory import Memory
-from milepost.state.key_hash import KeyHash
+from milepost.state.layers.key_hash import KeyHash
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from milepost.spark.worker_memory import UNLIMITED, MemoryBudget, is_out_of_memory
-from milepost.state.spool import Spool
+from milepost.state.buffers.spill import Spool
 
 
 @dataclass(frozen=True, slots=True)

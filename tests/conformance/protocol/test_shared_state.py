@@ -25,10 +25,10 @@ from milepost.protocol.retention.retention import (
     subsumable,
     unreferenced,
 )
-from milepost.state.buffers import Buffer, encode_rows
-from milepost.state.channel_state import ChannelFile, encode_channel_state
-from milepost.state.compaction import ALMOST_ALL, MAX_DELTAS
-from milepost.state.handles import RunKind, StateHandle
+from milepost.state.buffers.buffers import Buffer, encode_rows
+from milepost.state.buffers.channel_state import ChannelFile, encode_channel_state
+from milepost.state.runs.compaction import ALMOST_ALL, MAX_DELTAS
+from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.storage.layout import channel_prefix
 from tests.harness.job_log import A, JobLog
 from tests.harness.key_hashes import KEYED

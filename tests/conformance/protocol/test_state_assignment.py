@@ -17,10 +17,10 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject
 from milepost.sources.plan import assign_splits
-from milepost.state.buffers import Buffer, decode_rows, encode_rows
-from milepost.state.channel_state import ChannelStateHandle, encode_channel_state, restore_channel_state
-from milepost.state.handles import StateHandle
-from milepost.state.key_groups import key_group, key_group_range
+from milepost.state.buffers.buffers import Buffer, decode_rows, encode_rows
+from milepost.state.buffers.channel_state import ChannelStateHandle, encode_channel_state, restore_channel_state
+from milepost.state.layers.key_groups import key_group, key_group_range
+from milepost.state.runs.handles import StateHandle
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 from tests.harness.sparkless_job import SparklessJob

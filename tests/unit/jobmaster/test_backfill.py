@@ -29,9 +29,9 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
 from milepost.protocol.retention.lineage import open_forks
 from milepost.replay import replay_record
-from milepost.state.buffers import Buffer, encode_rows
-from milepost.state.channel_state import encode_channel_state
-from milepost.state.key_groups import key_group_range
+from milepost.state.buffers.buffers import Buffer, encode_rows
+from milepost.state.buffers.channel_state import encode_channel_state
+from milepost.state.layers.key_groups import key_group_range
 from milepost.storage.layout import channel_prefix
 from milepost.storage.open import open_store
 from tests.harness.backfill_job import BackfillJob, mortal_session

@@ -15,7 +15,7 @@ from milepost.jobmaster import Session
 from milepost.metadata import CheckpointMetadata
 from milepost.protocol.codec.codec import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.state.key_hash import KeyHash, new_secret
+from milepost.state.layers.key_hash import KeyHash, new_secret
 from milepost.tables import operator_rows
 from tests.harness.counted_job import CountedJob
 from tests.harness.milepost_cli import milepost

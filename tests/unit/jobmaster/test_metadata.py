@@ -14,7 +14,7 @@ from milepost.metadata import CheckpointMetadata, decode_metadata
 from milepost.pace import Pace
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.sources.event_times import RowsAhead
-from milepost.state.channel_state import ChannelStateHandle
+from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.task_times import TaskTimes
 from tests.harness.job_log import KEY_HASH_SECRET
 from tests.harness.key_hashes import KEYED, UNKEYED

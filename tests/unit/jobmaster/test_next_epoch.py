@@ -21,8 +21,8 @@ from milepost.protocol.records.errors import InvalidRequest, JobNotRunnable, Sta
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sources.contract import SourceObject
 from milepost.spark import runner as spark_runner
-from milepost.state.channel_state import ChannelStateHandle
-from milepost.state.handles import StateHandle
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.runs.handles import StateHandle
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -12,7 +12,7 @@ import pytest
 from milepost.job_code import read_code
 from milepost.preflight import preflight, report_lines
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.state.channel_state import ChannelStateHandle
+from milepost.state.buffers.channel_state import ChannelStateHandle
 from tests.harness.changing_job import SINK, SPEC, ChangingJob
 
 

@@ -22,7 +22,7 @@ from milepost.operators.contract import OperatorFailed, OutputKind, StatefulOper
 from milepost.operators.window import TumblingWindowByKey
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.evolution import compare_schemas
+from milepost.state.runs.evolution import compare_schemas
 from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer

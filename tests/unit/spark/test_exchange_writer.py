@@ -38,9 +38,9 @@ from milepost.spark.sql_projection import decode_items, encode_items
 from milepost.spark.tail import TailPlan, run_tail
 from milepost.spark.task_memory import Memory
 from milepost.spark.worker_memory import UNLIMITED, MemoryBudget
-from milepost.state.buffers import Buffer, are_partials, decode_rows, oldest
-from milepost.state.key_groups import key_group, subtask_of_key_group
-from milepost.state.spool import Spool
+from milepost.state.buffers.buffers import Buffer, are_partials, decode_rows, oldest
+from milepost.state.buffers.spill import Spool
+from milepost.state.layers.key_groups import key_group, subtask_of_key_group
 from tests.harness.key_hashes import KEYED
 
 EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))

@@ -10,7 +10,7 @@ from milepost.planning import EpochAlignment
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.epoch_clock import LevelShare, Pacer, task_deadline_ms
 from milepost.spark.input_gate import InputGate
-from milepost.state.buffers import Buffer
+from milepost.state.buffers.buffers import Buffer
 
 
 def buffer(name: str, stamp: int | None = 1, size: int = 10) -> Buffer:

@@ -9,8 +9,8 @@ import pytest
 from milepost.protocol.exchange.barrier import SubtaskAck
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spark.level_plan import Clock, OperatorPlan, SourceClock, UpstreamClock, input_watermark_us, lateness_us
-from milepost.state.handles import StateHandle
-from milepost.state.key_groups import key_group_range
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.runs.handles import StateHandle
 from tests.harness.dataplane import SCHEMA, operators
 
 SOURCE = SourceClock("clicks", 10, 5)

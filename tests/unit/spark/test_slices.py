@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.worker_memory import MemoryBudget
-from milepost.state.slices import slices_within
+from milepost.state.keyed.slices import slices_within
 from tests.harness.dataplane import DataPlane, ticking
 from tests.harness.limited_task import ROWS, rows_of
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, assert_equal, cut, events, nothing, open_plane

@@ -11,13 +11,13 @@ import pytest
 
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.cache import StateCache
-from milepost.state.evolution import STORED_AS
-from milepost.state.handles import RunKind, StateHandle
-from milepost.state.key_groups import key_group_range
-from milepost.state.keyed_state import SubtaskState, restore_state
-from milepost.state.layer import KeySpec, Layer, match, sort_rows
-from milepost.state.runs import encode_run
+from milepost.state.cache.cache import StateCache
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.layers.layer import KeySpec, Layer, match, sort_rows
+from milepost.state.runs.evolution import STORED_AS
+from milepost.state.runs.handles import RunKind, StateHandle
+from milepost.state.runs.runs import encode_run
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 
@@ -209,7 +209,7 @@ def test_several_bases_are_read_without_being_merged(node: Node, monkeypatch: py
     def merge(layers: Sequence[Layer], *_: object) -> Layer:
         raise AssertionError(f"{len(layers)} layers were merged")
 
-    monkeypatch.setattr("milepost.state.keyed_state.stack", merge)
+    monkeypatch.setattr("milepost.state.keyed.keyed_state.stack", merge)
     state = node.restore()
     found = state.lookup(pa.table([[f"k{i}" for i in range(250, 350)]], names=["k"]))
     assert sorted(found["v"].to_pylist()) == list(range(250, 300))

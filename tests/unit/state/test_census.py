@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state import census
-from milepost.state.census import Census
-from milepost.state.handles import RunKind, StateHandle
-from milepost.state.key_groups import key_group, key_group_range
-from milepost.state.keyed_state import SubtaskState, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.layers.key_groups import key_group, key_group_range
+from milepost.state.runs.handles import RunKind, StateHandle
+from milepost.state.statistics import census
+from milepost.state.statistics.census import Census
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.buffers import Buffer, encode_rows
-from milepost.state.channel_state import (
+from milepost.state.buffers.buffers import Buffer, encode_rows
+from milepost.state.buffers.channel_state import (
     ChannelStateHandle,
     encode_channel_state,
     oldest_in_flight,
     restore_channel_state,
 )
-from milepost.state.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.state import grouping, layer
-from milepost.state.exact_keys import key_numbers, same_keys
-from milepost.state.grouping import number_keys
-from milepost.state.layer import KeySpec, match, not_hidden, sort_rows, stack
+from milepost.state.keyed import grouping
+from milepost.state.keyed.grouping import number_keys
+from milepost.state.layers import layer
+from milepost.state.layers.exact_keys import key_numbers, same_keys
+from milepost.state.layers.layer import KeySpec, match, not_hidden, sort_rows, stack
 from tests.harness.collisions import colliding_pairs
 from tests.harness.key_hashes import UNKEYED
 
@@ -34,7 +35,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     for module in (layer, grouping):
         monkeypatch.setattr(module, "same_keys", counting)
-    monkeypatch.setattr("milepost.state.exact_keys.same_keys", counting)
+    monkeypatch.setattr("milepost.state.layers.exact_keys.same_keys", counting)
     return counts
 
 

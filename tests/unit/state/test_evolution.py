@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.cache import StateCache
-from milepost.state.evolution import (
+from milepost.state.cache.cache import StateCache
+from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.runs.evolution import (
     BEGINS_NULL,
     SCALE,
     compare_schemas,
@@ -26,9 +28,7 @@ from milepost.state.evolution import (
     stored_names,
     widens,
 )
-from milepost.state.handles import RunKind, StateHandle
-from milepost.state.key_groups import key_group, key_group_range, subtask_of_key_group
-from milepost.state.keyed_state import restore_state
+from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 

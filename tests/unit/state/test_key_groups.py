@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.state import key_groups
-from milepost.state.key_groups import (
+from milepost.state.layers import key_groups
+from milepost.state.layers.key_groups import (
     group_cuts,
     key_group,
     key_group_range,

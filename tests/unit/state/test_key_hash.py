@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.state import key_hash
-from milepost.state.key_groups import key_group
-from milepost.state.key_hash import KeyHash, new_secret
+from milepost.state.layers import key_hash
+from milepost.state.layers.key_groups import key_group
+from milepost.state.layers.key_hash import KeyHash, new_secret
 from tests.harness.collisions import colliding_pairs, harmless_differences, mix
 from tests.harness.key_hashes import KEYED, UNKEYED
 

@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 from milepost.operators import contract
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state import census, evolution, layer
-from milepost.state.cache import StateCache
-from milepost.state.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
-from milepost.state.grouping import number_keys
-from milepost.state.handles import RunKind, StateHandle
-from milepost.state.key_groups import key_group, key_group_range, subtask_of_key_group
-from milepost.state.key_hash import KeyHash
-from milepost.state.keyed_state import SubtaskState, restore_state
-from milepost.state.layer import KeySpec, sort_rows, stack
+from milepost.state.cache.cache import StateCache
+from milepost.state.keyed.grouping import number_keys
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.layers import layer
+from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.layers.layer import KeySpec, sort_rows, stack
+from milepost.state.runs import evolution
+from milepost.state.runs.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
+from milepost.state.runs.handles import RunKind, StateHandle
+from milepost.state.statistics import census
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED, UNKEYED, WEAK
 

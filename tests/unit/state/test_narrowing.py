@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.buffers import Buffer, Extent, are_partials, as_partials, decode_rows, encode_rows
-from milepost.state.cache import StateCache
-from milepost.state.handles import StateHandle
-from milepost.state.key_groups import key_group_range
-from milepost.state.keyed_state import SubtaskState, restore_state
-from milepost.state.narrowing import narrowed, numbers_at, widened
+from milepost.state.buffers.buffers import Buffer, Extent, are_partials, as_partials, decode_rows, encode_rows
+from milepost.state.cache.cache import StateCache
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.layers.integer_packing import narrowed, numbers_at, widened
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.runs.handles import StateHandle
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED
 

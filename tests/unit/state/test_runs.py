@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.handles import RunHandle, RunKind, StateHandle
-from milepost.state.key_groups import key_group
-from milepost.state.keyed_state import SubtaskState, restore_state
-from milepost.state.layer import KeySpec, Layer, sort_rows
-from milepost.state.run_columns import order_by_key
-from milepost.state.runs import RUN_FORMAT_VERSION, check_body, decode_run, encode_run
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.layers.key_groups import key_group
+from milepost.state.layers.layer import KeySpec, Layer, sort_rows
+from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
+from milepost.state.runs.run_columns import order_by_key
+from milepost.state.runs.runs import RUN_FORMAT_VERSION, check_body, decode_run, encode_run
 from milepost.storage.local import LocalStore
 from tests.harness.key_hashes import KEYED, UNKEYED
 from tests.harness.timers import next_timer

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.state.key_groups import (
+from milepost.state.layers.key_groups import (
     KEPT_BYTES,
     PER_MICROSECOND,
     ROWS_AT_ONCE,

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.state.key_groups import Ints
-from milepost.state.narrowing import Numbers, numbers_at, type_of, values_at
+from milepost.state.layers.integer_packing import Numbers, numbers_at, type_of, values_at
+from milepost.state.layers.key_groups import Ints
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 

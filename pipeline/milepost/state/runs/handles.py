@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from milepost.state.stored import corrupt, count, counts, is_int, own_key, record, sha256_hex, span, text
+from milepost.state.runs.stored import corrupt, count, counts, is_int, own_key, record, sha256_hex, span, text
 
 
 class RunKind(Enum):

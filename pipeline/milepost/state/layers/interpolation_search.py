@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from milepost.state.key_groups import Hashes, Ints
+from milepost.state.layers.key_groups import Hashes, Ints
 
 Drifts: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from milepost.state.buffers import Buffer, encode_rows
-from milepost.state.handles import RunHandle, StateHandle
-from milepost.state.key_groups import Ints
-from milepost.state.key_hash import KeyHash
-from milepost.state.snapshot import StateSnapshot
-from milepost.state.spool import Spool, Spooled
+from milepost.state.buffers.buffers import Buffer, encode_rows
+from milepost.state.buffers.spill import Spool, Spooled
+from milepost.state.keyed.snapshot import StateSnapshot
+from milepost.state.layers.key_groups import Ints
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.handles import RunHandle, StateHandle
 
 STATE_COPIES = 4
 """Memory of restored state, as so many times its rows' own bytes: they are mapped or decoded, and a base is a merge."""

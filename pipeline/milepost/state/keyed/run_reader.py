@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.state.cache import StateCache
-from milepost.state.handles import RunHandle, StateHandle
-from milepost.state.layer import Layer
-from milepost.state.runs import check_body, decode_run
-from milepost.state.snapshot import StateIdentity
+from milepost.state.cache.cache import StateCache
+from milepost.state.keyed.snapshot import StateIdentity
+from milepost.state.layers.layer import Layer
+from milepost.state.runs.handles import RunHandle, StateHandle
+from milepost.state.runs.runs import check_body, decode_run
 
 
 def references(

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.state.buffers import Buffer, owned_part
-from milepost.state.key_hash import KeyHash
-from milepost.state.stored import corrupt, count, is_int, own_key, record, sha256_hex, span, text
+from milepost.state.buffers.buffers import Buffer, owned_part
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.stored import corrupt, count, is_int, own_key, record, sha256_hex, span, text
 
 _SCHEMA = pa.schema(
     [

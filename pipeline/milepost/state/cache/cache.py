@@ -27,13 +27,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from milepost.state.buckets import drifts_of
-from milepost.state.census import EXPIRES_COLUMN, TIMER_COLUMN
-from milepost.state.evolution import stored_name
-from milepost.state.handles import RunHandle
-from milepost.state.layer import KeySpec, Layer, empty_layer
-from milepost.state.narrowing import narrowed, widened
-from milepost.state.runs import DELETED_COLUMN
+from milepost.state.layers.integer_packing import narrowed, widened
+from milepost.state.layers.interpolation_search import drifts_of
+from milepost.state.layers.layer import KeySpec, Layer, empty_layer
+from milepost.state.runs.evolution import stored_name
+from milepost.state.runs.handles import RunHandle
+from milepost.state.runs.runs import DELETED_COLUMN
+from milepost.state.statistics.census import EXPIRES_COLUMN, TIMER_COLUMN
 
 CACHE_FORMAT_VERSION = 3
 _HASH_COLUMN = "__hash"

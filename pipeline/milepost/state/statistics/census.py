@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.state.key_groups import Hashes, Ints, group_cuts, key_group
-from milepost.state.layer import Bools, KeySpec, Layer, match, not_hidden, others, stack
+from milepost.state.layers.key_groups import Hashes, Ints, group_cuts, key_group
+from milepost.state.layers.layer import Bools, KeySpec, Layer, match, not_hidden, others, stack
 
 TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"

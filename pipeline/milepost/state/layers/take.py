@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.state.key_groups import Ints
-from milepost.state.layer import Bools, Layer
-from milepost.state.narrowing import numbers_at, values_at
+from milepost.state.layers.integer_packing import numbers_at, values_at
+from milepost.state.layers.key_groups import Ints
+from milepost.state.layers.layer import Bools, Layer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.state.exact_keys import key_numbers, same_keys
-from milepost.state.key_groups import Hashes, Ints
-from milepost.state.layer import stable_order
+from milepost.state.layers.exact_keys import key_numbers, same_keys
+from milepost.state.layers.key_groups import Hashes, Ints
+from milepost.state.layers.layer import stable_order
 
 _SAMPLE = 32_768
 _ROWS_PER_KEY = 4

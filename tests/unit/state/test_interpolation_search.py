@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.state import buckets
-from milepost.state.buckets import drifts_of, first_equal
+from milepost.state.layers.interpolation_search import drifts_of, first_equal
 
 _WORDS = st.integers(0, 2**64 - 1)
 _EXTREMES = st.sampled_from([0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 2, 2**64 - 1])
@@ -26,7 +25,7 @@ def test_the_first_equal_hash_is_found_where_a_binary_search_finds_it(some: list
     wanted = np.array([*others, *some[::3]], dtype=np.uint64)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(buckets, "_CROWDED", len(hashes))
+        patched.setattr(interpolation_search, "_CROWDED", len(hashes))
         drifts = drifts_of(hashes)
 
     assert drifts is not None
@@ -61,9 +60,9 @@ def test_a_crowd_in_one_corner_of_the_range_is_found_too() -> None:
 def test_how_many_rows_are_counted_at_once_does_not_show(some: list[int]) -> None:
     hashes = np.sort(np.array(some, dtype=np.uint64))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(buckets, "_CROWDED", len(hashes))
+        patched.setattr(interpolation_search, "_CROWDED", len(hashes))
         whole = drifts_of(hashes)
-        patched.setattr(buckets, "_ROWS_AT_ONCE", 3)
+        patched.setattr(interpolation_search, "_ROWS_AT_ONCE", 3)
         in_pieces = drifts_of(hashes)
 
     assert whole is not None and in_pieces is not None

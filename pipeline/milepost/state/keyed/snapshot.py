@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.state.cache import StateCache
-from milepost.state.census import Census, Change, Times, counted
-from milepost.state.compaction import SnapshotWrite, choose_write
-from milepost.state.handles import RunHandle, RunKind, StateHandle
-from milepost.state.layer import KeySpec, Layer, match, others, stack
-from milepost.state.runs import encode_run
+from milepost.state.cache.cache import StateCache
+from milepost.state.layers.layer import KeySpec, Layer, match, others, stack
+from milepost.state.runs.compaction import SnapshotWrite, choose_write
+from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
+from milepost.state.runs.runs import encode_run
+from milepost.state.statistics.census import Census, Change, Times, counted
 
 
 @dataclass(frozen=True, slots=True)

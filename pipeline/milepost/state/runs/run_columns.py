@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.state.key_groups import Hashes, Ints
-from milepost.state.layer import stable_order
+from milepost.state.layers.key_groups import Hashes, Ints
+from milepost.state.layers.layer import stable_order
 
 _WORD_BITS = 64
 _SAMPLED_BLOCKS = 8

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.state.evolution import converted, stored_names
-from milepost.state.handles import RunHandle, RunKind
-from milepost.state.key_groups import Hashes, group_cuts, key_group
-from milepost.state.layer import Bools, KeySpec, Layer, stable_order
-from milepost.state.run_columns import Packing, copied_columns, order_by_key, packings
+from milepost.state.layers.key_groups import Hashes, group_cuts, key_group
+from milepost.state.layers.layer import Bools, KeySpec, Layer, stable_order
+from milepost.state.runs.evolution import converted, stored_names
+from milepost.state.runs.handles import RunHandle, RunKind
+from milepost.state.runs.run_columns import Packing, copied_columns, order_by_key, packings
 
 RUN_FORMAT_VERSION = 2
 DELETED_COLUMN = "__deleted"

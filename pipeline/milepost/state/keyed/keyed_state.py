@@ -19,21 +19,21 @@ import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.state.cache import StateCache
-from milepost.state.census import EXPIRES_COLUMN, Census
-from milepost.state.gather import Hits, found_of, gather
-from milepost.state.grouping import Numbered, number_keys
-from milepost.state.handles import RunHandle, RunKind, StateHandle
-from milepost.state.key_groups import (
+from milepost.state.cache.cache import StateCache
+from milepost.state.keyed.grouping import Numbered, number_keys
+from milepost.state.keyed.run_reader import RunReader, references
+from milepost.state.keyed.snapshot import FrozenState, StateIdentity
+from milepost.state.layers.key_groups import (
     Hashes,
     Ints,
     check_key_type,
     check_max_parallelism,
 )
-from milepost.state.key_hash import KeyHash
-from milepost.state.layer import Bools, KeySpec, Layer, match, not_hidden, others, sort_rows, stack
-from milepost.state.run_reader import RunReader, references
-from milepost.state.snapshot import FrozenState, StateIdentity
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.layers.layer import Bools, KeySpec, Layer, match, not_hidden, others, sort_rows, stack
+from milepost.state.layers.take import Hits, found_of, gather
+from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
+from milepost.state.statistics.census import EXPIRES_COLUMN, Census
 
 
 class SubtaskState:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.state.buckets import Drifts, first_equal
-from milepost.state.exact_keys import Bools, common_keys, key_numbers, same_keys
-from milepost.state.key_groups import Hashes, Ints
-from milepost.state.key_hash import KeyHash
-from milepost.state.narrowing import widened
+from milepost.state.layers.exact_keys import Bools, common_keys, key_numbers, same_keys
+from milepost.state.layers.integer_packing import widened
+from milepost.state.layers.interpolation_search import Drifts, first_equal
+from milepost.state.layers.key_groups import Hashes, Ints
+from milepost.state.layers.key_hash import KeyHash
 
 _UPPER = np.uint64(0xFFFFFFFF00000000)
 _LOWER = np.uint64(0x00000000FFFFFFFF)

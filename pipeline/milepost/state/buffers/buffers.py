@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.state.key_hash import KeyHash
-from milepost.state.narrowing import narrowed, widened
-from milepost.state.spool import Spool, Spooled
+from milepost.state.buffers.spill import Spool, Spooled
+from milepost.state.layers.integer_packing import narrowed, widened
+from milepost.state.layers.key_hash import KeyHash
 
 _PARTIALS = {b"milepost.partials": b"1"}
 """Schema metadata of a payload that holds partial results; part of what its digest covers."""

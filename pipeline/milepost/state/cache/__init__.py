@@ -1,0 +1,1 @@
+"""The node-local cache of decoded runs: always disposable."""

@@ -1,0 +1,1 @@
+"""Runs: immutable Parquet files of changed rows, their handles, and what replaces them."""
