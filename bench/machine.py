@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from milepost.spark.java import find_java_home
+from milepost.spark.driver.java import find_java_home
 
 ROOT = Path(__file__).resolve().parent.parent
 

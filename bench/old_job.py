@@ -63,7 +63,7 @@ class OldJob:
     def __init__(self, folder: Path) -> None:
         from milepost.config.load import load_job
         from milepost.jobmaster import JobMaster
-        from milepost.spark.runner import SparkEpochRunner
+        from milepost.spark.driver.runner import SparkEpochRunner
 
         self.folder, self.landing, self.archive = folder, folder / "landing", folder / "archive"
         self.landing.mkdir(parents=True)

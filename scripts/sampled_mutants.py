@@ -35,8 +35,10 @@ FOLDERS = ("state", "operators", "spark", "sinks", "sources", "")
 ONLY_ON_SPARK = frozenset(
     f"pipeline/milepost/spark/{name}.py"
     for name in (
-        "class_archive", "connect", "deadline", "engine", "epoch_graph", "java", "refusals", "runner", "session",
-        "sql_expression", "sql_projection", "worker_daemon", "worker_memory",
+        "driver/class_archive", "driver/classic", "driver/connect", "driver/deadline", "driver/engine",
+        "driver/epoch_graph", "driver/java", "driver/open_engine", "driver/runner", "driver/session",
+        "driver/spark_errors", "driver/sql_projection", "task/sql_expression", "worker/worker_daemon",
+        "worker/worker_memory",
     )
 )  # fmt: skip
 """Not sampled: nothing of them runs without a JVM or a limited process, and such tests take minutes per mutant."""

@@ -108,7 +108,7 @@ class Milepost:
             return
         from milepost.config.load import load_job
         from milepost.jobmaster import JobMaster
-        from milepost.spark.runner import SparkEpochRunner
+        from milepost.spark.driver.runner import SparkEpochRunner
 
         self._master = JobMaster(load_job(str(self._spec)))
         self._runner = SparkEpochRunner()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from milepost.config.spark_remote import TOKEN_VARIABLE
-from milepost.spark.session import properties_text
+from milepost.spark.driver.session import properties_text
 from scripts import spark_server
 
 _STARTED_WITHIN_S = 180.0

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from milepost.protocol.records.errors import SubtaskDeclined
-from milepost.spark.session import TASK_ATTEMPTS
+from milepost.spark.driver.session import TASK_ATTEMPTS
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import without_quality
 from tests.harness.milepost_cli import milepost

@@ -30,18 +30,18 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import RowsPiece, StagedFile
 from milepost.sources.contract import SourceObject
-from milepost.spark.attempt import Attempt
-from milepost.spark.epoch_clock import LevelShare
-from milepost.spark.epoch_tasks import subtask_answers
-from milepost.spark.exchange import BufferLimits, Edge, Stamp
-from milepost.spark.items import Item, Rows
-from milepost.spark.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
-from milepost.spark.source_task import SourceSplit, run_source
-from milepost.spark.subtask_task import run_subtask
-from milepost.spark.tail import TailPlan, run_tail
-from milepost.spark.task_memory import Memory
-from milepost.spark.task_metrics import TaskMetrics
-from milepost.spark.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spark.task.attempt import Attempt
+from milepost.spark.task.epoch_tasks import subtask_answers
+from milepost.spark.task.level_task import run_subtask
+from milepost.spark.task.output_stage import TailPlan, run_tail
+from milepost.spark.task.source_task import SourceSplit, run_source
+from milepost.spark.wire.epoch_clock import LevelShare
+from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
+from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
+from milepost.spark.wire.task_output import Item, Rows
+from milepost.spark.worker.task_memory import Memory
+from milepost.spark.worker.task_metrics import TaskMetrics
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.buffers.spill import Spool
 from milepost.state.keyed.keyed_state import read_state

@@ -14,7 +14,7 @@ from milepost.jobmaster import JobMaster, Session
 from milepost.planning import decode_input_record
 from milepost.protocol.codec.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.runner import SparkEpochRunner
+from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
 from tests.harness.flights import land

@@ -31,7 +31,7 @@ def python_workers() -> list[psutil.Process]:
 
 def _is_worker(process: psutil.Process) -> bool:
     try:
-        return "milepost.spark.worker_daemon" in " ".join(process.cmdline())
+        return "milepost.spark.worker.worker_daemon" in " ".join(process.cmdline())
     except psutil.NoSuchProcess:  # it has ended, or is a zombie
         return False
 

@@ -39,6 +39,7 @@ ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"orchestration": {"spark"}, "cl
 FLOORS: dict[str, tuple[str, ...]] = {
     "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
     "state": ("layers", "runs statistics", "buffers cache", "keyed"),
+    "spark": ("worker", "wire", "task", "driver"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants"),
 }
 """Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""
@@ -119,7 +120,7 @@ def files(*folders: str) -> list[Path]:
 
 
 def package_of(module: str) -> str:
-    """`milepost.spark.java` -> `spark`; `milepost.history` -> the jobmaster's group; `milepost` -> ``""``."""
+    """`milepost.spark.driver.java` -> `spark`; `milepost.history` -> the jobmaster's group; `milepost` -> ``""``."""
     parts = module.split(".")
     if len(parts) == 1:
         return ""

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from milepost.spark.worker_memory import UNLIMITED, reserve_little, worker_budget
+from milepost.spark.worker.worker_memory import UNLIMITED, reserve_little, worker_budget
 
 KEYS, MAX_PARALLELISM = 600_000, 16
 ROWS = (KEYS, 100_000)
@@ -23,7 +23,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
     reserve_little()
     from milepost.protocol.records.errors import EnvironmentUnusable
     from milepost.protocol.records.object_store import StoreConfig
-    from milepost.spark.task_memory import task_memory, told
+    from milepost.spark.worker.task_memory import task_memory, told
     from milepost.storage.local import LocalStore
 
     store = LocalStore(StoreConfig(url=Path(folder, "store").as_uri()))
@@ -63,14 +63,14 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken
     from milepost.sinks.parquet import ParquetSink, SinkMode
-    from milepost.spark.attempt import Attempt
-    from milepost.spark.epoch_clock import LevelShare
-    from milepost.spark.exchange import BufferLimits, Edge, Stamp
-    from milepost.spark.items import HostEnd, Item, Rows, RowsDone, SnapshotStarted
-    from milepost.spark.level_plan import LevelPlan, OperatorPlan
-    from milepost.spark.subtask_task import run_subtask
-    from milepost.spark.tail import TailPlan, run_tail
-    from milepost.spark.task_metrics import TaskMetrics
+    from milepost.spark.task.attempt import Attempt
+    from milepost.spark.task.level_task import run_subtask
+    from milepost.spark.task.output_stage import TailPlan, run_tail
+    from milepost.spark.wire.epoch_clock import LevelShare
+    from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
+    from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
+    from milepost.spark.wire.task_output import HostEnd, Item, Rows, RowsDone, SnapshotStarted
+    from milepost.spark.worker.task_metrics import TaskMetrics
     from milepost.state.runs.handles import StateHandle
     from tests.harness.key_hashes import KEYED
 

@@ -20,10 +20,10 @@ from milepost.epoch_run import EpochAnswers
 from milepost.planning import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.attempt import Attempt
-from milepost.spark.epoch_tasks import epoch_tasks, subtask_answers
-from milepost.spark.levels import EpochLevels, plan_levels
-from milepost.spark.task_memory import task_memory
+from milepost.spark.task.attempt import Attempt
+from milepost.spark.task.epoch_tasks import epoch_tasks, subtask_answers
+from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.spark.worker.task_memory import task_memory
 from milepost.storage.open import open_store
 
 

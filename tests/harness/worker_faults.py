@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from milepost.protocol.exchange.barrier import AckEvent
-from milepost.spark import epoch_graph
+from milepost.spark.driver import epoch_graph
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

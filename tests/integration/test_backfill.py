@@ -9,7 +9,7 @@ from typing import Any
 from milepost.epoch_run import EpochAnswers
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
-from milepost.spark.runner import SparkEpochRunner
+from milepost.spark.driver.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import SINKS, without_quality
 from tests.harness.milepost_cli import milepost

@@ -11,7 +11,7 @@ from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.sink_head import HEADS
-from milepost.spark.runner import SparkEpochRunner
+from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.layout import metadata_key
 from milepost.storage.open import open_store
 from tests.harness.flights_job import FlightsJob

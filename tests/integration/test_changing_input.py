@@ -14,7 +14,7 @@ from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.spark.runner import SparkEpochRunner
+from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
 from tests.harness.flights import day_body, day_key
 from tests.harness.flights_job import FlightsJob

@@ -15,7 +15,7 @@ from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.planning import EpochPlan
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.records.errors import NotFound, SubtaskDeclined
-from milepost.spark.runner import SparkEpochRunner
+from milepost.spark.driver.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import assert_clear_error, milepost
 from tests.harness.tables import assert_same_rows

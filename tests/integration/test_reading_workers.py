@@ -19,7 +19,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.build import build_reader
 from milepost.sources.contract import SourceObject, SourceReader
 from milepost.sources.streams import WHOLE_BYTES
-from milepost.spark import levels
+from milepost.spark.task import levels
 from tests.harness.milepost_cli import assert_clear_error, milepost
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -11,7 +11,7 @@ from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.sink_head import HEADS, head_from_bytes, head_key
-from milepost.spark.runner import SparkEpochRunner
+from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.flights_job import FlightsJob

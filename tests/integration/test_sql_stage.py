@@ -21,9 +21,8 @@ from milepost.config.types import ColumnType
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.items import Declined, Item, Rows, RowsDone
-from milepost.spark.session import open_session
-from milepost.spark.sql_projection import (
+from milepost.spark.driver.session import open_session
+from milepost.spark.driver.sql_projection import (
     decode_items,
     encode_items,
     infer_schema,
@@ -31,6 +30,7 @@ from milepost.spark.sql_projection import (
     projection,
     wide_type,
 )
+from milepost.spark.wire.task_output import Declined, Item, Rows, RowsDone
 from tests.harness.graphs import build_graph
 
 TABLE = pa.table(

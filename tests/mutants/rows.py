@@ -9,7 +9,7 @@ _RESTORE = "tests/unit/jobmaster/test_restore.py::"
 _RULES = "tests/unit/operators/test_operator_rules.py::"
 _PARQUET = "tests/unit/sinks/test_parquet.py::"
 _JOBMASTER = "tests/unit/jobmaster/"
-_LEVEL_PLAN = "pipeline/milepost/spark/level_plan.py"
+_LEVEL_PLAN = "pipeline/milepost/spark/wire/level_plan.py"
 
 MUTANTS = (
     Mutant(
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "rows of a source are stamped without a look at what has fired",
         ROWS,
-        "pipeline/milepost/spark/levels.py",
+        "pipeline/milepost/spark/task/levels.py",
         "lateness_us(clocks, plan.firing.get(node.uid, ()))",
         "lateness_us(clocks, ())",
         (
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "a slice of a subtask begins with the firing watermark of the slice before it",
         ROWS,
-        "pipeline/milepost/spark/processing.py",
+        "pipeline/milepost/spark/task/processing.py",
         "            self.fired_us = self._previous_us\n",
         "",
         (_SPARK + "test_slices.py::test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without",),
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "a task returns from a declined epoch before its input is drained",
         ROWS,
-        "pipeline/milepost/spark/tail.py",
+        "pipeline/milepost/spark/task/output_stage.py",
         "        if decline is not None:\n            continue\n",
         "        if decline is not None:\n            break\n",
         (_SPARK + "test_exchange_writer.py::test_the_input_is_drained_when_the_epoch_is_declined",),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "what a sender holds to fold it is not counted",
         ROWS,
-        "pipeline/milepost/spark/combining.py",
+        "pipeline/milepost/spark/wire/combining.py",
         "        self._bytes += rows.nbytes\n",
         "",
         (_SPARK + "test_exchange_writer.py::test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold",),

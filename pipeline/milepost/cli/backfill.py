@@ -89,7 +89,7 @@ def backfill(
         return output.note("nothing was changed")
 
     from milepost.cli.progress import EpochProgress
-    from milepost.spark.runner import SparkEpochRunner
+    from milepost.spark.driver.runner import SparkEpochRunner
 
     with EpochProgress() as progress:
         # What was shown is what is done: a fork point that is gone by now is refused, not chosen anew.

@@ -66,7 +66,7 @@ def _server(job: LoadedJob) -> Iterator[dict[str, Any]]:
     text = job.resolved().spark.remote
     if text is None:
         return
-    from milepost.spark.connect import check_server
+    from milepost.spark.driver.connect import check_server
 
     try:
         yield _check("spark server", True, check_server(text))
@@ -85,7 +85,7 @@ def _python() -> dict[str, Any]:
 
 
 def _java() -> dict[str, Any]:
-    from milepost.spark.java import find_java
+    from milepost.spark.driver.java import find_java
 
     try:
         java = find_java()

@@ -53,7 +53,7 @@ def run(
     from milepost.jobmaster import JobMaster, Session
     from milepost.preflight import report_lines
     from milepost.recovery import Recovery
-    from milepost.spark.runner import SparkEpochRunner
+    from milepost.spark.driver.runner import SparkEpochRunner
 
     output: Output = ctx.obj
     loaded = load_job(job)

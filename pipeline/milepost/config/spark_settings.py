@@ -35,7 +35,7 @@ FIXED: Mapping[str, tuple[str, str]] = {
     "spark.sql.execution.arrow.pyspark.enabled": ("true", "rows travel between Spark and Python as Arrow"),
     "spark.sql.execution.arrow.compression.codec": ("none", "compressed Arrow streams were seen to hang a large job"),
     "spark.sql.execution.arrow.useLargeVarTypes": ("false", "the recorded state has the small types"),
-    "spark.python.daemon.module": ("milepost.spark.worker_daemon", "workers are forked with their imports done"),
+    "spark.python.daemon.module": ("milepost.spark.worker.worker_daemon", "workers are forked with their imports done"),
     "spark.python.worker.reuse": ("true", "a Python worker per task would cost seconds"),
     "spark.task.maxFailures": (str(TASK_ATTEMPTS), "a lost worker is repaired by trying its task again"),
     "spark.ui.enabled": ("false", "an epoch opens no port for other machines"),

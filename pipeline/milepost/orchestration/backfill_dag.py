@@ -74,7 +74,7 @@ class BackfillOperator(PlannedOperator):
     """
 
     def act(self, context: Context) -> dict[str, Any]:
-        from milepost.spark.runner import SparkEpochRunner
+        from milepost.spark.driver.runner import SparkEpochRunner
 
         plan, form = self.planned(context), dict(context["params"])
         self.say_for_whom(plan)

@@ -117,7 +117,7 @@ class RunEpochOperator(EpochOperator):
 
     def act(self, context: Context) -> dict[str, Any]:
         from milepost.phases import PlanTimes
-        from milepost.spark.runner import SparkEpochRunner
+        from milepost.spark.driver.runner import SparkEpochRunner
 
         acting = self.pending(context)
         checkpoint_id = self.say_for_whom(acting)

@@ -31,7 +31,7 @@ from milepost.protocol.subtask.subtask_commands import (
 from milepost.protocol.subtask.subtask_commands import Notification as Told
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.sessions import Session
-from milepost.spark.task_metrics import TaskMetrics
+from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.layout import MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store

@@ -12,7 +12,7 @@ from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import FreezeRequest, ThawRequest
-from milepost.spark import runner as spark_runner
+from milepost.spark.driver import runner as spark_runner
 from tests.harness.backfill_job import BackfillJob, mortal_session
 from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost
 from tests.harness.sparkless_runner import SparklessRunner

@@ -147,7 +147,7 @@ def test_lint_shows_the_graph_and_the_kinds_of_output(workdir: Path) -> None:
 
 
 def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("milepost.spark.runner.SparkEpochRunner", SparklessRunner)
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     path = job.folder / "config" / "small.yaml"

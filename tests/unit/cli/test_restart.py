@@ -10,7 +10,7 @@ from milepost.cli import epochs
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
 from milepost.sinks.parquet import ParquetSink
-from milepost.spark import runner as spark_runner
+from milepost.spark.driver import runner as spark_runner
 from tests.harness.milepost_cli import Outcome, milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -20,7 +20,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest, JobNotRunnable, StateCorrupt
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sources.contract import SourceObject
-from milepost.spark import runner as spark_runner
+from milepost.spark.driver import runner as spark_runner
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from tests.harness.milepost_cli import milepost

@@ -20,7 +20,7 @@ FROM = {"from": "2026-03-03"}
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackfillJob:
     """Days with the wrong rule from the third on; the rule is corrected, and no epoch was run since."""
-    monkeypatch.setattr("milepost.spark.runner.SparkEpochRunner", SparklessRunner)
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
     job = BackfillJob.create(tmp_path / "job", DAYS)
     job.fix()
     return job

@@ -25,7 +25,7 @@ from tests.harness.task_runs import OutletEvents, TaskInstance
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> str:
     """The log of an epoch of two rows, task by task."""
-    monkeypatch.setattr("milepost.spark.runner.SparkEpochRunner", SparklessRunner)
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
     gate = "quality: [{sink: table, expectations: [{type: expect_column_to_exist, column: k}]}]\ncheckpointing:"
     job = SparklessJob.create(tmp_path, {"checkpointing:": gate})
     job.land("a.csv", "k,v\n1,x\n2,y\n")

@@ -23,9 +23,9 @@ from milepost.sources.contract import BadRecord, SourceObject, SourceReader
 from milepost.sources.csv import CsvReader
 from milepost.sources.json_lines import JsonLinesReader
 from milepost.sources.parquet import ParquetReader
-from milepost.spark.items import Declined, HostEnd, Rows
-from milepost.spark.source_task import SourceSplit, run_source
-from milepost.spark.task_metrics import TaskMetrics
+from milepost.spark.task.source_task import SourceSplit, run_source
+from milepost.spark.wire.task_output import Declined, HostEnd, Rows
+from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.local import LocalStore
 from tests.harness.called_store import CalledStore, T
 

@@ -14,8 +14,8 @@ import pytest
 
 from milepost.config.spark_remote import TOKEN_VARIABLE, parse_remote
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark import connect
-from milepost.spark.connect import _Channel
+from milepost.spark.driver import connect
+from milepost.spark.driver.connect import _Channel
 
 
 @pytest.mark.parametrize(

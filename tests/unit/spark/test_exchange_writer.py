@@ -20,9 +20,11 @@ from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.contract import RowsPiece, StagedFile
-from milepost.spark import combining
-from milepost.spark.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
-from milepost.spark.items import (
+from milepost.spark.driver.sql_projection import decode_items, encode_items
+from milepost.spark.task.output_stage import TailPlan, run_tail
+from milepost.spark.wire import combining
+from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
+from milepost.spark.wire.task_output import (
     Declined,
     Forward,
     HostEnd,
@@ -34,10 +36,8 @@ from milepost.spark.items import (
     decode_control,
     encode_control,
 )
-from milepost.spark.sql_projection import decode_items, encode_items
-from milepost.spark.tail import TailPlan, run_tail
-from milepost.spark.task_memory import Memory
-from milepost.spark.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spark.worker.task_memory import Memory
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.state.buffers.buffers import Buffer, are_partials, decode_rows, oldest
 from milepost.state.buffers.spill import Spool
 from milepost.state.layers.key_groups import key_group, subtask_of_key_group

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from milepost.planning import EpochAlignment
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.spark.epoch_clock import LevelShare, Pacer, task_deadline_ms
-from milepost.spark.input_gate import InputGate
+from milepost.spark.task.input_gate import InputGate
+from milepost.spark.wire.epoch_clock import LevelShare, Pacer, task_deadline_ms
 from milepost.state.buffers.buffers import Buffer
 
 

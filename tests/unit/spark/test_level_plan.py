@@ -8,7 +8,14 @@ import pytest
 
 from milepost.protocol.exchange.barrier import SubtaskAck
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.spark.level_plan import Clock, OperatorPlan, SourceClock, UpstreamClock, input_watermark_us, lateness_us
+from milepost.spark.wire.level_plan import (
+    Clock,
+    OperatorPlan,
+    SourceClock,
+    UpstreamClock,
+    input_watermark_us,
+    lateness_us,
+)
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.runs.handles import StateHandle
 from tests.harness.dataplane import SCHEMA, operators

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from milepost.jobmaster import Session
-from milepost.spark.exchange import Stamp
-from milepost.spark.levels import plan_levels
+from milepost.spark.task.levels import plan_levels
+from milepost.spark.wire.exchange import Stamp
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner, no_sql
 

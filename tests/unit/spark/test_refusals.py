@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 
 from milepost.protocol.records.ids import CheckpointId
-from milepost.spark.refusals import refusal
+from milepost.spark.driver.spark_errors import refusal
 
 
 def test_a_task_that_lacked_memory_is_refused_with_the_settings_that_help() -> None:

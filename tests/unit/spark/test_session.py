@@ -15,7 +15,7 @@ SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
 from milepost.config.spec import SparkSpec
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.session import open_session
+from milepost.spark.driver.session import open_session
 
 SECRET = "s3cr3t = x: #! \\\\ é \U0001f600"
 fixed = {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.driver.memory": "512m"}
@@ -50,7 +50,7 @@ def command_lines():
 
 def worker(batches):
     import gc, pyarrow, sys
-    known = "milepost.spark.subtask_task" in sys.modules and gc.get_freeze_count() > 100_000
+    known = "milepost.spark.task.level_task" in sys.modules and gc.get_freeze_count() > 100_000
     yield pyarrow.record_batch({"known": [known for batch in batches for row in range(batch.num_rows)]})
 
 report = {

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.worker_memory import MemoryBudget
+from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.state.keyed.slices import slices_within
 from tests.harness.dataplane import DataPlane, ticking
 from tests.harness.limited_task import ROWS, rows_of

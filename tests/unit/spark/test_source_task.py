@@ -18,9 +18,9 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.objects import list_objects
 from milepost.sources.parquet import ParquetReader
-from milepost.spark.items import Declined, HostEnd, Item, Rows
-from milepost.spark.source_task import SourceSplit, run_source
-from milepost.spark.task_metrics import TaskMetrics
+from milepost.spark.task.source_task import SourceSplit, run_source
+from milepost.spark.wire.task_output import Declined, HostEnd, Item, Rows
+from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.local import LocalStore
 
 _BATCH_ROWS = 65_536

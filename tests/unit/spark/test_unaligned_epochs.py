@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from milepost.planning import EpochAlignment
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.spark.exchange import BufferLimits
+from milepost.spark.wire.exchange import BufferLimits
 from milepost.storage.local import LocalStore
 from tests.harness.dataplane import DELAY_US, MINUTE_US, SCHEMA, DataPlane, ticking
 

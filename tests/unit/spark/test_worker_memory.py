@@ -9,7 +9,7 @@ import pytest
 
 WORK = """
 import resource, sys
-from milepost.spark.worker_memory import reserve_little, worker_budget
+from milepost.spark.worker.worker_memory import reserve_little, worker_budget
 reserve_little()
 import numpy as np, pyarrow as pa, pyarrow.compute as pc
 if sys.argv[1] == "limited":

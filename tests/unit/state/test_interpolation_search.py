@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.state.layers import interpolation_search
 from milepost.state.layers.interpolation_search import drifts_of, first_equal
 
 _WORDS = st.integers(0, 2**64 - 1)

@@ -23,12 +23,12 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import OperatorUid
 from milepost.sources.build import build_reader
 from milepost.sources.contract import SourceReader
-from milepost.spark.epoch_clock import LevelShare
-from milepost.spark.exchange import BufferLimits, Edge, Stamp
-from milepost.spark.level_plan import Clock, LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
-from milepost.spark.source_task import SourceSplit
-from milepost.spark.sql_expression import projection
-from milepost.spark.tail import TailPlan
+from milepost.spark.task.output_stage import TailPlan
+from milepost.spark.task.source_task import SourceSplit
+from milepost.spark.task.sql_expression import projection
+from milepost.spark.wire.epoch_clock import LevelShare
+from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
+from milepost.spark.wire.level_plan import Clock, LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
 from milepost.storage.layout import channel_prefix, state_prefix
 
 _MICROSECOND = 1_000_000

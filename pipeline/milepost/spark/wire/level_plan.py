@@ -12,7 +12,7 @@ from milepost.planning import EpochAlignment
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, source_watermark
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.spark.epoch_clock import LevelShare
+from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash

@@ -20,17 +20,17 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.attempt import Attempt
-from milepost.spark.channel_files import ChannelFiles
-from milepost.spark.epoch_clock import Pacer, task_deadline_ms
-from milepost.spark.input_gate import InputGate
-from milepost.spark.items import Declined, Forward, HostEnd, Item, RowsDone, SnapshotStarted
-from milepost.spark.level_plan import LevelPlan, OperatorPlan, input_watermark_us
-from milepost.spark.operator_subtask import OperatorSubtask
-from milepost.spark.processing import Opened, Processing
-from milepost.spark.received import Received, receive
-from milepost.spark.subtask_work import SubtaskResources, Work
-from milepost.spark.task_metrics import TaskMetrics
+from milepost.spark.task.attempt import Attempt
+from milepost.spark.task.input_gate import InputGate
+from milepost.spark.task.operator_subtask import OperatorSubtask
+from milepost.spark.task.processing import Opened, Processing
+from milepost.spark.task.subtask_context import SubtaskResources, Work
+from milepost.spark.wire.channel_files import ChannelFiles
+from milepost.spark.wire.epoch_clock import Pacer, task_deadline_ms
+from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_watermark_us
+from milepost.spark.wire.received import Received, receive
+from milepost.spark.wire.task_output import Declined, Forward, HostEnd, Item, RowsDone, SnapshotStarted
+from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.buffers.channel_state import restore_channel_state
 from milepost.state.buffers.spill import SpooledBodies

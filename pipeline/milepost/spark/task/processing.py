@@ -17,10 +17,10 @@ import pyarrow as pa
 from milepost.operators.contract import OperatorRun
 from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.spark.input_gate import Chunk
-from milepost.spark.items import Item, Rows
-from milepost.spark.level_plan import LevelPlan, OperatorPlan
-from milepost.spark.task_memory import Memory
+from milepost.spark.task.input_gate import Chunk
+from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
+from milepost.spark.wire.task_output import Item, Rows
+from milepost.spark.worker.task_memory import Memory
 from milepost.state.buffers.buffers import Buffer, are_partials
 from milepost.state.keyed.keyed_state import FrozenState, SubtaskState
 from milepost.state.keyed.slices import (

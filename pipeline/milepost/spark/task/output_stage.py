@@ -18,10 +18,10 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.contract import Sink
-from milepost.spark.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
-from milepost.spark.items import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
-from milepost.spark.staging import Staging
-from milepost.spark.task_memory import Memory
+from milepost.spark.task.staging import Staging
+from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
+from milepost.spark.wire.task_output import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
+from milepost.spark.worker.task_memory import Memory
 from milepost.state.layers.key_hash import KeyHash
 
 

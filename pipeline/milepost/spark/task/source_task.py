@@ -15,8 +15,8 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sources.contract import BadRecord, SourceObject, SourceReader
 from milepost.sources.event_times import EventTimes
-from milepost.spark.items import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted
-from milepost.spark.task_metrics import TaskMetrics
+from milepost.spark.wire.task_output import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted
+from milepost.spark.worker.task_metrics import TaskMetrics
 
 _JOINED_ROWS = 65_536
 _JOINED_BYTES = 1 << 20

@@ -30,8 +30,8 @@ from milepost.config.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remo
 from milepost.config.spark_settings import session_settings
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
-from milepost.spark.engine import epoch_tag
-from milepost.spark.session import quiet_pyspark
+from milepost.spark.driver.engine import epoch_tag
+from milepost.spark.driver.session import quiet_pyspark
 
 _LOG = logging.getLogger(__name__)
 

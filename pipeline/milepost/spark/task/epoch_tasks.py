@@ -23,16 +23,16 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.build import build_sink
 from milepost.sinks.contract import Sink
-from milepost.spark.attempt import Attempt
-from milepost.spark.items import Declined, HostEnd, Item, SnapshotStarted
-from milepost.spark.level_plan import LevelPlan
-from milepost.spark.levels import EpochLevels, Level
-from milepost.spark.source_task import SourceSplit, run_source
-from milepost.spark.subtask_task import run_subtask
-from milepost.spark.tail import TailPlan, run_tail
-from milepost.spark.task_memory import told
-from milepost.spark.task_metrics import TaskMetrics
-from milepost.spark.worker_memory import MemoryBudget
+from milepost.spark.task.attempt import Attempt
+from milepost.spark.task.level_task import run_subtask
+from milepost.spark.task.levels import EpochLevels, Level
+from milepost.spark.task.output_stage import TailPlan, run_tail
+from milepost.spark.task.source_task import SourceSplit, run_source
+from milepost.spark.wire.level_plan import LevelPlan
+from milepost.spark.wire.task_output import Declined, HostEnd, Item, SnapshotStarted
+from milepost.spark.worker.task_memory import told
+from milepost.spark.worker.task_metrics import TaskMetrics
+from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.storage.layout import metrics_prefix
 
 Batches = Iterator[pa.RecordBatch]

@@ -12,13 +12,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from milepost.planning import EpochPlan
-from milepost.spark.attempt import Attempt
-from milepost.spark.epoch_tasks import Batches, HostTask, TailTask, epoch_tasks
-from milepost.spark.exchange import EXCHANGE_SCHEMA
-from milepost.spark.levels import EpochLevels, Level, SqlStep
-from milepost.spark.sql_projection import decode_items, encode_items, project, wide_type
-from milepost.spark.task_memory import task_memory
-from milepost.spark.worker_memory import worker_budget
+from milepost.spark.driver.sql_projection import decode_items, encode_items, project, wide_type
+from milepost.spark.task.attempt import Attempt
+from milepost.spark.task.epoch_tasks import Batches, HostTask, TailTask, epoch_tasks
+from milepost.spark.task.levels import EpochLevels, Level, SqlStep
+from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
+from milepost.spark.worker.task_memory import task_memory
+from milepost.spark.worker.worker_memory import worker_budget
 
 
 @contextmanager

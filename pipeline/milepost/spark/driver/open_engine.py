@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from milepost.planning import EpochPlan
-from milepost.spark.classic import ClassicEngine
-from milepost.spark.engine import Engine
-from milepost.spark.session import open_session
+from milepost.spark.driver.classic import ClassicEngine
+from milepost.spark.driver.engine import Engine
+from milepost.spark.driver.session import open_session
 
 
 def load_engine(plan: EpochPlan) -> None:
     """Import the modules of the kind of session that a plan's spec asks for."""
     if plan.spec.spark.remote is not None:
-        import milepost.spark.connect  # noqa: F401
+        import milepost.spark.driver.connect  # noqa: F401
 
 
 def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
@@ -21,6 +21,6 @@ def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
     """
     if plan.spec.spark.remote is None:
         return ClassicEngine(open_session(plan.spec.name, plan.spec.spark))
-    from milepost.spark.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
+    from milepost.spark.driver.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
 
     return open_remote(plan, kept if isinstance(kept, RemoteEngine) else None)

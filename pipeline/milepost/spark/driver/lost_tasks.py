@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.source_task import SourceSplit
-from milepost.spark.task_metrics import attempts_prefix
+from milepost.spark.task.source_task import SourceSplit
+from milepost.spark.worker.task_metrics import attempts_prefix
 from milepost.storage.layout import metrics_prefix
 from milepost.storage.open import open_store
 

@@ -5,7 +5,7 @@
 * what `spark.conf` says may hold secrets: it reaches the JVM through a private file that lives until Spark is up, never
   through a command line. Only the Java options are on one, because that is what they are.
 * Python workers are reached through sockets in a folder that only this user can enter, deleted when the JVM ends.
-* what Spark logs goes to those who ask for logs: an error reaches its user as ours, in a few lines (`refusals.py`).
+* what Spark logs goes to those who ask for logs: an error reaches its user as ours, in a few lines (`spark_errors.py`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from milepost.config.spark_settings import (
 )
 from milepost.config.spec import SparkSpec
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.class_archive import archive_options
-from milepost.spark.java import find_java, find_java_home
+from milepost.spark.driver.class_archive import archive_options
+from milepost.spark.driver.java import find_java, find_java_home
 
 _LOOPBACK = "127.0.0.1,localhost,::1"
 

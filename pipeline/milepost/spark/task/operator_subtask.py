@@ -27,11 +27,11 @@ from milepost.protocol.subtask.barrier_handler import BarrierHandler
 from milepost.protocol.subtask.snapshot import AsyncSnapshot, SubmitUpload
 from milepost.protocol.subtask.subtask import Commands, SubtaskCoordinator
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
-from milepost.spark.epoch_clock import Pacer
-from milepost.spark.input_gate import Chunk
-from milepost.spark.items import Item
-from milepost.spark.level_plan import LevelPlan, OperatorPlan
-from milepost.spark.subtask_work import Snapshot, SubtaskResources, Work
+from milepost.spark.task.input_gate import Chunk
+from milepost.spark.task.subtask_context import Snapshot, SubtaskResources, Work
+from milepost.spark.wire.epoch_clock import Pacer
+from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
+from milepost.spark.wire.task_output import Item
 from milepost.storage.notices import AbortNotice
 
 

@@ -14,16 +14,16 @@ from milepost.config.graph import Node
 from milepost.epoch_run import EpochAnswers
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import CheckpointExpired
-from milepost.spark.deadline import Deadline
-from milepost.spark.engine import SPARK_ERRORS, Engine, epoch_tag
-from milepost.spark.epoch_graph import epoch_frame
-from milepost.spark.epoch_tasks import subtask_answers
-from milepost.spark.levels import EpochLevels, plan_levels
-from milepost.spark.lost_tasks import lost_task
-from milepost.spark.open_engine import load_engine, open_engine
-from milepost.spark.refusals import crash, refusal
-from milepost.spark.sql_expression import projection
-from milepost.spark.sql_projection import infer_schema
+from milepost.spark.driver.deadline import Deadline
+from milepost.spark.driver.engine import SPARK_ERRORS, Engine, epoch_tag
+from milepost.spark.driver.epoch_graph import epoch_frame
+from milepost.spark.driver.lost_tasks import lost_task
+from milepost.spark.driver.open_engine import load_engine, open_engine
+from milepost.spark.driver.spark_errors import crash, refusal
+from milepost.spark.driver.sql_projection import infer_schema
+from milepost.spark.task.epoch_tasks import subtask_answers
+from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.spark.task.sql_expression import projection
 
 
 class SparkEpochRunner:

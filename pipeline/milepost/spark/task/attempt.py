@@ -8,8 +8,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.epoch_clock import Clock
-from milepost.spark.task_memory import Memory
+from milepost.spark.wire.epoch_clock import Clock
+from milepost.spark.worker.task_memory import Memory
 from milepost.storage.open import open_store
 
 

@@ -13,8 +13,8 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.contract import RowsPiece, Sink, StagedFile, staged_file_to_json
-from milepost.spark.items import Rows
-from milepost.spark.task_memory import Memory, told
+from milepost.spark.wire.task_output import Rows
+from milepost.spark.worker.task_memory import Memory, told
 from milepost.state.buffers.buffers import decode_rows, encode_rows
 from milepost.state.buffers.spill import Spooled
 

@@ -17,8 +17,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from milepost.config.graph import Node
 from milepost.config.spec import JobSpec
-from milepost.spark.items import Item, Rows, Stamped, decode_control, encode_control
-from milepost.spark.sql_expression import column_of, projection
+from milepost.spark.task.sql_expression import column_of, projection
+from milepost.spark.wire.task_output import Item, Rows, Stamped, decode_control, encode_control
 
 CONTROL = "control"
 

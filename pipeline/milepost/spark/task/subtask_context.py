@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from milepost.protocol.exchange.channel_file import ChannelStateResult
 from milepost.protocol.subtask.snapshot import AsyncSnapshot
-from milepost.spark.channel_files import ChannelFiles
-from milepost.spark.epoch_clock import Pacer
-from milepost.spark.input_gate import InputGate
-from milepost.spark.processing import Processing
-from milepost.spark.task_metrics import TaskMetrics
+from milepost.spark.task.input_gate import InputGate
+from milepost.spark.task.processing import Processing
+from milepost.spark.wire.channel_files import ChannelFiles
+from milepost.spark.wire.epoch_clock import Pacer
+from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.keyed.keyed_state import FrozenState
 from milepost.state.keyed.slices import EncodedSlices

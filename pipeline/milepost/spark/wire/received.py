@@ -12,7 +12,7 @@ from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, 
 from milepost.protocol.exchange.channel_check import ChannelCheck
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.task_memory import Memory
+from milepost.spark.worker.task_memory import Memory
 from milepost.state.buffers.buffers import Buffer
 
 _HEADER = tuple(item.name for item in fields(BufferHeader))

@@ -14,7 +14,7 @@ import gc
 from importlib import import_module
 from typing import Any
 
-from milepost.spark.worker_memory import reserve_little
+from milepost.spark.worker.worker_memory import reserve_little
 
 _IMPORTED = (
     "pandas",
@@ -22,7 +22,7 @@ _IMPORTED = (
     "pyarrow.parquet",
     "pyspark.sql.pandas.serializers",
     "pyspark.worker",
-    "milepost.spark.epoch_graph",
+    "milepost.spark.driver.epoch_graph",
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from milepost.spark.worker_memory import UNLIMITED, MemoryBudget, is_out_of_memory
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget, is_out_of_memory
 from milepost.state.buffers.spill import Spool
 
 

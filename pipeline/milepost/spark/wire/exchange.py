@@ -18,7 +18,7 @@ from milepost.operators.contract import Combiner
 from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
 from milepost.protocol.exchange.declines import Decline
-from milepost.spark.combining import PART_BYTES, Combining
+from milepost.spark.wire.combining import PART_BYTES, Combining
 from milepost.state.buffers.buffers import Buffer, as_partials, encode_rows, oldest
 from milepost.state.layers.key_groups import subtask_of_key_group
 from milepost.state.layers.key_hash import KeyHash

@@ -1,0 +1,1 @@
+"""One epoch as one Spark job: session, graph, errors."""

@@ -1,0 +1,1 @@
+"""What each Spark task of an epoch runs: a source or the subtasks of a level, and the output stage behind it."""

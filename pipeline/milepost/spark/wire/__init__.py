@@ -1,0 +1,1 @@
+"""What travels between driver and tasks, and from task to task."""
