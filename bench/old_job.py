@@ -61,9 +61,9 @@ class OldJob:
     """The job in a folder, and what its epochs cost."""
 
     def __init__(self, folder: Path) -> None:
-        from milepost.config.load import load_job
         from milepost.jobmaster import JobMaster
         from milepost.spark.driver.runner import SparkEpochRunner
+        from milepost.spec.load.load import load_job
 
         self.folder, self.landing, self.archive = folder, folder / "landing", folder / "archive"
         self.landing.mkdir(parents=True)

@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from milepost.config.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, local_cores, settings_of
 from milepost.spark.driver.class_archive import archive_options
 from milepost.spark.driver.java import find_java
 from milepost.spark.driver.session import QUICK_COMPILER, properties_text
+from milepost.spec.values.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, local_cores, settings_of
 from scripts.processes import LOOPBACK
 
 MASTER = "local[2]"

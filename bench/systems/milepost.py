@@ -106,9 +106,9 @@ class Milepost:
         )
         if self._fresh:
             return
-        from milepost.config.load import load_job
         from milepost.jobmaster import JobMaster
         from milepost.spark.driver.runner import SparkEpochRunner
+        from milepost.spec.load.load import load_job
 
         self._master = JobMaster(load_job(str(self._spec)))
         self._runner = SparkEpochRunner()
@@ -173,9 +173,9 @@ class Milepost:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from milepost.config.load import load_job
         from milepost.job_context import JobContext
         from milepost.protocol.records.ids import CheckpointId
+        from milepost.spec.load.load import load_job
 
         context = JobContext(load_job(str(self._spec)))
         checkpoint = context.head().state.checkpoint(CheckpointId(self._document["checkpoint_id"]))

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from milepost.config.spark_remote import TOKEN_VARIABLE
 from milepost.spark.driver.session import properties_text
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from scripts import spark_server
 
 _STARTED_WITHIN_S = 180.0

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from milepost.config.compatibility import UNCHANGED
-from milepost.config.load import from_text
 from milepost.in_flight import check_continuable
 from milepost.job_code import JobCode, LoadedCode, read_code
 from milepost.job_context import JobContext
@@ -28,6 +26,8 @@ from milepost.quality.gate import resolve_suite
 from milepost.realignment import route
 from milepost.replay import Consumed, LiveRanges, RecordedRange, check_objects
 from milepost.rewind_plan import DOWN
+from milepost.spec.graph.compatibility import UNCHANGED
+from milepost.spec.load.load import from_text
 from milepost.summary import watermark_of
 from milepost.times import watermark_text, watermark_us
 

@@ -18,8 +18,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from milepost.code import code_by_name
-from milepost.config.compatibility import state_signatures
-from milepost.config.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
 from milepost.installation import Made, acknowledged_by_writer, installed, installing_session
 from milepost.job_code import LoadedCode, read_code
 from milepost.job_context import JobContext
@@ -34,6 +32,8 @@ from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.protocol.records.locations import file_url
 from milepost.quality.verdict import GateVerdict
 from milepost.restore import Restore
+from milepost.spec.graph.compatibility import state_signatures
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
 from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.exact_keys import key_numbers
 from milepost.state.layers.key_groups import key_group_range

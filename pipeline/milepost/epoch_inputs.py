@@ -13,9 +13,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from milepost.config.durations import format_duration
-from milepost.config.graph import JobGraph
-from milepost.config.source_spec import SourceSpec
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.planning import InputRecord, SourceInput, source_input
@@ -24,6 +21,9 @@ from milepost.sources.consumed import ConsumedSet
 from milepost.sources.objects import list_objects
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.source_spec import SourceSpec
+from milepost.spec.values.durations import format_duration
 from milepost.storage.open import open_store
 
 _LOG = logging.getLogger(__name__)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.code import code_by_name
-from milepost.config.compatibility import state_signatures
 from milepost.job_context import JobContext
 from milepost.metadata import (
     AcknowledgedSubtask,
@@ -28,6 +27,7 @@ from milepost.quality.verdict import GateVerdict
 from milepost.sinks.contract import Committable
 from milepost.sources.consumed import append
 from milepost.sources.event_times import NAMED_AHEAD, RowsAhead
+from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.layout import consumed_prefix, metrics_prefix

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from milepost.config.in_flight import input_signatures
 from milepost.epoch_metadata import build_metadata, predecessor_of
 from milepost.heartbeat import Heartbeat
 from milepost.in_flight import restored_firing
@@ -34,6 +33,7 @@ from milepost.quality.gate import begin_loading, evaluate_all
 from milepost.quality.verdict import GateVerdict
 from milepost.sinks.contract import Committable, SinkMark, StagedFile
 from milepost.sinks.parquet import ParquetSink
+from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.checked import read_handle
 from milepost.storage.layout import metadata_key

@@ -6,14 +6,14 @@ after the last epoch of `run --drain` every new row would be late where windows 
 
 from __future__ import annotations
 
-from milepost.config.graph import JobGraph
-from milepost.config.in_flight import input_signatures
-from milepost.config.spec import DeduplicateOperator, JobSpec, WindowOperator
 from milepost.job_code import LoadedCode
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.graph.in_flight import input_signatures
+from milepost.spec.job.spec import DeduplicateOperator, JobSpec, WindowOperator
 
 
 def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:

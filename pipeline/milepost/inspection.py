@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.config.load import LoadedJob
 from milepost.diff import Diff, Difference
 from milepost.fsck import check_job
 from milepost.history import History
@@ -14,6 +13,7 @@ from milepost.job_context import JobContext
 from milepost.job_result import job_document
 from milepost.pinned import pinned
 from milepost.preflight import preflight
+from milepost.spec.load.load import LoadedJob
 from milepost.tables import Tables
 from milepost.way_back import naming_the_way_back
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from milepost.code import code_by_name, code_hash_of
-from milepost.config.graph import JobGraph
-from milepost.config.spec import ProcessOperator
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.operators.declared import declare
@@ -22,6 +20,8 @@ from milepost.operators.user_code import UserCodeFailed, UserFunction, read_func
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import ProcessOperator
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.config.graph import JobGraph
-from milepost.config.load import LoadedJob
-from milepost.config.spec import JobSpec
 from milepost.metadata import CheckpointMetadata, decode_metadata
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
@@ -28,6 +25,9 @@ from milepost.sinks.build import build_sink
 from milepost.sinks.parquet import ParquetSink
 from milepost.sources.consumed import ConsumedSet, read_run
 from milepost.sources.objects import split_path
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.load import LoadedJob
 from milepost.storage.checked import read_handle
 from milepost.storage.layout import heartbeat_key
 from milepost.storage.manifest_log import Head, ManifestLog

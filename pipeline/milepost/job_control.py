@@ -13,7 +13,6 @@ import logging
 from typing import Any
 
 from milepost.cleanup import discard_staged
-from milepost.config.load import LoadedJob
 from milepost.inspection import Inspection
 from milepost.job_context import Decided
 from milepost.leadership import Leadership
@@ -37,6 +36,7 @@ from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.realignment import Realigner
 from milepost.sessions import Session
+from milepost.spec.load.load import LoadedJob
 from milepost.storage.notices import AbortNotice
 
 _LOG = logging.getLogger(__name__)

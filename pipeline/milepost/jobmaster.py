@@ -19,7 +19,6 @@ from typing import Any
 from milepost.backfill import Backfills
 from milepost.bootstrap import Bootstrap
 from milepost.cleanup import delete_garbage, subsume_old
-from milepost.config.load import LoadedJob
 from milepost.epoch_inputs import nothing_new, plan_epoch, plan_sources, settles_in_ms
 from milepost.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from milepost.fork_sweep import sweep_forks
@@ -46,6 +45,7 @@ from milepost.pruning import is_look_due, prune_tables
 from milepost.quality.gate import resolve_suite
 from milepost.quality.verdict import GateVerdict
 from milepost.sessions import Session
+from milepost.spec.load.load import LoadedJob
 from milepost.storage.probe import ProbeCheck
 from milepost.store_checks import probe_stores, require_stores
 from milepost.vetoes import collect_vetoes

@@ -13,9 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.config.graph import JobGraph
-from milepost.config.load import LoadedJob
-from milepost.config.spec import JobSpec
 from milepost.operators.contract import StatefulOperator
 from milepost.operators.process import ProcessFunction
 from milepost.protocol.records.checkpoints import SubtaskKey
@@ -24,6 +21,9 @@ from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, Tim
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject
 from milepost.sources.plan import SourcePlan, assign_splits
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.load import LoadedJob
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.evolution import evolved

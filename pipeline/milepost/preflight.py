@@ -12,7 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.config.compatibility import (
+from milepost.in_flight import is_known, refusals
+from milepost.job_code import JobCode, LoadedCode, check_locations
+from milepost.job_context import JobContext
+from milepost.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.operators.build import build_operator
+from milepost.operators.contract import SCALE, StatefulOperator
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.sinks.contract import decode_schema
+from milepost.spec.graph.compatibility import (
     BEGINS_EMPTY,
     COMPATIBLE,
     NEW_UID,
@@ -22,18 +30,10 @@ from milepost.config.compatibility import (
     compare_signatures,
     state_signatures,
 )
-from milepost.config.graph import JobGraph
-from milepost.config.load import from_text
-from milepost.config.spec import ProcessOperator, SqlOperator, StatefulSpec
-from milepost.config.types import ColumnType, to_arrow
-from milepost.in_flight import is_known, refusals
-from milepost.job_code import JobCode, LoadedCode, check_locations
-from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.operators.build import build_operator
-from milepost.operators.contract import SCALE, StatefulOperator
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.sinks.contract import decode_schema
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import ProcessOperator, SqlOperator, StatefulSpec
+from milepost.spec.load.load import from_text
+from milepost.spec.values.types import ColumnType, to_arrow
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
 NEW_PATH = "needs a new sink name and path"

@@ -8,13 +8,6 @@ from __future__ import annotations
 import random
 import time
 
-from milepost.config.spec import (
-    ExponentialDelayRestart,
-    FailureRateRestart,
-    FixedDelayRestart,
-    NoneRestart,
-    Restart,
-)
 from milepost.protocol.failure.restart import (
     ExponentialDelay,
     FailureRate,
@@ -28,6 +21,13 @@ from milepost.protocol.failure.restart import (
     restart_after,
 )
 from milepost.protocol.records.errors import CheckpointError
+from milepost.spec.job.spec import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoneRestart,
+    Restart,
+)
 
 
 class Recovery:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from milepost.config.compatibility import RENAMED_FROM
-from milepost.config.spec import JobSpec, SqlOperator
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.spec.graph.compatibility import RENAMED_FROM
+from milepost.spec.job.spec import JobSpec, SqlOperator
 
 
 def renames(spec: JobSpec) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from milepost.config.compatibility import state_signatures
 from milepost.installation import acknowledged_by_writer
 from milepost.job_code import LoadedCode
 from milepost.job_context import JobContext
@@ -18,6 +17,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.savepoint_document import SavedTable, renamed
 from milepost.savepoint_files import SavedCheckpoint, handle_at
 from milepost.sinks.contract import Committable
+from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import RunHandle
 from milepost.storage.copying import Copy, copy_objects

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from milepost.config.load import LoadedJob
 from milepost.protocol.records.errors import CheckpointError
 from milepost.quality.gate import resolve_suite
+from milepost.spec.load.load import LoadedJob
 
 
 def suite_faults(job: LoadedJob) -> dict[str, str | None]:

@@ -15,10 +15,10 @@ from typing import Any
 
 import psutil
 
-from milepost.config.load import LoadedJob, load_job
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster
 from milepost.orchestration.specs import epoch_dag_id
+from milepost.spec.load.load import LoadedJob, load_job
 from scripts.airflow_rest import AirflowRest
 from scripts.stack import Stack
 from tests.harness.processes import PYTHON_PATH

@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from milepost.config.aggregates import parse_aggregate
 from milepost.epoch_metadata import acknowledged, newest_event_us
 from milepost.operators.aggregate import AggregateByKey
 from milepost.operators.contract import StatefulOperator
@@ -42,6 +41,7 @@ from milepost.spark.wire.task_output import Item, Rows
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.buffers.spill import Spool
 from milepost.state.keyed.keyed_state import read_state

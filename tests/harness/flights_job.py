@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from milepost.config.load import LoadedJob, load_job
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, Session
 from milepost.planning import decode_input_record
 from milepost.protocol.codec.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
 from tests.harness.flights import land

@@ -18,20 +18,20 @@ TOOLS = ("scripts", "tests", "bench", "dags", "plugins")
 JOBMASTER = "jobmaster"
 """Stands for `pipeline/milepost/jobmaster.py` and the modules beside it."""
 
-LOWER = {"protocol", "config", "storage", "state", "operators", "sources", "sinks", "quality"}
+LOWER = {"protocol", "spec", "storage", "state", "operators", "sources", "sinks", "quality"}
 ALLOWED: dict[str, set[str]] = {
     "protocol": set(),
-    "config": {"protocol"},
+    "spec": {"protocol"},
     "storage": {"protocol"},
     "state": {"protocol"},
-    "operators": {"protocol", "config"},
-    "sources": {"protocol", "config"},
-    "quality": {"protocol", "config"},
-    "sinks": {"protocol", "config", "storage"},
+    "operators": {"protocol", "spec"},
+    "sources": {"protocol", "spec"},
+    "quality": {"protocol", "spec"},
+    "sinks": {"protocol", "spec", "storage"},
     JOBMASTER: LOWER,
     "spark": LOWER | {JOBMASTER},
-    "orchestration": {JOBMASTER, "config", "protocol"},
-    "cli": {JOBMASTER, "config", "protocol"},
+    "orchestration": {JOBMASTER, "spec", "protocol"},
+    "cli": {JOBMASTER, "spec", "protocol"},
     "__main__": {"cli"},
 }
 ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"orchestration": {"spark"}, "cli": {"spark"}}
@@ -40,6 +40,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
     "state": ("layers", "runs statistics", "buffers cache", "keyed"),
     "spark": ("worker", "wire", "task", "driver"),
+    "spec": ("values", "job sql", "graph", "load"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants"),
 }
 """Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""

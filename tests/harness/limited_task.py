@@ -57,7 +57,6 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 
 
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
-    from milepost.config.aggregates import parse_aggregate
     from milepost.operators.aggregate import AggregateByKey
     from milepost.planning import EpochAlignment
     from milepost.protocol.exchange.barrier import AckEvent
@@ -71,6 +70,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
     from milepost.spark.wire.task_output import HostEnd, Item, Rows, RowsDone, SnapshotStarted
     from milepost.spark.worker.task_metrics import TaskMetrics
+    from milepost.spec.values.aggregates import parse_aggregate
     from milepost.state.runs.handles import StateHandle
     from tests.harness.key_hashes import KEYED
 

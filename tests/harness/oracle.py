@@ -18,10 +18,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from milepost.config.aggregates import AggregateCall
-from milepost.config.spec import AggregateOperator, DeduplicateOperator, JobSpec, SqlOperator, WindowOperator
-from milepost.config.types import ColumnType
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, JobSpec, SqlOperator, WindowOperator
+from milepost.spec.values.aggregates import AggregateCall
+from milepost.spec.values.types import ColumnType
 
 _SQL_TYPES = {
     "bool": "BOOLEAN",

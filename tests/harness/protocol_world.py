@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from milepost.config.load import LoadedJob
 from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.codec.codec import decode_entry
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
@@ -26,6 +25,7 @@ from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.load.load import LoadedJob
 from milepost.store_checks import require_stores
 from tests.harness.plain_model import PlainModel, require
 from tests.harness.sparkless_job import SparklessJob

@@ -28,10 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from milepost.config.spec import SourceSpec
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, SourceObject
+from milepost.spec.job.spec import SourceSpec
 from milepost.storage.local import LocalStore
 from tests.harness.processes import PYTHON_PATH
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from milepost.config.load import LoadedJob, load_job
 from milepost.jobmaster import Session
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
+from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.counted_job import CountedJob
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.config.load import LoadedJob, load_job
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.leadership import Leadership
@@ -27,6 +26,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHan
 from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import GateVerdict
 from milepost.sources.consumed import append
+from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.layout import consumed_prefix, metadata_key
 from tests.harness.key_hashes import KEYED

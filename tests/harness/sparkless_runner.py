@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.config.graph import Node
 from milepost.epoch_run import EpochAnswers
 from milepost.planning import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
@@ -24,6 +23,7 @@ from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import epoch_tasks, subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.spark.worker.task_memory import task_memory
+from milepost.spec.graph.graph import Node
 from milepost.storage.open import open_store
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from milepost.backfill_run import Backfill
-from milepost.config.load import LoadedJob
 from milepost.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import NotFound
+from milepost.spec.load.load import LoadedJob
 from tests.harness.plain_model import HEARTBEAT_MS, require
 from tests.harness.protocol_world import SINKS, SMALL, Answers, SteppedJob
 from tests.harness.sparkless_job import SparklessJob

@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from milepost.config.load import load_job
 from milepost.jobmaster import JobMaster
+from milepost.spec.load.load import load_job
 from tests.harness.milepost_cli import milepost
 
 SPEC = """\

@@ -11,11 +11,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.config.load import load_job
 from milepost.job_context import NODE_CACHE_VARIABLE, JobContext
 from milepost.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spec.load.load import load_job
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import without_quality
 from tests.harness.mortal_processes import MortalProcesses

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from milepost.config.load import load_job
 from milepost.jobmaster import JobMaster
+from milepost.spec.load.load import load_job
 from tests.harness.milepost_cli import milepost
 from tests.harness.processes import wait_until
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from milepost.config.load import load_job
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (
     CommitConflict,
@@ -21,6 +20,7 @@ from milepost.sources.build import build_reader
 from milepost.sources.consumed import ConsumedSet, append, load
 from milepost.sources.objects import Listing, list_objects, split_path
 from milepost.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.probe import probe_versioned_reads
 from tests.harness import flights

@@ -15,12 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
-from milepost.config.load import load_job
 from milepost.epoch_run import EpochAnswers
 from milepost.jobmaster import JobMaster, Session
 from milepost.planning import EpochPlan
 from milepost.spark.driver import connect
 from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spec.load.load import load_job
 from scripts.stack import SPARK
 from tests.harness.connect_server import ConnectServer, connect_server
 from tests.harness.flights_job import FlightsJob

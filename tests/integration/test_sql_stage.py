@@ -11,13 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from milepost.config.moments import check_moments
-from milepost.config.row_wise import REFUSED_FUNCTIONS
-from milepost.config.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
-from milepost.config.spec import JobSpec, SparkSpec
-from milepost.config.sql import sql_plan
-from milepost.config.sql_parse import SqlProblem
-from milepost.config.types import ColumnType
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -31,6 +24,13 @@ from milepost.spark.driver.sql_projection import (
     wide_type,
 )
 from milepost.spark.wire.task_output import Declined, Item, Rows, RowsDone
+from milepost.spec.job.spec import JobSpec, SparkSpec
+from milepost.spec.sql.moments import check_moments
+from milepost.spec.sql.row_wise import REFUSED_FUNCTIONS
+from milepost.spec.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
+from milepost.spec.sql.sql import sql_plan
+from milepost.spec.sql.sql_parse import SqlProblem
+from milepost.spec.values.types import ColumnType
 from tests.harness.graphs import build_graph
 
 TABLE = pa.table(

@@ -60,8 +60,8 @@ def backfill(
 
     The schedule goes on meanwhile. An interrupted backfill goes on when the same command is given again.
     """
-    from milepost.config.load import load_job
     from milepost.jobmaster import JobMaster, Session
+    from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
     asked: dict[str, Any] = {

@@ -50,8 +50,8 @@ def diff(
 
     Rows are in the order of their key, or of their columns where there is none. Counts are of all rows.
     """
-    from milepost.config.load import load_job
     from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
 
     chosen = [(kind, name) for kind, name in (("operator", operator), ("source", source), ("sink", sink)) if name]
     if len(chosen) > 1:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 
 if TYPE_CHECKING:
-    from milepost.config.load import LoadedJob
+    from milepost.spec.load.load import LoadedJob
 
 _FREE_BYTES = 2_000_000_000
 _PACKAGES = ("pyspark", "pyarrow", "boto3", "great-expectations", "apache-airflow", "sqlglot", "pandas")

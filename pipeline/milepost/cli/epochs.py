@@ -49,11 +49,11 @@ def run(
         raise InvalidRequest(f"--epochs and {other} exclude each other. Nothing was run.")
 
     from milepost.cli.progress import EpochProgress
-    from milepost.config.load import load_job
     from milepost.jobmaster import JobMaster, Session
     from milepost.preflight import report_lines
     from milepost.recovery import Recovery
     from milepost.spark.driver.runner import SparkEpochRunner
+    from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
     loaded = load_job(job)

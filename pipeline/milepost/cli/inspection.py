@@ -13,8 +13,8 @@ from milepost.cli.options import At, Job, Json, Verbose
 from milepost.cli.output import Output, printable, show_count, show_time
 from milepost.cli.times import show_phases, show_tasks
 from milepost.cli.vetoes import show_veto
-from milepost.config.durations import parse_duration
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.durations import parse_duration
 
 if TYPE_CHECKING:
     from milepost.jobmaster import JobMaster
@@ -59,8 +59,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _master(job: str) -> JobMaster:
-    from milepost.config.load import load_job
     from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
 
     return JobMaster(load_job(job))
 

@@ -18,8 +18,8 @@ from milepost.cli import backfill, control, diff, epochs, inspection, maintenanc
 from milepost.cli.failures import INTERRUPTED, report, usage
 from milepost.cli.options import Json, Verbose
 from milepost.cli.output import Output
-from milepost.config.names import nearest
 from milepost.protocol.records.errors import CheckpointError
+from milepost.spec.values.names import nearest
 
 UNAVAILABLE = ("test",)
 """Commands that INTERFACE describes and this version does not have."""

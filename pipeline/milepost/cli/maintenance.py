@@ -24,8 +24,8 @@ def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
 
     What is merely unreachable is no damage (exit 0): it costs space until it is collected.
     """
-    from milepost.config.load import load_job
     from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
     report = JobMaster(load_job(job)).fsck()
@@ -45,8 +45,8 @@ def gc(
     verbose: Verbose = False,
 ) -> None:
     """Delete what is provably unreachable: listed first, deleted once it has been listed for the grace period."""
-    from milepost.config.load import load_job
     from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
     report = JobMaster(load_job(job)).collect_garbage(dry_run=dry_run)

@@ -48,8 +48,8 @@ class Output:
     @cached_property
     def _own_command(self) -> re.Pattern[str] | None:
         """What a command for this job looks like that names it by its name; None when its spec cannot be read."""
-        from milepost.config.load import load_job
         from milepost.protocol.records.errors import CheckpointError
+        from milepost.spec.load.load import load_job
 
         try:
             name = load_job(str(self.typed)).spec.name

@@ -36,8 +36,8 @@ def rollback(
     verbose: Verbose = False,
 ) -> None:
     """Return state, source positions, rows in flight and every table to a checkpoint; nothing is deleted."""
-    from milepost.config.load import load_job
     from milepost.jobmaster import JobMaster, Session
+    from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
     master = JobMaster(load_job(job))

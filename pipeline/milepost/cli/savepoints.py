@@ -34,8 +34,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _master(job: str) -> JobMaster:
-    from milepost.config.load import load_job
     from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
 
     return JobMaster(load_job(job))
 

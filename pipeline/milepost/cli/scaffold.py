@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from milepost.config.names import check_job_name
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
+from milepost.spec.values.names import check_job_name
 
 _SPEC = """\
 # A running total per city over the CSV files that land in {landing}.

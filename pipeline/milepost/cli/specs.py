@@ -41,9 +41,9 @@ def init(
 
 def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Validate a spec, show its graph, and compare it with the job's head."""
-    from milepost.config.lint import lint_report
-    from milepost.config.load import load_job
     from milepost.preflight import advice
+    from milepost.spec.load.lint import lint_report
+    from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
     loaded = load_job(job)
@@ -90,7 +90,7 @@ def _compatibility(loaded: Any) -> tuple[list[dict[str, Any]], str | None]:
 
 def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) -> None:
     """Print the JSON Schema of a spec, for editors: only what works."""
-    from milepost.config.lint import json_schema
+    from milepost.spec.load.lint import json_schema
 
     output: Output = ctx.obj
     if output.json:
@@ -113,7 +113,7 @@ def doctor(
     checks = environment_checks()
     if job is not None:
         from milepost.cli.doctor import job_checks
-        from milepost.config.load import load_job
+        from milepost.spec.load.load import load_job
 
         checks += job_checks(load_job(job))
     failed = [check for check in checks if not check["ok"]]

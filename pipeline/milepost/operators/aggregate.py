@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.config.aggregates import AggregateCall
 from milepost.operators.aggregates import Aggregates
 from milepost.operators.changed import ChangedKeys
 from milepost.operators.columns import check_key, distinct_columns, first_of_each, group_rows, key_columns, plain_schema
 from milepost.operators.contract import Combiner, KeyedState, OperatorOutput, OperatorRun, OutputKind
+from milepost.spec.values.aggregates import AggregateCall
 
 ROWS_COLUMN = "__rows"
 """Column of partial results: how many input rows each stands for."""

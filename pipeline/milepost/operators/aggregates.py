@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.config.aggregates import AggregateCall
 from milepost.operators.accumulators import (
     Accumulator,
     Count,
@@ -24,6 +23,7 @@ from milepost.operators.accumulators import (
 )
 from milepost.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.aggregates import AggregateCall
 
 
 class Aggregates:

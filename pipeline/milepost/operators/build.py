@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from milepost.config.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
 from milepost.operators.aggregate import AggregateByKey
 from milepost.operators.contract import StatefulOperator
 from milepost.operators.deduplicate import DeduplicateByKey
 from milepost.operators.process import ProcessByKey, ProcessFunction
 from milepost.operators.window import TumblingWindowByKey
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
 
 
 def build_operator(

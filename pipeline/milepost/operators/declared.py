@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from milepost.config.names import check_column_name, did_you_mean
-from milepost.config.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.names import check_column_name, did_you_mean
+from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
 
 
 class Misfit(Exception):

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.config.aggregates import AggregateCall
 from milepost.operators.aggregates import Aggregates
 from milepost.operators.changed import ChangedKeys
 from milepost.operators.columns import (
@@ -32,6 +31,7 @@ from milepost.operators.contract import (
 )
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.aggregates import AggregateCall
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"

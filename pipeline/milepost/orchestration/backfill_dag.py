@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated
 
-from milepost.config.load import LoadedJob
 from milepost.orchestration import forms
 from milepost.orchestration.dag_settings import form_dag
 from milepost.orchestration.planned import PlannedOperator, PlanOperator
 from milepost.orchestration.specs import backfill_dag_id
 from milepost.orchestration.switched import SWITCHED, add_switch, switched_before
+from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -63,8 +63,8 @@ class JobOperator(BaseOperator):
         raise TypeError(f"{type(self).__name__} must define act()")
 
     def jobmaster(self) -> JobMaster:
-        from milepost.config.load import load_job
         from milepost.jobmaster import JobMaster
+        from milepost.spec.load.load import load_job
 
         return JobMaster(load_job(self.spec_path))
 

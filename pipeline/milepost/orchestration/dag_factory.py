@@ -16,8 +16,6 @@ from typing import Any
 from airflow.sdk import DAG, AssetAlias, BaseOperator, CronTriggerTimetable, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
-from milepost.config.load import LoadedJob, load_job
-from milepost.config.spec import JobSpec, ScheduleSpec
 from milepost.orchestration import forms, tasks
 from milepost.orchestration.backfill_dag import backfill_dag
 from milepost.orchestration.dag_settings import START, sink_assets, task_defaults
@@ -28,6 +26,8 @@ from milepost.orchestration.savepoint_dag import savepoint_dag
 from milepost.orchestration.specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
 from milepost.orchestration.task_log import keep_task_log_short
 from milepost.protocol.records.errors import CheckpointError
+from milepost.spec.job.spec import JobSpec, ScheduleSpec
+from milepost.spec.load.load import LoadedJob, load_job
 
 log = logging.getLogger(__name__)
 
@@ -145,8 +145,8 @@ def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
 
 def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
     """What can still be read of a broken spec: the job's name, else the file's; the schedule, else none."""
-    from milepost.config.document import Unreadable, read_document
     from milepost.protocol.records.ids import JOB_NAME_PATTERN
+    from milepost.spec.load.document import Unreadable, read_document
 
     stem = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_") or "job"
     try:

@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from milepost.config.load import LoadedJob
-from milepost.config.spec import JobSpec
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.load import LoadedJob
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 """`start_date` of every DAG: any past moment; with `catchup=False` only later cron times matter."""

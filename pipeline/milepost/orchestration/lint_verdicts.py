@@ -12,9 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from milepost.code import CODE_HASH
-from milepost.config.load import LoadedJob
 from milepost.private_cache import private_cache
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
+from milepost.spec.load.load import LoadedJob
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
 
-from milepost.config.load import LoadedJob
 from milepost.orchestration import forms
 from milepost.orchestration.base import JobOperator
 from milepost.orchestration.dag_settings import form_dag
 from milepost.orchestration.outcome import Reaction
 from milepost.orchestration.specs import resume_dag_id
+from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from milepost.config.load import LoadedJob
 from milepost.orchestration import forms
 from milepost.orchestration.base import JobOperator
 from milepost.orchestration.dag_settings import form_dag
 from milepost.orchestration.outcome import Reaction
 from milepost.orchestration.specs import savepoint_dag_id
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
+from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milepost.config.load import LoadedJob, load_job
 from milepost.protocol.records.errors import CheckpointError, NotFound
+from milepost.spec.load.load import LoadedJob, load_job
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 EPOCH_SUFFIX = "__epoch"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, TriggerRule
 
-from milepost.config.load import LoadedJob
 from milepost.orchestration.approval import PlanApprovalOperator
 from milepost.orchestration.dag_settings import sink_assets
 from milepost.orchestration.planned import PlannedOperator, PlanOperator
+from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

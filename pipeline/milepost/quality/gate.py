@@ -29,10 +29,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.config.expectations import SET_BY_THE_GATE
-from milepost.config.spec import Expectation, QualitySpec
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.quality.verdict import ExpectationResult, GateVerdict, Verdict, VerdictStatus
+from milepost.spec.job.spec import Expectation, QualitySpec
+from milepost.spec.values.expectations import SET_BY_THE_GATE
 
 _LOG = logging.getLogger(__name__)
 _LOADED = "great_expectations.expectations"

@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.config.spec import QualitySpec
 from milepost.protocol.records.documents import exact_fields
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.quality.gate import columns_of, failing_rows
 from milepost.quality.verdict import ExpectationResult, GateVerdict, Verdict
+from milepost.spec.job.spec import QualitySpec
 
 FORMAT = 1
 MAX_BYTES = 64_000

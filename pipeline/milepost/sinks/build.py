@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from milepost.config.spec import SinkSpec
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.parquet import ParquetSink, SinkMode
+from milepost.spec.job.spec import SinkSpec
 
 
 def build_sink(spec: SinkSpec, *, job: str, key: tuple[str, ...], store: ObjectStore) -> ParquetSink:

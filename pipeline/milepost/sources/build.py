@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from milepost.config.spec import SourceSpec
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.sources.contract import SourceReader
 from milepost.sources.csv import CsvReader
 from milepost.sources.json_lines import JsonLinesReader
 from milepost.sources.parquet import ParquetReader
+from milepost.spec.job.spec import SourceSpec
 
 
 def build_reader(name: str, spec: SourceSpec) -> SourceReader:

@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from milepost.config.types import ColumnType, to_arrow
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.contract import BadRecord, SourceObject, printable
 from milepost.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.streams import ObjectBody, ObjectStream, open_object
+from milepost.spec.values.types import ColumnType, to_arrow
 
 _PARSE = {"delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values"}
 _CONVERT = {

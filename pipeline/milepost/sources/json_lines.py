@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from milepost.config.types import ColumnType, to_arrow
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.contract import BadRecord, SourceObject
@@ -22,6 +21,7 @@ from milepost.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refu
 from milepost.sources.object_lines import ObjectLines
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.streams import ObjectBody, ObjectStream, open_object
+from milepost.spec.values.types import ColumnType, to_arrow
 
 _BLANK = " \t\r\n"
 _TOO_DEEP = "is nested too deeply to be read"

@@ -1,4 +1,4 @@
-"""Which objects a source's path names (`config/patterns.py`), by listing its static prefix in the landing store."""
+"""Which objects a source's path names (`spec/values/patterns.py`), by listing its static prefix."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from milepost.config.patterns import compiled, hidden_by, static_prefix
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.contract import SourceObject
+from milepost.spec.values.patterns import compiled, hidden_by, static_prefix
 
 _UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|/$|(?:^|/)\.{1,2}(?:/|$)")
 """Names that no store of ours can hold: whoever may land objects may choose them."""

@@ -8,12 +8,12 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.config.types import ColumnType, to_arrow
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.allocation import TooLarge, at_most
 from milepost.sources.contract import BadRecord, SourceObject
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.streams import EXPANSION_FREE_BYTES, MAX_EXPANSION, ObjectBody, decompressed, open_object
+from milepost.spec.values.types import ColumnType, to_arrow
 
 _FIRST_ROWS = 64
 """Rows of the first batch, of which no more is known than the file says."""

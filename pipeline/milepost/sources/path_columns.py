@@ -7,9 +7,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from milepost.config.types import ColumnType, to_arrow
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.sources.contract import BadRecord, SourceObject
+from milepost.spec.values.types import ColumnType, to_arrow
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """How Hive, Spark and pyarrow write a null into a path."""

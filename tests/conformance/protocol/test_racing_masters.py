@@ -10,11 +10,11 @@ from collections import Counter
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from milepost.config.load import load_job
 from milepost.jobmaster import JobMaster, Session
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
 from milepost.protocol.records.errors import Busy, CommitConflict, Fenced, JobNotRunnable
+from milepost.spec.load.load import load_job
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

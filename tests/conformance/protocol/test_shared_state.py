@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from milepost.config.in_flight import input_signatures
 from milepost.jobmaster import Session
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
@@ -25,6 +24,7 @@ from milepost.protocol.retention.retention import (
     subsumable,
     unreferenced,
 )
+from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.buffers.buffers import Buffer, encode_rows
 from milepost.state.buffers.channel_state import ChannelFile, encode_channel_state
 from milepost.state.runs.compaction import ALMOST_ALL, MAX_DELTAS

@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from milepost.cli.failures import report
 from milepost.cli.main import UNAVAILABLE, app
 from milepost.cli.output import Output
-from milepost.config.lint import json_schema, lint_report
-from milepost.config.load import load_job
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
+from milepost.spec.load.lint import json_schema, lint_report
+from milepost.spec.load.load import load_job
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

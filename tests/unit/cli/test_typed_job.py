@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.config.load import load_job
 from milepost.jobmaster import Session
+from milepost.spec.load.load import load_job
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

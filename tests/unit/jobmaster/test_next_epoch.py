@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.config.in_flight import input_signatures
 from milepost.epoch_inputs import has_due_timer, plan_epoch, plan_sources
 from milepost.in_flight import restored_firing
 from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
@@ -21,6 +20,7 @@ from milepost.protocol.records.errors import InvalidRequest, JobNotRunnable, Sta
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sources.contract import SourceObject
 from milepost.spark.driver import runner as spark_runner
+from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from tests.harness.milepost_cli import milepost

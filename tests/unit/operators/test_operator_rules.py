@@ -14,14 +14,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from milepost.config.aggregates import parse_aggregate
-from milepost.config.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.operators.accumulators import exact_sums_as_decimal, stored_sums
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OutputKind, StatefulOperator
 from milepost.operators.window import TumblingWindowByKey
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
+from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.runs.evolution import compare_schemas
 from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun

@@ -15,9 +15,9 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost.config.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.operators.build import build_operator
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer

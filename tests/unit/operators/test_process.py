@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.config.spec import ProcessOperator
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OutputKind, StatefulOperator
 from milepost.operators.declared import declare
@@ -24,6 +23,7 @@ from milepost.operators.user_code import UserCodeFailed, read_function
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.job.spec import ProcessOperator
 from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 from tests.harness.timers import next_timer

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from milepost.config.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
 from milepost.operators.build import build_operator
 from milepost.operators.contract import StatefulOperator
 from milepost.operators.declared import declare
@@ -24,6 +23,7 @@ from milepost.operators.process import ProcessFunction
 from milepost.operators.user_code import read_function
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
 from milepost.storage.local import LocalStore
 from tests.harness.subtasks import OperatorRun
 

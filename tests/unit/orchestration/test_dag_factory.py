@@ -13,9 +13,9 @@ import pytest
 from airflow.sdk import DAG, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException
 
-from milepost.config.load import LoadedJob, load_job
 from milepost.orchestration import tasks
 from milepost.orchestration.dag_factory import BROKEN_TAG, epoch_dag, execution_timeout, job_dags, sink_assets
+from milepost.spec.load.load import LoadedJob, load_job
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from milepost.config.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
-from milepost.config.spec import QualitySpec
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import (
@@ -25,6 +23,8 @@ from milepost.protocol.records.errors import (
 )
 from milepost.quality.gate import begin_loading, check_suite, evaluate, evaluate_all, resolve_suite
 from milepost.quality.verdict import GateVerdict, Verdict, VerdictStatus
+from milepost.spec.job.spec import QualitySpec
+from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 
@@ -91,7 +91,7 @@ def test_an_epoch_that_publishes_no_row_is_skipped_and_loads_nothing() -> None:
     """On an empty frame null checks pass, which would look like a proof."""
     code = """
 import sys, pyarrow as pa
-from milepost.config.spec import QualitySpec
+from milepost.spec.job.spec import QualitySpec
 from milepost.quality.gate import check_suite, evaluate
 expectations = [{"type": "expect_column_values_to_not_be_null", "column": "v"}]
 spec = QualitySpec.model_validate({"sink": "s", "expectations": expectations})
@@ -110,7 +110,7 @@ import socket
 def refuse(*args): raise AssertionError(f"connects to {args[1:]}")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
 import pyarrow as pa
-from milepost.config.spec import QualitySpec
+from milepost.spec.job.spec import QualitySpec
 from milepost.quality.gate import evaluate
 expectations = [{"type": "expect_column_values_to_be_between", "column": "v", "max_value": 2}]
 spec = QualitySpec.model_validate({"sink": "s", "expectations": expectations})

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.config.spec import SinkSpec
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
@@ -26,6 +25,7 @@ from milepost.sinks.build import build_sink
 from milepost.sinks.contract import Committable, RowsPiece, SinkMark, StagedFile, decode_schema, encode_schema
 from milepost.sinks.parquet import ParquetSink, SinkMode
 from milepost.sinks.sink_head import head_key, head_version
+from milepost.spec.job.spec import SinkSpec
 from milepost.storage.open import open_store
 from tests.conformance.sink import SCHEMA, mark, publish, rows, stage
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at

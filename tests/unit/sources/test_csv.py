@@ -14,13 +14,13 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost.config.types import parse_type
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.sources import streams
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord
 from milepost.sources.csv import CsvReader
 from milepost.sources.diagnosis import BLOCK_BYTES
+from milepost.spec.values.types import parse_type
 from tests.harness.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.config.load import load_job
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.build import build_reader
 from milepost.sources.objects import list_objects, split_path
+from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from scripts.demo import DAYS_PER_EPOCH
 from tests.harness import flights

@@ -12,7 +12,6 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.config.types import parse_type
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CommitConflict
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -26,6 +25,7 @@ from milepost.sources.parquet import ParquetReader
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.task_output import Declined, HostEnd, Rows
 from milepost.spark.worker.task_metrics import TaskMetrics
+from milepost.spec.values.types import parse_type
 from milepost.storage.local import LocalStore
 from tests.harness.called_store import CalledStore, T
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.config.types import parse_type, to_arrow
 from milepost.sources import parquet
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord
+from milepost.spec.values.types import parse_type, to_arrow
 from tests.harness.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.config.types import parse_type
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import Action, InvalidRequest, SourceChanged
 from milepost.protocol.records.object_store import StoreConfig
@@ -20,6 +19,7 @@ from milepost.sources.contract import SourceObject
 from milepost.sources.objects import Listing
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.plan import SourcePlan, SourceRules, assign_splits, plan_source
+from milepost.spec.values.types import parse_type
 from milepost.storage.open import open_store
 
 NOW_MS = 1_000_000

@@ -12,10 +12,10 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from milepost.config.spark_remote import TOKEN_VARIABLE, parse_remote
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver import connect
 from milepost.spark.driver.connect import _Channel
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE, parse_remote
 
 
 @pytest.mark.parametrize(

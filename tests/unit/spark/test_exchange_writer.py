@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.config.aggregates import parse_aggregate
 from milepost.operators.aggregate import AggregateByKey
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
@@ -38,6 +37,7 @@ from milepost.spark.wire.task_output import (
 )
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.buffers import Buffer, are_partials, decode_rows, oldest
 from milepost.state.buffers.spill import Spool
 from milepost.state.layers.key_groups import key_group, subtask_of_key_group

@@ -13,7 +13,7 @@ import pytest
 
 SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
-from milepost.config.spec import SparkSpec
+from milepost.spec.job.spec import SparkSpec
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.session import open_session
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost.config.types import parse_type
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
@@ -21,6 +20,7 @@ from milepost.sources.parquet import ParquetReader
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.task_output import Declined, HostEnd, Item, Rows
 from milepost.spark.worker.task_metrics import TaskMetrics
+from milepost.spec.values.types import parse_type
 from milepost.storage.local import LocalStore
 
 _BATCH_ROWS = 65_536

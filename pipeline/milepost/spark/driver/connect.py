@@ -26,12 +26,12 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest, SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-from milepost.config.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remote
-from milepost.config.spark_settings import session_settings
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engine import epoch_tag
 from milepost.spark.driver.session import quiet_pyspark
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remote
+from milepost.spec.values.spark_settings import session_settings
 
 _LOG = logging.getLogger(__name__)
 

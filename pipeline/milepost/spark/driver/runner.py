@@ -10,7 +10,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from milepost.config.graph import Node
 from milepost.epoch_run import EpochAnswers
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import CheckpointExpired
@@ -24,6 +23,7 @@ from milepost.spark.driver.sql_projection import infer_schema
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.spark.task.sql_expression import projection
+from milepost.spec.graph.graph import Node
 
 
 class SparkEpochRunner:

@@ -1,6 +1,6 @@
 """The Spark session that epochs run in: settings that the protocol relies on, and a clean environment.
 
-* Settings that are not the spec's to choose are listed, with their reasons, in `config/spark_settings.py`.
+* Settings that are not the spec's to choose are listed, with their reasons, in `spec/values/spark_settings.py`.
 * task retries: `local[N]` allows none, so it becomes `local[N, F]`; a lost worker is then repaired by Spark itself.
 * what `spark.conf` says may hold secrets: it reaches the JVM through a private file that lives until Spark is up, never
   through a command line. Only the Java options are on one, because that is what they are.
@@ -30,7 +30,11 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from milepost.config.spark_settings import (
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.spark.driver.class_archive import archive_options
+from milepost.spark.driver.java import find_java, find_java_home
+from milepost.spec.job.spec import SparkSpec
+from milepost.spec.values.spark_settings import (
     JAVA_OPTIONS,
     SOCKET_FOLDER,
     SOCKETS,
@@ -38,10 +42,6 @@ from milepost.config.spark_settings import (
     local_cores,
     settings_of,
 )
-from milepost.config.spec import SparkSpec
-from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.driver.class_archive import archive_options
-from milepost.spark.driver.java import find_java, find_java_home
 
 _LOOPBACK = "127.0.0.1,localhost,::1"
 

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from milepost.config.graph import Node
-from milepost.config.spec import JobSpec
 from milepost.spark.task.sql_expression import column_of, projection
 from milepost.spark.wire.task_output import Item, Rows, Stamped, decode_control, encode_control
+from milepost.spec.graph.graph import Node
+from milepost.spec.job.spec import JobSpec
 
 CONTROL = "control"
 

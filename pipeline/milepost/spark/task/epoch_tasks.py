@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.code import code_hash_of
-from milepost.config.load import LoadedJob
 from milepost.operators.user_code import UserFunction
 from milepost.planning import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
@@ -33,6 +32,7 @@ from milepost.spark.wire.task_output import Declined, HostEnd, Item, SnapshotSta
 from milepost.spark.worker.task_memory import told
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
+from milepost.spec.load.load import LoadedJob
 from milepost.storage.layout import metrics_prefix
 
 Batches = Iterator[pa.RecordBatch]

@@ -12,10 +12,6 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from milepost.config.graph import Node
-from milepost.config.in_flight import consumed_columns
-from milepost.config.source_spec import SourceSpec
-from milepost.config.spec import SqlOperator
 from milepost.operators.build import build_operator
 from milepost.operators.contract import StatefulOperator
 from milepost.planning import EpochPlan, split_inputs
@@ -29,6 +25,10 @@ from milepost.spark.task.sql_expression import projection
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
 from milepost.spark.wire.level_plan import Clock, LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
+from milepost.spec.graph.graph import Node
+from milepost.spec.graph.in_flight import consumed_columns
+from milepost.spec.job.source_spec import SourceSpec
+from milepost.spec.job.spec import SqlOperator
 from milepost.storage.layout import channel_prefix, state_prefix
 
 _MICROSECOND = 1_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from milepost.config.graph import Node
-from milepost.config.spec import JobSpec, SqlOperator
-from milepost.config.sql import sql_plan
+from milepost.spec.graph.graph import Node
+from milepost.spec.job.spec import JobSpec, SqlOperator
+from milepost.spec.sql.sql import sql_plan
 
 
 def column_of(node: str) -> str:

@@ -1,0 +1,226 @@
+"""What the parts of a spec say about each other, as far as no SQL has to be read: cheap, also for DAG files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milepost.protocol.records.locations import endpoint_problem, location_problem
+from milepost.spec.job.environment import reference_problems
+from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
+from milepost.spec.values.durations import format_duration
+from milepost.spec.values.expectations import expectation_problem
+from milepost.spec.values.formats import option_problem
+from milepost.spec.values.names import did_you_mean
+from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.spark_remote import remote_problem
+from milepost.spec.values.spark_settings import conf_problems
+
+LATE = ".late"
+
+
+def structure_problems(spec: JobSpec) -> list[Problem]:
+    """Return what is wrong between names, inputs, sinks, locations and sizes."""
+    return [
+        *reference_problems(spec),
+        *_names(spec),
+        *_renames(spec),
+        *_inputs(spec),
+        *_cycles(spec),
+        *_quality(spec),
+        *_sources(spec),
+        *_locations(spec),
+        *_sizes(spec),
+        *_spark(spec),
+    ]
+
+
+def node_names(spec: JobSpec) -> list[str]:
+    """Return the names that an input may have."""
+    return [*spec.sources, *(operator.uid for operator in spec.operators)]
+
+
+def late_names(spec: JobSpec) -> list[str]:
+    """Return the `<uid>.late` outputs that exist."""
+    return [
+        operator.uid + LATE
+        for operator in spec.operators
+        if isinstance(operator, WindowOperator) or (isinstance(operator, DeduplicateOperator) and operator.ttl)
+    ]
+
+
+def _names(spec: JobSpec) -> Iterator[Problem]:
+    seen = dict.fromkeys(spec.sources, "a source")
+    for index, operator in enumerate(spec.operators):
+        if operator.uid in seen:
+            yield Problem(
+                ("operators", index, "uid"), f"the name {operator.uid} is already that of {seen[operator.uid]}"
+            )
+        seen.setdefault(operator.uid, "an operator")
+    sinks: set[str] = set()
+    for index, sink in enumerate(spec.sinks):
+        if sink.name in sinks:
+            yield Problem(("sinks", index, "name"), f"the name {sink.name} is already that of a sink")
+        sinks.add(sink.name)
+    for name, source in spec.sources.items():
+        yield from _columns(("sources", name, "schema"), [*source.columns, *source.partitions])
+    for index, operator in enumerate(spec.operators):
+        if not isinstance(operator, SqlOperator):
+            own = ("window_start", "window_end") if isinstance(operator, WindowOperator) else ()
+            names = [*operator.key, *own, *getattr(operator, "aggregates", {})]
+            yield from _columns(("operators", index), names)
+
+
+def _renames(spec: JobSpec) -> Iterator[Problem]:
+    uids = {operator.uid for operator in spec.operators}
+    taken: dict[str, str] = {}
+    for index, operator in enumerate(spec.operators):
+        former = None if isinstance(operator, SqlOperator) else operator.renamed_from
+        if former is None:
+            continue
+        path: Path = ("operators", index, "renamed_from")
+        if former in uids:
+            yield Problem(path, f"{former} is an operator of this spec: its state stays with it")
+        elif former in taken:
+            yield Problem(path, f"the state of {former} went to {taken[former]} already")
+        taken.setdefault(former, operator.uid)
+
+
+def _columns(path: Path, names: list[str]) -> Iterator[Problem]:
+    folded: set[str] = set()
+    for name in names:
+        if name.casefold() in folded:
+            yield Problem(path, f"the column {name} occurs twice; names that differ only in case are the same")
+        folded.add(name.casefold())
+
+
+def _inputs(spec: JobSpec) -> Iterator[Problem]:
+    known, late = node_names(spec), late_names(spec)
+    for index, operator in enumerate(spec.operators):
+        for position, name in enumerate(operator.inputs):
+            if name not in known:
+                yield Problem(
+                    ("operators", index, "inputs", position), f"there is no {name}; {did_you_mean(name, known)}"
+                )
+    for index, sink in enumerate(spec.sinks):
+        if sink.input in known or sink.input in late:
+            continue
+        if sink.input.endswith(LATE) and sink.input.removesuffix(LATE) in known:
+            message = f"{sink.input} does not exist: only window, and deduplicate with a ttl, have late rows"
+        else:
+            message = f"there is no {sink.input}; {did_you_mean(sink.input, [*known, *late])}"
+        yield Problem(("sinks", index, "input"), message)
+
+
+def _cycles(spec: JobSpec) -> Iterator[Problem]:
+    inputs = {operator.uid: operator.inputs for operator in spec.operators}
+    done: set[str] = set()
+    for start in inputs:
+        trail: list[str] = []
+        name = start
+        while name in inputs and name not in done and name not in trail:
+            trail.append(name)
+            name = inputs[name][0]
+        if name in trail:
+            cycle = trail[trail.index(name) :]
+            index = next(i for i, operator in enumerate(spec.operators) if operator.uid == name)
+            yield Problem(("operators", index, "inputs"), f"a cycle: {' <- '.join([*cycle, name])}")
+        done.update(trail)
+
+
+def _quality(spec: JobSpec) -> Iterator[Problem]:
+    names = [sink.name for sink in spec.sinks]
+    seen: set[str] = set()
+    for index, suite in enumerate(spec.quality):
+        if suite.sink not in names:
+            yield Problem(
+                ("quality", index, "sink"), f"there is no sink {suite.sink}; {did_you_mean(suite.sink, names)}"
+            )
+        elif suite.sink in seen:
+            yield Problem(
+                ("quality", index, "sink"), f"{suite.sink} already has a suite; write its expectations together"
+            )
+        seen.add(suite.sink)
+        for number, expectation in enumerate(suite.expectations):
+            problem = expectation_problem(expectation.type, expectation.arguments)
+            if problem is not None:
+                argument, message = problem
+                place: Path = ("quality", index, "expectations", number, argument or "type")
+                yield Problem(place, message, at_key=argument is not None)
+
+
+def _sources(spec: JobSpec) -> Iterator[Problem]:
+    for name, source in spec.sources.items():
+        yield from _source_parts(name, source)
+        path: Path = ("sources", name, "event_time")
+        if source.event_time is None:
+            if source.watermark_delay:
+                yield Problem(path[:-1], "`watermark_delay` without `event_time`: name the column that times the rows")
+            if source.max_event_time_ahead is not None and "max_event_time_ahead" in source.model_fields_set:
+                message = "`max_event_time_ahead` without `event_time`: name the column that times the rows"
+                yield Problem(("sources", name, "max_event_time_ahead"), message)
+            continue
+        type_ = source.columns.get(source.event_time)
+        if type_ is None:
+            yield Problem(
+                path, f"the schema has no column {source.event_time}; {did_you_mean(source.event_time, source.columns)}"
+            )
+        elif type_.kind != "timestamp":
+            yield Problem(path, f"{source.event_time} is {type_}; an event time is a timestamp")
+
+
+def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
+    for option, value in source.options.items():
+        problem = option_problem(source.format, option, value)
+        if problem:
+            yield Problem(("sources", name, "options", option), problem)
+    if source.settle and "settle" in source.model_fields_set and source.path.startswith("s3://"):
+        message = "`settle` is for local paths: an object of S3 appears as a whole; remove it"
+        yield Problem(("sources", name, "settle"), message)
+    for column, type_ in source.columns.items():
+        if source.format == "csv" and type_.is_nested:
+            yield Problem(("sources", name, "schema", column), f"format csv cannot hold a {type_}")
+    for column, type_ in source.partitions.items():
+        if type_.is_nested:
+            yield Problem(("sources", name, "partitions", column), f"a part of a path cannot be a {type_}")
+
+
+def _locations(spec: JobSpec) -> Iterator[Problem]:
+    texts: list[tuple[Path, str]] = [(("storage",), spec.storage)]
+    texts += [(("sources", name, "path"), source.path) for name, source in spec.sources.items()]
+    texts += [(("sinks", index, "path"), sink.path) for index, sink in enumerate(spec.sinks)]
+    for path, text in texts:
+        problem = None if "${env:" in text else location_problem(text)
+        if problem:
+            yield Problem(path, problem)
+    endpoint = spec.store.endpoint_url
+    problem = None if "${env:" in endpoint else endpoint_problem(endpoint)
+    if problem:
+        yield Problem(("store", "endpoint_url"), problem)
+
+
+def _sizes(spec: JobSpec) -> Iterator[Problem]:
+    groups = spec.checkpointing.max_parallelism
+    if spec.spark.parallelism > groups:
+        message = f"expected at most checkpointing.max_parallelism, {groups}, got {spec.spark.parallelism}"
+        yield Problem(("spark", "parallelism"), message)
+    checkpointing = spec.checkpointing
+    if checkpointing.max_in_flight is not None and not checkpointing.cuts_epochs:
+        message = "needs aligned_timeout or epoch_budget: without them nothing is ever in flight"
+        yield Problem(("checkpointing", "max_in_flight"), message)
+    for key in ("aligned_timeout", "epoch_budget"):
+        limit = getattr(checkpointing, key)
+        if limit is not None and limit >= checkpointing.timeout:
+            message = f"expected less than checkpointing.timeout, {format_duration(checkpointing.timeout)}"
+            yield Problem(("checkpointing", key), f"{message}, got {format_duration(limit)}")
+
+
+def _spark(spec: JobSpec) -> Iterator[Problem]:
+    remote = spec.spark.remote
+    if remote is not None and "${env:" not in remote:
+        problem = remote_problem(remote)
+        if problem:
+            yield Problem(("spark", "remote"), problem)
+        if "master" in spec.spark.model_fields_set:
+            yield Problem(("spark", "master"), "the server of `remote` has a master of its own; remove it")
+    for key, message in conf_problems(spec.spark.master, spec.spark.conf):
+        yield Problem(("spark", "conf", key), message, at_key=True)

@@ -1,0 +1,139 @@
+"""Whether a job's recorded state means the same to a changed spec.
+
+A signature says what an operator's state, or a sink's chain, depends on; it is kept with each checkpoint and compared
+before anything is planned. What is not in it (sql, limits, schedule) may change freely; a ttl or an allowed lateness
+may only shrink. The columns and types of an operator's state are recorded with its runs, and compared there
+(`pipeline/milepost/preflight.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from operator import ne
+from typing import Any
+
+from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.job.spec import DeduplicateOperator, JobSpec, WindowOperator
+from milepost.spec.values.durations import format_duration, parse_duration
+
+COMPATIBLE = "compatible"
+NON_RESTORED = "needs --allow-non-restored-state"
+NEW_UID = "needs a new uid or a backfill"
+
+UNCHANGED = "unchanged"
+BEGINS_EMPTY = "begins empty"
+
+RENAMED_FROM = "renamed_from"
+"""In a signature as it is read, never as it is recorded: the uid under which the checkpoint has the operator."""
+
+_REMEMBERS = "remembers"
+"""How much longer than its watermark an operator keeps keys: allowed lateness, or ttl."""
+_FOR_EVER = "for ever"
+_SECTIONS = ("operators", "sources", "sinks", "job")
+
+
+def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]]:
+    """Return what restoring depends on, JSON-compatible.
+
+    Returns:
+        ``{"operators": {uid: …}, "sources": {name: …}, "sinks": {name: …}, "job": {"job": …}}``.
+    """
+    return {
+        "operators": {node.uid: _operator(spec, graph, node) for node in graph.stateful},
+        "sources": {name: {"root": _root(source.path)} for name, source in spec.sources.items()},
+        "sinks": {
+            sink.name: {
+                "format": sink.format,
+                "path": sink.path,
+                "mode": sink.mode,
+                "key": list(graph.sink_inputs[sink.name].key),
+            }
+            for sink in spec.sinks
+        },
+        "job": {"job": {"max_parallelism": spec.checkpointing.max_parallelism}},
+    }
+
+
+def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
+    operator = spec.operator(node.uid)
+    signature: dict[str, Any] = {"kind": node.kind, "key": list(getattr(operator, "key", ()))}
+    if isinstance(operator, WindowOperator | DeduplicateOperator):
+        # What is late, and what has fired, was judged by these sources' watermarks.
+        signature["sources"] = sorted(node.sources)
+    if isinstance(operator, WindowOperator):
+        signature["window"] = operator.window.model_dump(mode="json")
+        signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
+    if isinstance(operator, DeduplicateOperator):
+        signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
+    return signature
+
+
+def _root(path: str) -> str:
+    """Return what a source's object keys are relative to: its bucket, or its folder up to the first pattern."""
+    scheme, _, rest = path.partition("://")
+    if scheme == "s3":
+        return f"{scheme}://{rest.split('/')[0]}"
+    fixed = re.split(r"[*?\[]", path, maxsplit=1)[0]
+    return fixed[: fixed.rfind("/") + 1]
+
+
+def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return one verdict per operator, source, sink and the job: in the order of the new spec, then what is gone.
+
+    Returns:
+        ``{"kind", "name", "uid", "verdict", "detail"}``; kind is operator, source, sink or job; uid is the name as
+        people read it; verdict is COMPATIBLE, NON_RESTORED or NEW_UID; detail says what changed.
+    """
+    verdicts = []
+    for section in _SECTIONS:
+        before, after = old.get(section, {}), new.get(section, {})
+        for name, signature in after.items():
+            verdict, detail = _judge(section, before.get(name), signature)
+            verdicts.append(_row(section, name, verdict, detail))
+        for name in before:
+            if name not in after:
+                verdict = NON_RESTORED if section in ("operators", "sources") else COMPATIBLE
+                verdicts.append(_row(section, name, verdict, f"{section.removesuffix('s')} is gone from the spec"))
+    return verdicts
+
+
+def _row(section: str, name: str, verdict: str, detail: str) -> dict[str, str]:
+    """A verdict; an operator is called by its uid alone, what else has a name with its kind before it."""
+    kind = section.removesuffix("s")
+    uid = name if kind in ("operator", "job") else f"{kind} {name}"
+    return {"kind": kind, "name": name, "uid": uid, "verdict": verdict, "detail": detail}
+
+
+def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, str]:
+    if before is None:
+        return COMPATIBLE, BEGINS_EMPTY
+    changed = [
+        key
+        for key in sorted({*before, *after})
+        if key != RENAMED_FROM and (_grows if key == _REMEMBERS else ne)(before.get(key), after.get(key))
+    ]
+    if not changed:
+        return COMPATIBLE, UNCHANGED
+    pairs = [(key, before.get(key), after.get(key)) for key in changed]
+    detail = "; ".join(f"{key} was {_text(x)}, is {_text(y)}" for key, x, y in pairs)
+    # A source remembers object keys below its root: below another root they would mean other objects.
+    return NEW_UID, detail
+
+
+def _grows(before: str | None, after: str | None) -> bool:
+    """Whether an operator would have to remember more than it did: what it has forgotten cannot come back.
+
+    Also from "for ever" to a time: when the keys that it has were seen was not recorded.
+    """
+    if before is None or after is None or _FOR_EVER in (before, after):
+        return before is not None and after is not None and before != after
+    return parse_duration(after) > parse_duration(before)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    return "?" if value is None else str(value)

@@ -1,0 +1,230 @@
+"""The job graph: which node reads which, in which stage, with which columns, event time and kind of output.
+
+One exchange and one stage per level: a stateful operator is one level above its input, sources and sql cost none
+(DESIGN 4.2). What a spec means is decided here, once; everything that runs reads it from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from milepost.spec.graph.checks import LATE, structure_problems
+from milepost.spec.graph.node_rules import (
+    OutputRows,
+    aggregate_rows,
+    deduplicate_rows,
+    process_rows,
+    sink_problems,
+    source_rows,
+    sql_rows,
+    suite_problems,
+    window_rows,
+)
+from milepost.spec.job.spec import (
+    AggregateOperator,
+    JobSpec,
+    ProcessOperator,
+    SqlOperator,
+    StatefulSpec,
+    WindowOperator,
+)
+from milepost.spec.sql.sql import SqlPlan
+from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.types import ColumnType
+
+STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process")
+
+Outputs = Mapping[str, Mapping[str, ColumnType]]
+"""Per process operator what its class declares; without an entry its columns are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One source or operator in its place.
+
+    Attributes:
+        uid: its name. kind: source, sql, aggregate, window, deduplicate or process.
+        level: 0 for sources; one above its input for a stateful operator; its input's for sql.
+        inputs: names of the nodes it reads.
+        consumers: operators that read its rows, in the order of the spec.
+        sinks, late_sinks: sinks that read its rows, and its late rows.
+        columns: output column -> type, in order; None = a type that only Spark knows.
+        event_time: output column that times its rows, or None.
+        output_kind: append (a row is final) or updates (a row replaces the last one with its key).
+        key: key columns of its output; () for rows without one.
+        sources: the sources it descends from, which make its watermark.
+        plan: of a sql operator; None where the columns are not known.
+        known: whether `columns` is: not below a process operator whose class was not loaded.
+    """
+
+    uid: str
+    kind: str
+    level: int
+    inputs: tuple[str, ...]
+    columns: dict[str, ColumnType | None]
+    event_time: str | None
+    output_kind: str
+    key: tuple[str, ...]
+    sources: tuple[str, ...]
+    plan: SqlPlan | None = None
+    known: bool = True
+    consumers: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    late_sinks: tuple[str, ...] = ()
+
+    @property
+    def is_stateful(self) -> bool:
+        return self.kind in STATEFUL_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class SinkInput:
+    """What one sink reads.
+
+    Attributes:
+        sink: its name. uid: the node. late: the node's late rows instead of its rows.
+        mode: append or upsert. key: the upsert key; () for append.
+        columns, known: as in `Node`.
+    """
+
+    sink: str
+    uid: str
+    late: bool
+    mode: str
+    key: tuple[str, ...]
+    columns: dict[str, ColumnType | None]
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraph:
+    """All nodes of a job in topological order, and what its sinks read."""
+
+    nodes: dict[str, Node]
+    sink_inputs: dict[str, SinkInput]
+
+    @property
+    def levels(self) -> int:
+        """The highest level: the number of exchanges of an epoch; 0 without stateful operators."""
+        return max(node.level for node in self.nodes.values())
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes.values() if node.kind == "source")
+
+    @property
+    def stateful(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes.values() if node.is_stateful)
+
+    def at_level(self, level: int) -> tuple[Node, ...]:
+        """Return the stateful operators that the subtasks of one level host."""
+        return tuple(node for node in self.stateful if node.level == level)
+
+
+def analyse(spec: JobSpec, outputs: Outputs | None = None) -> tuple[JobGraph | None, list[Problem]]:
+    """Return the graph and no problem, or None and all problems."""
+    problems = structure_problems(spec)
+    if problems:
+        return None, problems
+    builder = _Builder(spec, outputs or {})
+    builder.run()
+    return (None, builder.problems) if builder.problems else (builder.graph(), [])
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Visits operators after their inputs. A node with a problem of its own is left out, with all that read it."""
+
+    spec: JobSpec
+    outputs: Outputs
+    problems: list[Problem] = field(default_factory=list)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    sink_inputs: dict[str, SinkInput] = field(default_factory=dict)
+
+    def run(self) -> None:
+        for name, source in self.spec.sources.items():
+            self._add(name, "source", 0, (), source_rows(source), (name,))
+        waiting = dict(enumerate(self.spec.operators))
+        visited = set(self.spec.sources)
+        while waiting:
+            ready = [index for index, operator in waiting.items() if operator.inputs[0] in visited]
+            for index in ready:
+                operator = waiting.pop(index)
+                visited.add(operator.uid)
+                if operator.inputs[0] in self.nodes:
+                    self._visit(("operators", index), operator)
+        self._sinks()
+        self._quality()
+
+    def graph(self) -> JobGraph:
+        operators = self.spec.operators
+        nodes = {
+            uid: replace(
+                node,
+                consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
+                sinks=tuple(s.sink for s in self.sink_inputs.values() if s.uid == uid and not s.late),
+                late_sinks=tuple(s.sink for s in self.sink_inputs.values() if s.uid == uid and s.late),
+            )
+            for uid, node in self.nodes.items()
+        }
+        return JobGraph(nodes, self.sink_inputs)
+
+    def _visit(self, path: Path, operator: SqlOperator | StatefulSpec) -> None:
+        source = self.nodes[operator.inputs[0]]
+        rows = OutputRows(source.columns, source.event_time, source.output_kind, source.key, known=source.known)
+        if isinstance(operator, SqlOperator):
+            result = sql_rows(operator, source.uid, rows, path)
+        elif isinstance(operator, AggregateOperator):
+            result = aggregate_rows(operator, source.uid, rows, path)
+        elif isinstance(operator, WindowOperator):
+            result = window_rows(operator, source.uid, rows, path)
+        elif isinstance(operator, ProcessOperator):
+            result = process_rows(operator, source.uid, rows, path, self.outputs.get(operator.uid))
+        else:
+            result = deduplicate_rows(operator, source.uid, rows, path)
+        if isinstance(result, list):
+            self.problems += result
+        else:
+            level = source.level + (0 if isinstance(operator, SqlOperator) else 1)
+            self._add(operator.uid, operator.kind, level, operator.inputs, result, source.sources)
+
+    def _add(
+        self, uid: str, kind: str, level: int, inputs: tuple[str, ...], rows: OutputRows, sources: tuple[str, ...]
+    ) -> None:
+        self.nodes[uid] = Node(
+            uid=uid,
+            kind=kind,
+            level=level,
+            inputs=inputs,
+            columns=rows.columns,
+            event_time=rows.event_time,
+            output_kind=rows.kind,
+            key=rows.key,
+            sources=sources,
+            plan=rows.plan,
+            known=rows.known,
+        )
+
+    def _sinks(self) -> None:
+        for index, sink in enumerate(self.spec.sinks):
+            uid, late = sink.input.removesuffix(LATE), sink.input.endswith(LATE)
+            node = self.nodes.get(uid)
+            if node is None:
+                continue
+            origin = self.nodes[node.inputs[0]] if late else node
+            rows = OutputRows(
+                origin.columns, origin.event_time, "append" if late else node.output_kind, () if late else node.key
+            )
+            problems = sink_problems(sink, rows, ("sinks", index))
+            self.problems += problems
+            if not problems:
+                key = rows.key if sink.mode == "upsert" else ()
+                self.sink_inputs[sink.name] = SinkInput(
+                    sink.name, uid, late, sink.mode, key, rows.columns, known=origin.known
+                )
+
+    def _quality(self) -> None:
+        for index, suite in enumerate(self.spec.quality):
+            if suite.sink in self.sink_inputs and self.sink_inputs[suite.sink].known:
+                self.problems += suite_problems(suite, self.sink_inputs[suite.sink].columns, ("quality", index))

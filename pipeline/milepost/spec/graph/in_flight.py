@@ -1,0 +1,66 @@
+"""What rows in flight depend on: buffers that a checkpoint overtook are stored as they crossed the exchange.
+
+They can be continued only by a spec under which their producers would have made the same columns. A signature of an
+operator's inputs is recorded with its channel state, and compared before anything is planned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.job.spec import AggregateOperator, JobSpec, SqlOperator, WindowOperator
+
+
+def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str] | None:
+    """Return the columns of its input that a stateful operator needs; None: all of them.
+
+    All when its late rows are published, and when its output has its input's columns or a class sees them.
+    """
+    node, operator = graph.nodes[uid], spec.operator(uid)
+    if node.late_sinks or not isinstance(operator, AggregateOperator | WindowOperator):
+        return None
+    needed = {*operator.key, *(call.column for call in operator.aggregates.values() if call.column is not None)}
+    event_time = graph.nodes[node.inputs[0]].event_time
+    if isinstance(operator, WindowOperator) and event_time is not None:
+        needed.add(event_time)
+    return frozenset(needed)
+
+
+def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
+    """Return per stateful operator a digest of its key, the columns it consumes, and how they are made.
+
+    How: the columns of each source, the texts of SQL between, and of a stateful producer its kind and columns; what is
+    behind that one matters only where it decides a type that the spec does not tell.
+    """
+    return {node.uid: _digest(_inputs(spec, graph, node)) for node in graph.stateful}
+
+
+def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
+    consumed = consumed_columns(spec, graph, node.uid)
+    return {
+        "key": list(getattr(spec.operator(node.uid), "key", ())),
+        "columns": None if consumed is None else sorted(consumed),
+        "made": [_made(spec, graph, graph.nodes[name], consumed) for name in node.inputs],
+    }
+
+
+def _made(spec: JobSpec, graph: JobGraph, node: Node, needed: frozenset[str] | None = None) -> dict[str, Any]:
+    columns = [
+        [name, None if type_ is None else str(type_)]
+        for name, type_ in node.columns.items()
+        if needed is None or name in needed
+    ]
+    made: dict[str, Any] = {"uid": node.uid, "kind": node.kind, "columns": columns, "event_time": node.event_time}
+    operator = None if node.kind == "source" else spec.operator(node.uid)
+    if isinstance(operator, SqlOperator):
+        made["sql"] = operator.sql
+    if isinstance(operator, SqlOperator) or any(type_ is None for _, type_ in columns):
+        made["inputs"] = [_made(spec, graph, graph.nodes[name]) for name in node.inputs]
+    return made
+
+
+def _digest(document: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

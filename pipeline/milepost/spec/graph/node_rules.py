@@ -1,0 +1,224 @@
+"""What each kind of node does to columns, event time, key and kind of output, and what it cannot read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from milepost.spec.job.spec import (
+    AggregateOperator,
+    DeduplicateOperator,
+    ProcessOperator,
+    QualitySpec,
+    SinkSpec,
+    SourceSpec,
+    SqlOperator,
+    WindowOperator,
+)
+from milepost.spec.sql.moments import check_moments
+from milepost.spec.sql.sql import SqlPlan, check_row_wise, sql_plan
+from milepost.spec.sql.sql_parse import SqlProblem
+from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem
+from milepost.spec.values.names import did_you_mean
+from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.types import ColumnType
+
+WINDOW_COLUMNS = ("window_start", "window_end")
+WINDOW_TIME = ColumnType("timestamp", unit="us", utc=True)
+APPEND, UPDATES = "append", "updates"
+
+Columns = dict[str, ColumnType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRows:
+    """The rows that a node gives: columns in order, event time column, append or updates, key, and sql's plan.
+
+    Attributes:
+        known: whether the columns are. They are not below a process operator whose class was not loaded (`lint` and DAG
+            files load none): then nothing is said about names, and event time and key are taken to be kept.
+    """
+
+    columns: Columns
+    event_time: str | None
+    kind: str
+    key: tuple[str, ...]
+    plan: SqlPlan | None = None
+    known: bool = True
+
+    def type_of(self, column: str | None) -> ColumnType | None:
+        """Return a column's type as far as it is known."""
+        return self.columns.get(column) if column is not None else None
+
+
+def source_rows(source: SourceSpec) -> OutputRows:
+    """A source's rows: its schema, then its partition columns."""
+    return OutputRows({**source.columns, **source.partitions}, source.event_time, APPEND, ())
+
+
+def sql_rows(operator: SqlOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+    """A row-wise SELECT keeps the event time only under its own name, and a key only when all of it stays."""
+    if rows.kind != APPEND:
+        return [
+            Problem((*path, "inputs", 0), f"sql over updates (the rows of {name}) is not available in this version")
+        ]
+    try:
+        if not rows.known:
+            check_row_wise(operator.sql, name)
+            check_moments(operator.sql, name, {})
+            return rows
+        plan = sql_plan(operator.sql, name, list(rows.columns))
+        check_moments(operator.sql, name, rows.columns)
+    except SqlProblem as problem:
+        return [Problem((*path, "sql"), str(problem))]
+    if too_fine := _nanosecond_problems(name, rows, path):
+        return too_fine
+    columns: Columns = {}
+    for column, _ in plan.columns:
+        origin = plan.passthrough.get(column)
+        columns[column] = rows.columns[origin] if origin is not None else None
+    kept = plan.passthrough.get(rows.event_time or "") == rows.event_time
+    key = rows.key if all(plan.passthrough.get(column) == column for column in rows.key) else ()
+    return OutputRows(columns, rows.event_time if kept else None, APPEND, key, plan)
+
+
+def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+    """Running aggregates: one row per changed key, updates."""
+    problems = _append_only(operator.kind, name, rows, path)
+    problems += _key_problems(operator.key, name, rows, path) + _aggregate_problems(
+        operator.aggregates, name, rows, path
+    )
+    if problems:
+        return problems
+    columns: Columns = {column: rows.type_of(column) for column in operator.key}
+    return OutputRows({**columns, **_results(operator.aggregates, rows)}, None, UPDATES, operator.key)
+
+
+def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+    """Aggregates per key and window: each window once, append; with allowed lateness updates of it."""
+    problems = _append_only(operator.kind, name, rows, path) + _event_time_problems("a window", name, rows, path)
+    problems += _key_problems(operator.key, name, rows, path) + _aggregate_problems(
+        operator.aggregates, name, rows, path
+    )
+    if problems:
+        return problems
+    columns: Columns = {column: rows.type_of(column) for column in operator.key}
+    columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
+    # The watermark of the input says nothing about a window that closes later: its times are data, no event time.
+    kind = UPDATES if operator.allowed_lateness else APPEND
+    return OutputRows({**columns, **_results(operator.aggregates, rows)}, None, kind, (*operator.key, *WINDOW_COLUMNS))
+
+
+def deduplicate_rows(
+    operator: DeduplicateOperator, name: str, rows: OutputRows, path: Path
+) -> OutputRows | list[Problem]:
+    """The first row of each key, as it came, append."""
+    problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
+    if operator.ttl is not None:
+        problems += _event_time_problems("a ttl", name, rows, path)
+    return problems or OutputRows(rows.columns, rows.event_time, APPEND, operator.key, known=rows.known)
+
+
+def process_rows(
+    operator: ProcessOperator, name: str, rows: OutputRows, path: Path, declared: Mapping[str, ColumnType] | None
+) -> OutputRows | list[Problem]:
+    """What the class declares, append; the input's event time only under its own name and as a timestamp.
+
+    Args:
+        declared: its `output`; None = the class was not loaded.
+    """
+    problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
+    if problems:
+        return problems
+    if declared is None:
+        return OutputRows({}, rows.event_time, APPEND, (), known=False)
+    timed = (type_ := declared.get(rows.event_time or "")) is not None and type_.kind == "timestamp"
+    return OutputRows(dict(declared), rows.event_time if timed else None, APPEND, ())
+
+
+def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
+    """Return why a sink cannot publish these rows."""
+    if sink.mode == "append" and rows.kind == UPDATES:
+        return [
+            Problem((*path, "mode"), f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert")
+        ]
+    if sink.mode == "upsert" and not rows.key:
+        return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
+    return []
+
+
+def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Problem]:
+    """Return expectations on columns that the sink does not get."""
+    problems = []
+    for index, expectation in enumerate(suite.expectations):
+        for argument in ("column", "column_A", "column_B"):
+            column = expectation.arguments.get(argument)
+            if isinstance(column, str) and column not in columns:
+                message = f"sink {suite.sink} has no column {column}; {did_you_mean(column, columns)}"
+                problems.append(Problem((*path, "expectations", index, argument), message))
+    return problems
+
+
+def _nanosecond_problems(name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    """Spark's times have microseconds: rows pass through it whole, so no column of them may be finer."""
+    return [
+        Problem(
+            (*path, "inputs", 0),
+            f"{name} has the column {column} of type {type_}, and Spark's times have microseconds: the rest would be "
+            "lost; declare it in microseconds, or as string or int64",
+        )
+        for column, type_ in rows.columns.items()
+        if type_ is not None and _has_nanoseconds(type_)
+    ]
+
+
+def _has_nanoseconds(type_: ColumnType) -> bool:
+    inner = [type_.element] if type_.element is not None else [field for _, field in type_.fields]
+    return type_.unit == "ns" or any(map(_has_nanoseconds, inner))
+
+
+def _append_only(kind: str, name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    if rows.kind == APPEND:
+        return []
+    return [Problem((*path, "inputs", 0), f"{kind} over updates (the rows of {name}) is not available in this version")]
+
+
+def _event_time_problems(what: str, name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    if rows.event_time is not None:
+        return []
+    message = (
+        f"{what} needs an event time, and the rows of {name} have none: its source must name `event_time`, "
+        "sql must keep that column under its name, and windows have none in this version"
+    )
+    return [Problem((*path, "inputs", 0), message)]
+
+
+def _key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    problems = []
+    for index, column in enumerate(key):
+        if column not in rows.columns and not rows.known:
+            continue
+        if column not in rows.columns:
+            message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
+        elif (type_ := rows.type_of(column)) is not None and type_.is_nested:
+            message = f"{column} is {type_}; a key is made of single values, no lists or structs"
+        else:
+            continue
+        problems.append(Problem((*path, "key", index), message))
+    return problems
+
+
+def _aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    problems = []
+    for output, call in aggregates.items():
+        if rows.known and call.column is not None and call.column not in rows.columns:
+            message: str | None = f"{name} has no column {call.column}; {did_you_mean(call.column, rows.columns)}"
+        else:
+            message = type_problem(call, rows.type_of(call.column))
+        if message:
+            problems.append(Problem((*path, "aggregates", output), message))
+    return problems
+
+
+def _results(aggregates: dict[str, AggregateCall], rows: OutputRows) -> Columns:
+    return {output: result_type(call, rows.type_of(call.column)) for output, call in aggregates.items()}

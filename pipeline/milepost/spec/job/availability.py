@@ -1,0 +1,30 @@
+"""What INTERFACE describes and this version does not have: refused by name, never accepted and ignored."""
+
+from __future__ import annotations
+
+from milepost.spec.job import spec
+
+UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
+    spec.SourceSpec: frozenset({"idle_timeout", "forget_after", "max_bad_ratio"}),
+    spec.TumblingWindow: frozenset({"sliding", "session"}),
+}
+"""Model -> keys. One that is null says "off", which is what this version does: it passes."""
+
+UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
+    (spec.SourceSpec, "format"): frozenset({"nexmark", "spark"}),
+    (spec.SourceSpec, "bad_records"): frozenset({"dead_letter"}),
+    (spec.SinkSpec, "format"): frozenset({"delta", "iceberg", "postgres"}),
+    (spec.QualitySpec, "scope"): frozenset({"table"}),
+    (spec.QualitySpec, "engine"): frozenset({"spark"}),
+}
+"""(model, key) -> values."""
+
+UNAVAILABLE_KINDS = frozenset({"latest", "join", "lookup"})
+"""Kinds of operators."""
+
+OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process")
+
+
+def not_available(what: str) -> str:
+    """Return the one wording of a refusal: `` `kind: join` is not available in this version``."""
+    return f"`{what}` is not available in this version"

@@ -1,0 +1,87 @@
+"""`${env:NAME}` and `${env:NAME:-default}`: only in connection fields, only when a connection is made.
+
+What is hashed, pinned, logged or shown is the unresolved text; so a secret never leaves the process that needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.values.problems import Path, Problem, show_path
+
+_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_BEGINNING = "${env:"
+_ALLOWED = "store, a sink's path, spark.remote, spark.conf"
+
+
+def resolve_text(text: str, environment: Mapping[str, str], where: str) -> str:
+    """Return `text` with every reference replaced. Raises InvalidRequest naming a variable that is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        found = environment.get(match[1])
+        if found is None and match[2] is None:
+            raise InvalidRequest(
+                f"{where}: the environment variable {match[1]} is not set. Nothing was run or changed.",
+                hint=f"Set {match[1]}, or give a default: ${{env:{match[1]}:-default}}.",
+                variable=match[1],
+            )
+        return found if found is not None else match[2]
+
+    return _REFERENCE.sub(value, text)
+
+
+def referenced_variables(text: str) -> list[str]:
+    """Return the names of the environment variables that a text refers to."""
+    return [match[1] for match in _REFERENCE.finditer(text)]
+
+
+def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
+    """Return the spec with its connection fields resolved. Raises InvalidRequest."""
+    store = {name: resolve_text(text, environment, f"store.{name}") for name, text in spec.store.model_dump().items()}
+    sinks = tuple(
+        sink.model_copy(update={"path": resolve_text(sink.path, environment, f"sinks[{index}].path")})
+        for index, sink in enumerate(spec.sinks)
+    )
+    conf = {name: resolve_text(text, environment, f"spark.conf.{name}") for name, text in spec.spark.conf.items()}
+    remote = None if spec.spark.remote is None else resolve_text(spec.spark.remote, environment, "spark.remote")
+    return spec.model_copy(
+        update={
+            "store": spec.store.model_copy(update=store),
+            "sinks": sinks,
+            "spark": spec.spark.model_copy(update={"remote": remote or None, "conf": conf}),
+        }
+    )
+
+
+def reference_problems(spec: JobSpec) -> list[Problem]:
+    """Return a problem for each reference that is malformed or stands outside the connection fields."""
+    problems = []
+    for path, text in _texts(spec.model_dump(mode="json", by_alias=True), ()):
+        if _BEGINNING not in text:
+            continue
+        if not _is_connection(path):
+            problems.append(Problem(path, f"${{env:…}} is resolved only in connection fields ({_ALLOWED})"))
+        elif _BEGINNING in _REFERENCE.sub("", text):
+            problems.append(Problem(path, "expected ${env:NAME} or ${env:NAME:-default}"))
+    return problems
+
+
+def _is_connection(path: Path) -> bool:
+    shown = show_path(path)
+    spark = shown == "spark.remote" or shown.startswith("spark.conf.")
+    return path[0] == "store" or spark or (path[0] == "sinks" and path[-1] == "path")
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*path, index))

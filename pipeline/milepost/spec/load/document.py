@@ -1,0 +1,123 @@
+"""A YAML 1.2 document with the position of every key and value.
+
+Only `true` and `false` are booleans, dates stay text, and a key that occurs twice is an error: so what a spec says does
+not depend on which YAML library read it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from milepost.spec.values.problems import Path, Problem
+
+_MAX_BYTES = 1_000_000
+_MAX_VALUES = 100_000
+_MAX_DEPTH = 32
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NULLS = ("", "null", "~")
+_CORE_TAG = "tag:yaml.org,2002:"
+_TAGS = {
+    _CORE_TAG + kind for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp", "merge", "value")
+}
+
+
+class Unreadable(Exception):
+    """The text is not YAML. `line`, `column`: 1-based, 0 when unknown."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.message, self.line, self.column = message, line, column
+
+
+@dataclass(slots=True)
+class Document:
+    """A parsed document.
+
+    Attributes:
+        value: dict, list, str, int, float, bool or None.
+        keys, values: path -> (line, column), 1-based, of mapping keys and of values.
+        problems: keys that occur twice, tags.
+    """
+
+    value: Any = None
+    keys: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    values: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_document(text: str) -> Document:
+    """Return the one document of `text`. Raises Unreadable."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    if len(text) > _MAX_BYTES:
+        raise Unreadable(f"the file is larger than {_MAX_BYTES} characters")
+    try:
+        node = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        what = " ".join(str(part) for part in (problem.context, problem.problem) if part)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise Unreadable(f"not YAML: {what}", line, column) from None
+    except (YAMLError, ValueError, RecursionError) as problem:
+        raise Unreadable(f"not YAML: {' '.join(str(problem).split())}") from None
+    document = Document()
+    if node is not None:
+        document.value = _Builder(document).build(node, ())
+    return document
+
+
+class _Builder:
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._count = 0
+
+    def build(self, node: Any, path: Path) -> Any:
+        self._count += 1
+        if self._count > _MAX_VALUES or len(path) > _MAX_DEPTH:
+            raise Unreadable(f"more than {_MAX_VALUES} values, or nested deeper than {_MAX_DEPTH}")
+        place = (node.start_mark.line + 1, node.start_mark.column + 1)
+        self._document.values[path] = place
+        if str(node.tag) not in _TAGS:
+            self._document.problems.append(Problem(path, f"the tag {node.tag} is not allowed"))
+        if isinstance(node.value, str):
+            return _scalar(node)
+        if node.id == "sequence":
+            return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._mapping(node, path)
+
+    def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            place = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            if not isinstance(key_node.value, str):
+                raise Unreadable("a key must be text", *place)
+            key = key_node.value
+            inner = (*path, key)
+            if key in result:
+                first = self._document.keys[inner][0]
+                raise Unreadable(f"the key `{key}` occurs twice; first in line {first}", *place)
+            self._document.keys[inner] = place
+            result[key] = self.build(value_node, inner)
+        return result
+
+
+def _scalar(node: Any) -> str | int | float | bool | None:
+    """Return the value of a scalar by the YAML 1.2 core schema; quoted and block scalars are text."""
+    text: str = node.value
+    if node.style is not None or node.tag == f"{_CORE_TAG}str":
+        return text
+    if text in _NULLS:
+        return None
+    if text in ("true", "false"):
+        return text == "true"
+    if _INTEGER.fullmatch(text) and len(text) < 30:
+        return int(text)
+    if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
+        return int(text, 0)
+    return float(text) if _FLOAT.fullmatch(text) else text

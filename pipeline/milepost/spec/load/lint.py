@@ -1,0 +1,47 @@
+"""What `milepost lint` shows of a valid spec: kinds of output, event times, levels, types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.load import LoadedJob
+
+
+def lint_report(job: LoadedJob) -> dict[str, Any]:
+    """Return a JSON-compatible description of a job's graph.
+
+    Raises:
+        InvalidRequest: all problems of the spec that need its graph: SQL, columns, types, kinds of output.
+    """
+    graph = job.graph()
+    return {
+        "job": job.spec.name,
+        "spec_hash": job.spec_hash,
+        "levels": graph.levels,
+        "nodes": [
+            {
+                "uid": node.uid,
+                "kind": node.kind,
+                "level": node.level,
+                "inputs": list(node.inputs),
+                "output": node.output_kind,
+                "key": list(node.key),
+                "event_time": node.event_time,
+                "columns": {name: None if type_ is None else str(type_) for name, type_ in node.columns.items()},
+            }
+            for node in graph.nodes.values()
+        ],
+        "sinks": [
+            {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.path}
+            for sink in job.spec.sinks
+        ],
+        "columns_unknown": [node.uid for node in graph.nodes.values() if not node.known],
+        "unread": [node.uid for node in graph.nodes.values() if not (node.consumers or node.sinks or node.late_sinks)],
+    }
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a spec: only what works in this version."""
+    schema = JobSpec.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

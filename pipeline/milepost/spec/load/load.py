@@ -1,0 +1,185 @@
+"""From a name or a file to a validated job."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.protocol.records.locations import absolute_url, child_url, endpoint_problem, location_problem
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.graph.checks import structure_problems
+from milepost.spec.job.environment import referenced_variables, resolve_spec, resolve_text
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.document import Document, Unreadable, read_document
+from milepost.spec.load.placement import placement_problems
+from milepost.spec.load.validation import validate_spec
+from milepost.spec.values.names import nearest
+from milepost.spec.values.problems import Problem, invalid_spec
+
+if TYPE_CHECKING:
+    from milepost.spec.graph.graph import JobGraph, Outputs
+
+CONFIG_FOLDER = "config"
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJob:
+    """A job whose spec is valid as far as no SQL was read (`graph()` reads it). Picklable; holds no secret.
+
+    Attributes:
+        spec: with `${env:…}` unresolved.
+        path: of the spec file, absolute.
+        text: of the spec file.
+        spec_hash: hex SHA-256 of the canonical unresolved spec: comments, order of keys and spelled-out defaults
+            do not change it.
+        module_dir: where modules beside the spec are found.
+    """
+
+    spec: JobSpec
+    path: Path
+    text: str
+    spec_hash: str
+    module_dir: Path
+
+    def resolved(self, environment: Mapping[str, str] | None = None) -> JobSpec:
+        """Return the spec with `${env:…}` resolved now. Raises InvalidRequest naming a variable that is not set."""
+        return resolve_spec(self.spec, os.environ if environment is None else environment)
+
+    def graph(self, outputs: Outputs | None = None) -> JobGraph:
+        """Return the job graph. Raises InvalidRequest with the places of all problems in the file.
+
+        Args:
+            outputs: what the classes of process operators declare, once they are loaded.
+        """
+        from milepost.spec.graph.graph import analyse
+
+        graph, problems = analyse(self.spec, outputs)
+        if graph is None:
+            raise _invalid(problems, self.path, read_document(self.text))
+        return graph
+
+    @property
+    def storage_url(self) -> str:
+        """The root that jobs share, absolute."""
+        return self.url(self.spec.storage)
+
+    def url(self, location: str) -> str:
+        """Return the absolute URL of a location of this spec; a relative path begins at the spec's folder.
+
+        Raises:
+            InvalidRequest: a variable in it is not set, or what it resolves to is no location.
+        """
+        text = resolve_text(location, os.environ, "path")
+        problem = location_problem(text)
+        if problem:
+            raise InvalidRequest(f"the location {location!r} of job {self.spec.name} is unusable: {problem}.")
+        return absolute_url(text, self.module_dir)
+
+    def store_config(self, url: str) -> StoreConfig:
+        """Return how to reach a store root with this job's connection. Raises InvalidRequest as `resolved` does."""
+        endpoint = resolve_text(self.spec.store.endpoint_url, os.environ, "store.endpoint_url")
+        problem = endpoint_problem(endpoint)
+        if problem:
+            raise InvalidRequest(f"store.endpoint_url of job {self.spec.name}: {problem}. Nothing was run or changed.")
+        region = resolve_text(self.spec.store.region, os.environ, "store.region")
+        named = referenced_variables(self.spec.store.endpoint_url)
+        return StoreConfig(url=url, endpoint_url=endpoint or None, region=region, endpoint_variables=tuple(named))
+
+    @property
+    def job_store(self) -> StoreConfig:
+        """Where all of this job lies: `<storage>/<name>`."""
+        return self.store_config(child_url(self.storage_url, self.spec.name))
+
+
+def load_job(path_or_name: str | Path, root: Path | None = None) -> LoadedJob:
+    """Return the job of a spec file, or of a name under `config/`.
+
+    Args:
+        path_or_name: a path is taken from the working directory; a name is `<root>/config/<name>.yaml`.
+        root: None = the working directory.
+    Raises:
+        NotFound: no such file or name.
+        InvalidRequest: all problems of the file, each with file, line and column.
+    """
+    path = find_spec(str(path_or_name), Path.cwd() if root is None else root)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise InvalidRequest(f"{_shown(path)} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
+    except OSError as problem:
+        raise InvalidRequest(f"{_shown(path)} cannot be read: {problem.strerror}. Nothing was run.") from None
+    job = from_text(text, path)
+    problems = placement_problems(job.spec, job.module_dir, os.environ)
+    if problems:
+        raise _invalid(problems, job.path, read_document(text))
+    return job
+
+
+def from_text(text: str, path: Path) -> LoadedJob:
+    """Return the job of a spec that is said to lie at `path`. Raises InvalidRequest."""
+    try:
+        document = read_document(text)
+    except Unreadable as problem:
+        document = Document(values={(): (problem.line, problem.column)})
+        raise _invalid([Problem((), problem.message)], path, document) from None
+    spec, problems = validate_spec(document.value)
+    problems = [*document.problems, *problems, *(structure_problems(spec) if spec else ())]
+    if spec is None or problems:
+        raise _invalid(problems, path, document)
+    path = _plain(path)
+    return LoadedJob(spec=spec, path=path, text=text, spec_hash=hash_spec(spec), module_dir=path.parent)
+
+
+def hash_spec(spec: JobSpec) -> str:
+    """Return the hex SHA-256 of the canonical JSON of a spec."""
+    value = spec.model_dump(mode="json", by_alias=True)
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def find_spec(path_or_name: str, root: Path) -> Path:
+    """Return the spec file that a path or a name means. Raises NotFound."""
+    is_path = "/" in path_or_name or path_or_name.endswith(_SUFFIXES)
+    folder = root / CONFIG_FOLDER
+    candidates = [Path(path_or_name)] if is_path else [folder / f"{path_or_name}{suffix}" for suffix in _SUFFIXES]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    if is_path:
+        raise NotFound(f"there is no spec file {path_or_name}. Nothing was run.", hint="Check the path.")
+    known = sorted({path.stem for suffix in _SUFFIXES for path in folder.glob(f"*{suffix}")})
+    near = nearest(path_or_name, known)
+    guess = f' Did you mean "{near}"?' if near else ""
+    raise NotFound(
+        f"there is no job {path_or_name}: {_shown(folder / (path_or_name + '.yaml'))} does not exist.{guess}",
+        hint=f"Jobs there: {', '.join(known[:20]) or 'none'}. `milepost init {path_or_name}` writes a new one."
+        if not near
+        else f"Jobs there: {', '.join(known[:20])}.",
+    )
+
+
+def _shown(path: Path) -> str:
+    """Return a path as its user knows it: relative to the working directory when it lies below."""
+    absolute = _plain(path)
+    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
+
+
+def _plain(path: Path) -> Path:
+    """Return a path absolute and, where that is the same file, without `..`."""
+    absolute = path.absolute()
+    plain = Path(os.path.normpath(absolute))
+    with contextlib.suppress(OSError):
+        return plain if plain.samefile(absolute) else absolute
+    return absolute
+
+
+def _invalid(problems: list[Problem], path: Path, document: Document) -> InvalidRequest:
+    return invalid_spec(problems, file=_shown(path), keys=document.keys, values=document.values)

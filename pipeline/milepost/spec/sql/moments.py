@@ -1,0 +1,364 @@
+"""Which texts in a SELECT Spark would read as a moment that depends on when it runs (I12).
+
+Found by running Spark 4.3: a constant text that becomes a date or a timestamp, by a cast, a typed literal or because it
+meets one, may be ``now``, ``today``, ``tomorrow`` or ``yesterday``, in any case and with a zone behind; also when
+functions of constants made the text. Of texts in rows these words are refused by Spark itself. But any text that is
+only a time of day, ``12:30``, becomes that time of *today* where a timestamp is made of it without a pattern, in rows
+too.
+
+So: such a constant may stand only where it surely stays a text; a text that functions make of constants likewise,
+because its value is not known here; and of what may be text in rows, timestamps are made with a pattern only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from milepost.spec.sql.spark_functions import BY_GROUP
+from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select
+from milepost.spec.values.types import ColumnType
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+_MOMENT = re.compile(r"(now|today|tomorrow|yesterday)\b.*|t?\s*\d{1,2}\s*:.*|t\d.*", re.IGNORECASE | re.DOTALL)
+
+_TEXT_OF_TIME = frozenset({"date_format", "dayname", "from_unixtime", "monthname"})
+_TIME_OF_DAY = frozenset({"make_time", "time", "time_trunc", "to_time", "try_to_time"}) | {
+    name for name in BY_GROUP["datetime_funcs"] if name.startswith("time_from_")
+}
+_TIMESTAMPS = frozenset(
+    {
+        "date_trunc",
+        "from_utc_timestamp",
+        "make_timestamp",
+        "make_timestamp_ltz",
+        "time_bucket",
+        "timestamp",
+        "timestamp_micros",
+        "timestamp_millis",
+        "timestamp_nanos",
+        "timestamp_seconds",
+        "to_timestamp",
+        "to_timestamp_ltz",
+        "to_utc_timestamp",
+        "try_make_timestamp",
+        "try_make_timestamp_ltz",
+        "try_to_timestamp",
+    }
+)
+_TEXTS = (BY_GROUP["string_funcs"] - {"decode"}) | _TEXT_OF_TIME | {"bin", "concat", "conv", "hex", "string"}
+_ANYTHING = frozenset({"greatest", "least"})
+_OTHERS = (
+    (BY_GROUP["math_funcs"] | BY_GROUP["bitwise_funcs"] | BY_GROUP["datetime_funcs"] | BY_GROUP["conversion_funcs"])
+    - _TEXTS
+    - _TIME_OF_DAY
+    - _TIMESTAMPS
+    - _ANYTHING
+)
+_STAYS_TEXT = (
+    (BY_GROUP["string_funcs"] - {"decode"})
+    | BY_GROUP["hash_funcs"]
+    | BY_GROUP["url_funcs"]
+    | {"concat", "regexp_like", "rlike"}
+)
+"""Functions that make no date and no timestamp of a text they are given."""
+_CHOOSE = frozenset({"coalesce", "ifnull", "nullif", "nvl"})
+_PLAIN_ON_CONSTANTS = frozenset({"array", "char", "chr", "map", "named_struct", "struct"})
+"""Functions that make no new word of constants: what they are given is looked at by itself."""
+_PARSE = frozenset({"timestamp", "to_timestamp", "to_timestamp_ltz", "try_to_timestamp"})
+_WITH_PATTERN = _PARSE | {"to_date", "try_to_date", "to_unix_timestamp", "unix_timestamp"}
+_SCHEMAS = {"from_csv": 1, "from_json": 1, "from_xml": 1, "try_variant_get": 2, "variant_get": 2}
+"""Functions that read text by a schema or a type -> which argument that is."""
+_READ_AS_TIMESTAMP = {
+    "date_format": (0,),
+    "date_part": (1,),
+    "date_trunc": (1,),
+    "datepart": (1,),
+    "from_utc_timestamp": (0,),
+    "hour": (0,),
+    "minute": (0,),
+    "months_between": (0, 1),
+    "second": (0,),
+    "timediff": (1, 2),
+    "timestampadd": (2,),
+    "timestampdiff": (1, 2),
+    "to_utc_timestamp": (0,),
+    "unix_micros": (0,),
+    "unix_millis": (0,),
+    "unix_nanos": (0,),
+    "unix_seconds": (0,),
+}
+"""Functions that take a timestamp -> which arguments."""
+
+
+class _Kind(Enum):
+    TEXT = "text"
+    TIMESTAMP = "timestamp"
+    OTHER = "other"
+    """Neither, and nothing that becomes a timestamp by the clock."""
+    UNKNOWN = "unknown"
+
+
+def check_moments(sql: str, input_name: str, columns: Mapping[str, ColumnType | None]) -> None:
+    """Refuse a SELECT that may read a text as a moment that depends on when it runs.
+
+    Args:
+        columns: the input's columns with their types; a type that is None, or a column that is not there, is not known.
+    Raises:
+        SqlProblem: names the expression and what to write instead.
+    """
+    tree = parse_select(sql).tree
+    alias = tree.args["from_"].this.alias or input_name
+    _Moments(str(alias), {name.casefold(): type_ for name, type_ in columns.items()}).check(tree)
+
+
+class _Moments:
+    def __init__(self, alias: str, types: Mapping[str, ColumnType | None]) -> None:
+        self._alias = alias.casefold()
+        self._types = types
+
+    def check(self, tree: exp.Select) -> None:
+        for node in tree.walk():
+            self._check_constant(node)
+            self._check_conversion(node)
+            self._check_comparison(node)
+
+    def _check_constant(self, node: exp.Expression) -> None:
+        from sqlglot import exp
+
+        text = _constant_text(node)
+        if text is not None:
+            inner = node.parent is not None and _constant_text(node.parent) is not None
+            if not inner and _MOMENT.fullmatch(text.strip()) and not self._stays_text(node):
+                raise SqlProblem(
+                    f"the text '{text}' may be read as a moment that depends on when the epoch runs; write the moment "
+                    "with its date, or compare it with a text: CAST(x AS STRING)"
+                )
+        elif (
+            isinstance(node, (exp.Func, exp.DPipe, exp.Cast, exp.Collate))
+            and not (isinstance(node, exp.If) and isinstance(node.parent, exp.Case))
+            and _name(node) not in _PLAIN_ON_CONSTANTS
+            and self._may_be_text(node)
+            and _is_constant(node)
+            and not self._stays_text(node)
+        ):
+            raise SqlProblem(f"{_shown(node)} makes a text of constants that may be read as a moment; write the result")
+
+    def _check_conversion(self, node: exp.Expression) -> None:
+        from sqlglot import exp
+
+        if isinstance(node, exp.Cast) and _has_timestamp(node.to):
+            self._check_becomes_timestamp(node.this, node)
+        name, arguments = _name(node), _arguments(node)
+        if name in _PARSE and len(arguments) == 1:
+            self._check_becomes_timestamp(arguments[0], node)
+        if name in _SCHEMAS:
+            self._check_schema(node, arguments, _SCHEMAS[name])
+        read = [arguments[i] for i in _READ_AS_TIMESTAMP.get(name, ()) if i < len(arguments)]
+        if isinstance(node, exp.Extract):
+            read = [node.expression]
+        for argument in read:
+            if self._kind(argument) is _Kind.TEXT and not _is_constant(argument):
+                raise SqlProblem(f"{_shown(node)} {_TODAY}")
+
+    def _check_becomes_timestamp(self, origin: exp.Expression, node: exp.Expression) -> None:
+        if self._kind(origin) in (_Kind.TEXT, _Kind.UNKNOWN) and not _is_constant(origin):
+            raise SqlProblem(f"{_shown(node)} {_TODAY}")
+
+    def _check_schema(self, node: exp.Expression, arguments: list[exp.Expression], position: int) -> None:
+        """A schema in text names the types that are read; `timestampFormat` is the pattern."""
+        schema = _constant_text(arguments[position]) if position < len(arguments) else None
+        pattern = any("timestampformat" in (_constant_text(n) or "").casefold() for n in node.walk())
+        if schema is not None and re.search(r"\btimestamp(_ltz)?\b", schema, re.IGNORECASE) and not pattern:
+            raise SqlProblem(f"{_shown(node)} {_TODAY}")
+
+    def _check_comparison(self, node: exp.Expression) -> None:
+        compared = list(_compared(node))
+        kinds = [self._kind(operand) for operand in compared]
+        if _Kind.TIMESTAMP in kinds and any(
+            kind is _Kind.TEXT and not _is_constant(operand) for kind, operand in zip(kinds, compared, strict=True)
+        ):
+            raise SqlProblem(f"{_shown(node)} {_TODAY}")
+
+    def _may_be_text(self, node: exp.Expression) -> bool:
+        """Return whether an expression of constants is a text, or may have one that it was given."""
+        kind = self._kind(node)
+        return kind is _Kind.TEXT or (
+            kind is _Kind.UNKNOWN and any(self._kind(inner) is _Kind.TEXT for inner in node.walk())
+        )
+
+    def _kind(self, node: exp.Expression) -> _Kind:
+        from sqlglot import exp
+
+        if _constant_text(node) is not None or isinstance(node, (exp.DPipe, exp.Collate, exp.Trim, exp.Substring)):
+            return _Kind.TEXT
+        if isinstance(node, exp.Paren):
+            return self._kind(node.this)
+        if isinstance(node, exp.Cast):
+            return _kind_of_cast(node.to)
+        if isinstance(node, exp.Column):
+            return self._kind_of_column(node)
+        if isinstance(node, (exp.Literal, exp.Boolean, exp.Condition)) and not isinstance(node, exp.Func):
+            passing = (exp.Bracket, exp.Dot, exp.Identifier, exp.Add, exp.Sub, exp.Interval, exp.Null, exp.Parameter)
+            return _Kind.UNKNOWN if isinstance(node, passing) else _Kind.OTHER
+        if results := list(_results(node)):
+            kinds = {self._kind(result) for result in results if not isinstance(result, exp.Null)}
+            return kinds.pop() if len(kinds) == 1 else _Kind.UNKNOWN
+        return _kind_of_call(_name(node))
+
+    def _kind_of_column(self, column: exp.Column) -> _Kind:
+        parts = [part.name.casefold() for part in column.parts]
+        if len(parts) > 1 and parts[0] == self._alias:
+            parts = parts[1:]
+        type_ = None if len(parts) > 1 or is_variable(column) else self._types.get(parts[0])
+        if type_ is None or type_.is_nested:
+            return _Kind.UNKNOWN
+        if type_.kind == "string":
+            return _Kind.TEXT
+        return _Kind.TIMESTAMP if type_.kind == "timestamp" else _Kind.OTHER
+
+    def _stays_text(self, node: exp.Expression) -> bool:
+        """Return whether a text is surely never read as a date or a timestamp where it stands."""
+        from sqlglot import exp
+
+        parent = node.parent
+        if isinstance(parent, (exp.Select, exp.DPipe, exp.Collate, exp.Trim, exp.Substring)):
+            return True
+        if isinstance(parent, exp.Interval):
+            return parent.args.get("unit") is not None  # without one, the parser takes any text beside an interval
+        if isinstance(parent, (exp.Like, exp.ILike, exp.RegexpLike)):
+            return True
+        if isinstance(parent, exp.Alias):
+            return isinstance(parent.parent, exp.Select)
+        if isinstance(parent, exp.Paren):
+            return self._stays_text(parent)
+        if isinstance(parent, exp.Cast):
+            kind = _kind_of_cast(parent.to)
+            return parent.to.this == exp.DataType.Type.TIME or (kind is _Kind.TEXT and self._stays_text(parent))
+        if isinstance(parent, exp.If) and isinstance(parent.parent, exp.Case):
+            case = parent.parent
+            if node.arg_key == "this":
+                return self._all_text([case.this, *(branch.this for branch in case.args["ifs"])])
+            return self._all_text(_results(case)) and self._stays_text(case)
+        others = list(_compared(parent)) if parent is not None else []
+        if any(operand is node for operand in others):
+            return self._all_text(others)
+        if parent is not None and any(result is node for result in _results(parent)):
+            return self._all_text(_results(parent)) and self._stays_text(parent)
+        name = _name(parent) if parent is not None else ""
+        return name in _STAYS_TEXT or (name in _WITH_PATTERN and len(_arguments(parent)) > 1)
+
+    def _all_text(self, nodes: Iterator[exp.Expression] | list[exp.Expression]) -> bool:
+        from sqlglot import exp
+
+        return all(isinstance(node, exp.Null) or self._kind(node) is _Kind.TEXT for node in nodes)
+
+
+_TODAY = (
+    "may read a text that is only a time of day as that time of the day on which the epoch runs; "
+    "give the pattern of the text: to_timestamp(x, 'yyyy-MM-dd HH:mm:ss'), or, of a number, timestamp_seconds(x)"
+)
+
+
+def _constant_text(node: exp.Expression) -> str | None:
+    """Return the value of a text literal, or of several that stand side by side."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Literal):
+        return str(node.this) if node.is_string else None
+    if isinstance(node, exp.RawString):
+        return str(node.this)
+    if isinstance(node, exp.Concat):
+        texts = [_constant_text(part) for part in node.expressions]
+        return None if None in texts else "".join(text or "" for text in texts)
+    return None
+
+
+def _is_constant(node: exp.Expression) -> bool:
+    from sqlglot import exp
+
+    return not any(
+        isinstance(inner, exp.Column) or (isinstance(inner, exp.Identifier) and is_variable(inner))
+        for inner in node.walk()
+    )
+
+
+def _name(node: exp.Expression) -> str:
+    """Return what is called, in lower case; "" for anything else."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Anonymous):
+        return str(node.name).casefold()
+    return "array" if isinstance(node, exp.Array) else ""
+
+
+def _arguments(node: exp.Expression) -> list[exp.Expression]:
+    return list(node.expressions) if _name(node) else []
+
+
+def _results(node: exp.Expression) -> Iterator[exp.Expression]:
+    """Yield the operands of which an expression is one: branches of CASE and IF, arguments of COALESCE."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Case):
+        yield from (branch.args["true"] for branch in node.args["ifs"])
+        yield from [node.args["default"]] if node.args.get("default") else []
+    elif isinstance(node, exp.If) and not isinstance(node.parent, exp.Case):
+        yield from (node.args[key] for key in ("true", "false") if node.args.get(key))
+    elif isinstance(node, exp.Coalesce):
+        yield from (node.this, *node.expressions)
+    elif _name(node) in _CHOOSE:
+        yield from node.expressions
+    elif _name(node) == "nvl2":
+        yield from node.expressions[1:]
+
+
+def _compared(node: exp.Expression) -> Iterator[exp.Expression]:
+    """Yield the operands that an expression compares, which Spark makes to one type."""
+    from sqlglot import exp
+
+    if isinstance(node, (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)):
+        yield from (node.left, node.right)
+    elif isinstance(node, exp.Between):
+        yield from (node.this, node.args["low"], node.args["high"])
+    elif isinstance(node, exp.In):
+        yield from (node.this, *node.expressions)
+    elif isinstance(node, exp.Case) and node.this is not None:
+        yield from (node.this, *(branch.this for branch in node.args["ifs"]))
+    elif _name(node) in ("equal_null", "nullif"):
+        yield from node.expressions
+
+
+def _kind_of_call(name: str) -> _Kind:
+    for kind, names in ((_Kind.TEXT, _TEXTS), (_Kind.TIMESTAMP, _TIMESTAMPS), (_Kind.OTHER, _OTHERS)):
+        if name in names:
+            return kind
+    return _Kind.UNKNOWN
+
+
+def _kind_of_cast(to: exp.DataType) -> _Kind:
+    from sqlglot import exp
+
+    if to.this in exp.DataType.TEXT_TYPES:
+        return _Kind.TEXT
+    if to.this in (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ):
+        return _Kind.TIMESTAMP
+    if to.this in (exp.DataType.Type.TIME, exp.DataType.Type.VARIANT) or to.args.get("nested"):
+        return _Kind.UNKNOWN
+    return _Kind.OTHER
+
+
+def _has_timestamp(to: exp.DataType) -> bool:
+    from sqlglot import exp
+
+    wanted = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
+    return any(isinstance(inner, exp.DataType) and inner.this in wanted for inner in to.walk())
+
+
+def _shown(node: exp.Expression) -> str:
+    text = node.sql(dialect="spark")
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,1 @@
+"""How single values are written: names, types, durations, patterns, aggregates, expectations, formats."""

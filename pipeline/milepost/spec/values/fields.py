@@ -1,0 +1,131 @@
+"""How the values of a spec are read and written back: pydantic types for durations, names, column types, calls."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Strict, WithJsonSchema
+
+from milepost.spec.values import names
+from milepost.spec.values.aggregates import AggregateCall, parse_aggregate
+from milepost.spec.values.durations import format_duration, parse_duration, parse_size
+from milepost.spec.values.types import TYPE_GRAMMAR, ColumnType, parse_type
+
+T = TypeVar("T")
+
+
+class SpecModel(BaseModel):
+    """Base of every part of a spec: immutable, unknown keys are errors, nothing is coerced."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, arbitrary_types_allowed=True
+    )
+
+
+def _text_schema(pattern: str | None = None, description: str | None = None) -> WithJsonSchema:
+    schema: dict[str, Any] = {"type": "string"}
+    if pattern:
+        schema["pattern"] = pattern
+    if description:
+        schema["description"] = description
+    return WithJsonSchema(schema)
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    PlainSerializer(format_duration, return_type=str),
+    _text_schema(r"^\d{1,9}(ms|s|m|h|d)$", "30s 5m 2h 3d"),
+]
+
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "description": "64MB"}]}),
+]
+
+Type = Annotated[
+    ColumnType, BeforeValidator(parse_type), PlainSerializer(str, return_type=str), _text_schema(None, TYPE_GRAMMAR)
+]
+
+Aggregate = Annotated[
+    AggregateCall,
+    BeforeValidator(parse_aggregate),
+    PlainSerializer(str, return_type=str),
+    _text_schema(None, "count(*), count(x), sum(x), min(x), max(x), avg(x)"),
+]
+
+JobName = Annotated[str, AfterValidator(names.check_job_name)]
+NodeName = Annotated[str, AfterValidator(names.check_node_name)]
+SinkName = Annotated[str, AfterValidator(names.check_sink_name)]
+ColumnName = Annotated[str, AfterValidator(names.check_column_name)]
+
+
+def _non_empty(text: str) -> str:
+    if not text.strip():
+        raise ValueError("expected text, got an empty one")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_non_empty)]
+
+
+def parse_start(text: str) -> str:
+    """Return `text` if it is earliest, latest or a time (ISO 8601; without a zone it is UTC). Raises ValueError."""
+    if text not in ("earliest", "latest"):
+        start_time_ms(text)
+    return text
+
+
+def start_time_ms(text: str) -> int:
+    """Return milliseconds since the epoch of an ISO 8601 time. Raises ValueError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expected earliest, latest or a time such as 2026-01-31T00:00:00Z, got {text!r}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def _check_timezone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, KeyError, OSError):
+        raise ValueError(f"{name!r} is not a time zone; use a name such as UTC or Europe/Berlin") from None
+    return name
+
+
+_CRON_PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
+
+
+def _check_cron(text: str) -> str:
+    allowed = set("0123456789*/,-?#LWABCDEFGHIJKMNOPRSTUVYabcdefghijklmnoprstuvwy")
+    parts = text.split()
+    if text not in _CRON_PRESETS and (len(parts) != 5 or not all(set(part) <= allowed for part in parts)):
+        raise ValueError(
+            f'{text!r} is not a cron expression: five fields such as "*/10 * * * *", or {", ".join(_CRON_PRESETS)}'
+        )
+    return text
+
+
+_FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+
+
+def _check_function(text: str) -> str:
+    if not re.fullmatch(_FUNCTION, text, re.ASCII):
+        raise ValueError(f'expected "module:Class", such as flights_ops:Turnaround, got {text!r}')
+    return text
+
+
+Function = Annotated[str, AfterValidator(_check_function), _text_schema(_FUNCTION, "module:Class")]
+
+Start = Annotated[str, AfterValidator(parse_start)]
+TimeZone = Annotated[str, AfterValidator(_check_timezone)]
+Cron = Annotated[str, AfterValidator(_check_cron)]
+
+Many = Annotated[tuple[T, ...], Strict(False)]
+"""A YAML list of T, kept as a tuple."""

@@ -1,0 +1,90 @@
+"""A changed spec is compared with recorded state, operator by operator, before anything is planned."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from milepost.spec.graph.compatibility import COMPATIBLE, NEW_UID, NON_RESTORED, compare_signatures, state_signatures
+from milepost.spec.job.spec import JobSpec
+from tests.harness.graphs import build_graph
+
+BASE: dict[str, Any] = {
+    "name": "job",
+    "storage": "lake",
+    "sources": {
+        "rows": {
+            "format": "csv",
+            "path": "s3://in/a/*.csv",
+            "schema": {"k": "string", "v": "int32", "t": "timestamp[us, UTC]"},
+            "event_time": "t",
+        }
+    },
+    "operators": [
+        {"uid": "clean", "kind": "sql", "inputs": ["rows"], "sql": "SELECT * FROM rows"},
+        {"uid": "seen", "kind": "deduplicate", "inputs": ["clean"], "key": ["k", "t"], "ttl": "1d"},
+        {"uid": "sums", "kind": "aggregate", "inputs": ["seen"], "key": ["k"], "aggregates": {"s": "sum(v)"}},
+        {"uid": "hourly", "kind": "window", "inputs": ["seen"], "key": ["k"], "window": {"tumbling": "1h"},
+         "aggregates": {"n": "count(*)"}},
+    ],
+    "sinks": [{"name": "sums", "input": "sums", "format": "parquet", "path": "out/sums", "mode": "upsert"}],
+}  # fmt: skip
+
+
+def signatures(value: dict[str, Any]) -> dict[str, Any]:
+    spec = JobSpec.model_validate(value)
+    return json.loads(json.dumps(state_signatures(spec, build_graph(spec))))
+
+
+def verdicts(change: Any) -> dict[str, str]:
+    changed = copy.deepcopy(BASE)
+    change(changed)
+    rows = compare_signatures(signatures(BASE), signatures(changed))
+    return {row["uid"]: row["verdict"] for row in rows if row["detail"] != "unchanged"}
+
+
+def set_operator(index: int, **values: Any) -> Any:
+    return lambda value: value["operators"][index].update(values)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda value: None, {}),
+        (set_operator(0, sql="SELECT k, v + 1 AS v, t FROM rows"), {}),
+        (set_operator(1, ttl="9h"), {}),
+        (set_operator(1, ttl="9d"), {"seen": NEW_UID}),
+        (set_operator(1, ttl=None), {"seen": NEW_UID}),
+        (set_operator(3, allowed_lateness="1h"), {"hourly": NEW_UID}),
+        (lambda value: value.update(spark={"parallelism": 5}, checkpointing={"retained": 3}), {}),
+        (set_operator(2, key=["k", "t"]), {"sums": NEW_UID, "sink sums": NEW_UID}),
+        (set_operator(3, window={"tumbling": "2h"}), {"hourly": NEW_UID}),
+        (set_operator(3, uid="daily"), {"daily": COMPATIBLE, "hourly": NON_RESTORED}),
+        (lambda v: v["sources"]["rows"].update(path="s3://in/b/*.csv"), {}),
+        (lambda v: v["sources"]["rows"].update(path="s3://other/a/*.csv"), {"source rows": NEW_UID}),
+        (lambda v: v["sinks"][0].update(path="out/other"), {"sink sums": NEW_UID}),
+        (lambda v: v["sinks"][0].update(name="other"), {"sink other": COMPATIBLE, "sink sums": COMPATIBLE}),
+        (lambda v: v.update(checkpointing={"max_parallelism": 64}), {"job": NEW_UID}),
+    ],
+)  # fmt: skip
+def test_each_change_gets_its_verdict(change: Any, expected: dict[str, str]) -> None:
+    """INTERFACE 2: compatible / needs --allow-non-restored-state / needs a new uid or a backfill."""
+    assert verdicts(change) == expected
+
+
+def test_a_verdict_says_what_changed() -> None:
+    changed = copy.deepcopy(BASE)
+    changed["operators"][3]["window"] = {"tumbling": "2h"}
+    rows = {row["uid"]: row["detail"] for row in compare_signatures(signatures(BASE), signatures(changed))}
+    assert rows["hourly"] == "window was {tumbling: 1h}, is {tumbling: 2h}"
+
+
+def test_a_ttl_that_was_for_ever_cannot_become_a_time() -> None:
+    """When the keys that are remembered were seen was not recorded: none of them could ever end."""
+    before, after = copy.deepcopy(BASE), copy.deepcopy(BASE)
+    before["operators"][1]["ttl"] = None
+    rows = {row["uid"]: row for row in compare_signatures(signatures(before), signatures(after))}
+    assert (rows["seen"]["verdict"], rows["seen"]["detail"]) == (NEW_UID, "remembers was for ever, is 1d")

@@ -1,0 +1,99 @@
+"""The specs we ship are valid, and the one with every key has every key."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.spec.job.spec import CheckpointingSpec
+from milepost.spec.load.document import read_document
+from milepost.spec.load.lint import json_schema, lint_report
+from milepost.spec.load.load import load_job
+
+CONFIG = Path(__file__).parents[3] / "config"
+ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*CONFIG.glob("*.yaml"), *CONFIG.glob("examples/*.yaml")]), ids=lambda p: p.name
+)
+def test_a_shipped_spec_lints(path: Path) -> None:
+    assert lint_report(load_job(path))["unread"] == []
+
+
+def test_the_example_leads_to_files_that_are_there() -> None:
+    named = re.findall(r"[a-z_/]+/[a-z_]+\.py\b", ALL_KEYS.read_text(encoding="utf-8"))
+    assert "pipeline/milepost/operators/process.py" in named
+    assert all((CONFIG.parent / path).is_file() for path in named)
+
+
+def test_the_demo_job_finds_late_rows_after_it_dropped_duplicates() -> None:
+    graph = load_job(CONFIG / "flights.yaml").graph()
+    assert [(node.uid, node.level) for node in graph.stateful] == [("unique", 1), ("carriers", 2), ("hourly", 2)]
+    assert graph.nodes["hourly"].late_sinks == ("late_flights",)
+
+
+def _schema_keys(schema: dict[str, Any], definitions: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(name, key) for name, model in {"JobSpec": schema, **definitions}.items() for key in model["properties"]}
+
+
+def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
+    """`milepost schema` lists only what works, and `all_keys.yaml` shows all of it."""
+    schema = json_schema()
+    used: set[str] = set()
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict):
+            used.update(value)
+            for item in value.values():
+                collect(item)
+        elif isinstance(value, list):
+            for item in value:
+                collect(item)
+
+    text = ALL_KEYS.read_text(encoding="utf-8")
+    collect(read_document(text).value)
+    for form in other_forms(text):
+        collect(form)
+    assert {key for _, key in _schema_keys(schema, schema["$defs"])} <= used
+
+
+def other_forms(text: str) -> list[Any]:
+    """What the example shows in comments, because only one form of it can be there."""
+    lines = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   restart: "))
+    return [read_document(line).value for line in lines]
+
+
+def test_every_form_that_the_example_shows_in_comments_is_a_restart_strategy() -> None:
+    forms = other_forms(ALL_KEYS.read_text(encoding="utf-8"))
+    shown = {CheckpointingSpec.model_validate(form).restart.strategy for form in forms}
+    assert shown == {"none", "exponential_delay", "failure_rate"}
+
+
+def test_the_schema_has_nothing_that_this_version_refuses() -> None:
+    text = json.dumps(json_schema())
+    for word in (
+        "join",
+        "lookup",
+        "idle_timeout",
+        "forget_after",
+        "dead_letter",
+        "delta",
+    ):
+        assert f'"{word}"' not in text
+
+
+def test_loading_a_spec_imports_nothing_heavy() -> None:
+    """DAG files load specs and must parse in under a second."""
+    code = (
+        "import sys; from milepost.spec.load.load import load_job; load_job(sys.argv[1]);"
+        "print([m for m in ('pyarrow', 'sqlglot', 'pyspark', 'pandas', 'airflow', 'boto3') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(ALL_KEYS)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,231 @@
+"""The job graph: levels, columns, event time, keys and kinds of output, and what cannot read what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import JobSpec
+from tests.harness.graphs import build_graph
+
+
+def spec(operators: list[dict[str, Any]], sinks: list[dict[str, Any]] | None = None, **source: Any) -> JobSpec:
+    """A job over one source `rows` with columns k, v, t (event time)."""
+    columns = {"k": "string", "v": "int32", "t": "timestamp[us, UTC]", "f": "float64"}
+    rows = {"format": "csv", "path": "in/*.csv", "schema": columns, "event_time": "t", **source}
+    value = {"name": "job", "storage": "lake", "sources": {"rows": rows}, "operators": operators, "sinks": sinks or []}
+    return JobSpec.model_validate(value)
+
+
+def sql(uid: str, text: str, source: str = "rows") -> dict[str, Any]:
+    return {"uid": uid, "kind": "sql", "inputs": [source], "sql": text}
+
+
+def aggregate(uid: str, source: str = "rows", key: str = "k", **aggregates: str) -> dict[str, Any]:
+    return {
+        "uid": uid,
+        "kind": "aggregate",
+        "inputs": [source],
+        "key": [key],
+        "aggregates": aggregates or {"n": "count(*)"},
+    }
+
+
+def window(uid: str, source: str = "rows", **more: Any) -> dict[str, Any]:
+    value = {"uid": uid, "kind": "window", "inputs": [source], "key": ["k"], "window": {"tumbling": "1h"}}
+    return {**value, "aggregates": {"n": "count(*)"}, **more}
+
+
+def unique(uid: str, source: str = "rows", **more: Any) -> dict[str, Any]:
+    return {"uid": uid, "kind": "deduplicate", "inputs": [source], "key": ["k", "t"], **more}
+
+
+def sink(source: str, mode: str, name: str = "out") -> dict[str, Any]:
+    return {"name": name, "input": source, "format": "parquet", "path": f"out/{name}", "mode": mode}
+
+
+def refusal(job: JobSpec) -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        build_graph(job)
+    return caught.value.message
+
+
+def types(graph: JobGraph, uid: str) -> dict[str, str]:
+    return {name: str(type_) for name, type_ in graph.nodes[uid].columns.items()}
+
+
+def test_a_level_is_one_exchange_and_sql_costs_none() -> None:
+    """DESIGN 4.2: the graph is cut into levels by longest path; sources and sql are free."""
+    graph = build_graph(
+        spec(
+            [
+                aggregate("late_definition", "again"),
+                sql("again", "SELECT k, v + 1 AS v, t FROM seen", "seen"),
+                unique("seen", "clean"),
+                sql("clean", "SELECT k, v, t FROM rows"),
+                aggregate("direct"),
+                window("hourly", "seen"),
+            ]
+        )
+    )
+    assert {uid: node.level for uid, node in graph.nodes.items()} == {
+        "rows": 0, "clean": 0, "direct": 1, "seen": 1, "again": 1, "late_definition": 2, "hourly": 2,
+    }  # fmt: skip
+    assert graph.levels == 2
+    assert {node.uid for node in graph.at_level(1)} == {"seen", "direct"}
+    order = list(graph.nodes)
+    assert all(order.index(source) < order.index(uid) for uid in order for source in graph.nodes[uid].inputs)
+    assert graph.nodes["rows"].consumers == ("clean", "direct")
+    assert all(node.sources == ("rows",) for node in graph.nodes.values())
+
+
+def test_a_job_without_stateful_operators_has_no_exchange() -> None:
+    assert build_graph(spec([sql("a", "SELECT * FROM rows")], [sink("a", "append")])).levels == 0
+
+
+def test_columns_and_types_follow_the_operators() -> None:
+    graph = build_graph(
+        spec(
+            [
+                sql("clean", "SELECT K, v AS amount, v + 1 AS more, t FROM rows"),
+                aggregate(
+                    "totals", "clean", n="count(*)", s="sum(amount)", m="max(amount)", a="avg(more)", x="max(more)"
+                ),
+                window("hourly", "clean", aggregates={"s": "sum(amount)"}),
+            ]
+        )
+    )
+    assert types(graph, "clean") == {"k": "string", "amount": "int32", "more": "None", "t": "timestamp[us, UTC]"}
+    assert types(graph, "totals") == {
+        "k": "string", "n": "int64", "s": "int64", "m": "int32", "a": "float64", "x": "None",
+    }  # fmt: skip
+    assert types(graph, "hourly") == {
+        "k": "string", "window_start": "timestamp[us, UTC]", "window_end": "timestamp[us, UTC]", "s": "int64",
+    }  # fmt: skip
+
+
+def test_partition_columns_follow_the_columns_of_the_file() -> None:
+    graph = build_graph(spec([], partitions={"dt": "date"}))
+    assert list(graph.nodes["rows"].columns) == ["k", "v", "t", "f", "dt"]
+
+
+def test_kinds_of_output_and_keys() -> None:
+    """INTERFACE 1, "Two kinds of output"."""
+    graph = build_graph(spec([aggregate("a"), window("w"), unique("u"), sql("s", "SELECT t, k FROM u", "u")]))
+    shown = {uid: (node.output_kind, node.key, node.event_time) for uid, node in graph.nodes.items()}
+    assert shown == {
+        "rows": ("append", (), "t"),
+        "a": ("updates", ("k",), None),
+        "w": ("append", ("k", "window_start", "window_end"), None),
+        "u": ("append", ("k", "t"), "t"),
+        "s": ("append", ("k", "t"), "t"),
+    }
+
+
+def test_sinks_know_what_they_read() -> None:
+    sinks = [
+        sink("a", "upsert", "a"),
+        sink("w", "append", "w"),
+        sink("w.late", "append", "late"),
+        sink("w", "upsert", "w2"),
+    ]
+    graph = build_graph(spec([aggregate("a"), window("w")], sinks))
+    shown = {name: (s.uid, s.late, s.key, list(s.columns)) for name, s in graph.sink_inputs.items()}
+    assert shown == {
+        "a": ("a", False, ("k",), ["k", "n"]),
+        "w": ("w", False, (), ["k", "window_start", "window_end", "n"]),
+        "late": ("w", True, (), ["k", "v", "t", "f"]),
+        "w2": ("w", False, ("k", "window_start", "window_end"), ["k", "window_start", "window_end", "n"]),
+    }
+    assert graph.nodes["w"].sinks == ("w", "w2")
+    assert graph.nodes["w"].late_sinks == ("late",)
+
+
+@pytest.mark.parametrize(
+    ("operators", "sinks", "reason"),
+    [
+        ([aggregate("a"), aggregate("b", "a")], [], "aggregate over updates (the rows of a) is not available"),
+        ([aggregate("a"), sql("b", "SELECT * FROM a", "a")], [], "sql over updates (the rows of a) is not available"),
+        ([aggregate("a"), unique("b", "a", key=["k"])], [], "deduplicate over updates"),
+        ([aggregate("a"), window("b", "a")], [], "window over updates"),
+        ([aggregate("a")], [sink("a", "append")], "gives updates, which an append sink cannot take"),
+        ([], [sink("rows", "upsert")], "rows has no key to upsert by"),
+        ([unique("u", ttl="1d"), sql("s", "SELECT k FROM u", "u")], [sink("s", "upsert")], "no key to upsert by"),
+        ([unique("u")], [sink("u.late", "append")], "only window, and deduplicate with a ttl, have late rows"),
+        ([sql("s", "SELECT k, t AS time FROM rows"), window("w", "s")], [], "a window needs an event time"),
+        (
+            [sql("s", "SELECT k, t + interval 1 day AS t FROM rows"), window("w", "s")],
+            [],
+            "a window needs an event time",
+        ),
+        ([window("w"), window("v", "w")], [], "a window needs an event time"),
+        ([sql("s", "SELECT k, v AS t FROM rows"), unique("u", "s", ttl="1d")], [], "a ttl needs an event time"),
+        ([aggregate("a", key="q")], [], "rows has no column q"),
+        ([aggregate("a", s="sum(k)")], [], "sum needs numbers, but k is string"),
+        (
+            [window("w", allowed_lateness="1h")],
+            [sink("w", "append")],
+            "gives updates, which an append sink cannot take",
+        ),
+        ([window("w", aggregates={"k": "count(*)"})], [], "the column k occurs twice"),
+        ([window("w", aggregates={"window_end": "count(*)"})], [], "the column window_end occurs twice"),
+        ([sql("a", "SELECT * FROM b", "b"), sql("b", "SELECT * FROM a", "a")], [], "a cycle: a <- b <- a"),
+        ([sql("a", "SELECT * FROM a", "a")], [], "a cycle: a <- a"),
+        (
+            [aggregate("a"), {**aggregate("b"), "renamed_from": "a"}],
+            [],
+            "a is an operator of this spec: its state stays with it",
+        ),
+        (
+            [{**aggregate("b"), "renamed_from": "a"}, {**aggregate("c"), "renamed_from": "a"}],
+            [],
+            "the state of a went to b already",
+        ),
+        ([aggregate("a"), aggregate("a")], [], "the name a is already that of an operator"),
+        ([], [sink("rows", "append"), sink("rows", "append")], "the name out is already that of a sink"),
+    ],
+)
+def test_what_cannot_read_what_is_refused(
+    operators: list[dict[str, Any]], sinks: list[dict[str, Any]], reason: str
+) -> None:
+    assert reason in refusal(spec(operators, sinks))
+
+
+def test_a_window_with_allowed_lateness_gives_updates_by_key_and_window() -> None:
+    """INTERFACE 1: append with lateness 0, updates with more."""
+    graph = build_graph(spec([window("w", allowed_lateness="1h")], [sink("w", "upsert")]))
+    assert graph.nodes["w"].output_kind == "updates"
+    assert graph.sink_inputs["out"].key == ("k", "window_start", "window_end")
+
+
+def test_a_list_or_struct_is_no_key() -> None:
+    columns = {"k": "list<string>", "t": "timestamp[us, UTC]"}
+    assert "k is list<string>; a key is made of single values" in refusal(
+        spec([aggregate("a")], format="json", schema=columns)
+    )
+
+
+def test_a_window_over_a_source_without_event_time_is_refused() -> None:
+    assert "a window needs an event time" in refusal(spec([window("w")], event_time=None))
+
+
+def test_one_bad_operator_does_not_blame_those_that_read_it() -> None:
+    job = spec(
+        [sql("s", "SELECT nope FROM rows"), aggregate("a", "s"), aggregate("b", key="zz")], [sink("a", "upsert")]
+    )
+    lines = refusal(job).splitlines()
+    assert len(lines) == 3
+    assert "no column nope" in lines[1]
+    assert "no column zz" in lines[2]
+
+
+@pytest.mark.parametrize("type_", ["timestamp[ns]", "list<timestamp[ns, UTC]>", "struct<a: timestamp[ns]>"])
+def test_sql_over_nanoseconds_is_refused_for_spark_would_cut_them(type_: str) -> None:
+    """Spark's times have microseconds; what is not read by SQL keeps its nanoseconds."""
+    source = {"format": "parquet", "schema": {"k": "string", "t": "timestamp[us]", "fine": type_}}
+    message = refusal(spec([sql("a", "SELECT k FROM rows")], **source))
+    assert "operators[0].inputs[0]: rows has the column fine of type" in message and "microseconds" in message
+    assert build_graph(spec([unique("u")], **source)).levels == 1

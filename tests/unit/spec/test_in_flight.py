@@ -1,0 +1,94 @@
+"""What rows in flight depend on: the signature changes exactly when a producer would make other columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from milepost.spec.graph.in_flight import consumed_columns, input_signatures
+from milepost.spec.load.load import load_job
+
+SPEC = """\
+name: shop
+storage: ../store
+sources:
+  visits:
+    format: csv
+    path: ../landing/*.csv
+    schema: {who: string, page: string, spent: int64, at: "timestamp[us, UTC]"}
+    event_time: at
+    watermark_delay: 1h
+operators:
+  - {uid: paid, kind: sql, inputs: [visits], sql: "SELECT who, page, spent, at FROM visits WHERE spent > 0"}
+  - {uid: once, kind: deduplicate, inputs: [paid], key: [who, page], ttl: 1d}
+  - {uid: totals, kind: aggregate, inputs: [once], key: [who], aggregates: {spent: sum(spent)}}
+  - {uid: hourly, kind: window, inputs: [once], key: [page], window: {tumbling: 1h}, aggregates: {n: count(*)}}
+sinks:
+  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}
+  - {name: hourly, input: hourly, format: parquet, path: ../lake/hourly, mode: append}
+"""
+
+
+Signatures = Callable[[str, str], dict[str, str]]
+
+
+@pytest.fixture
+def signatures(tmp_path: Path) -> Signatures:
+    def of(old: str, new: str) -> dict[str, str]:
+        assert old in SPEC
+        file = tmp_path / "shop.yaml"
+        file.write_text(SPEC.replace(old, new) if old else SPEC)
+        job = load_job(str(file))
+        return input_signatures(job.spec, job.graph())
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("WHERE spent > 0", "WHERE spent > 1", {"once"}),
+        ("spent: int64", "spent: int32", {"once", "totals"}),
+        ("page: string, spent", "page: string, more: string, spent", {"once"}),
+        ("event_time: at", "event_time: at\n    partitions: {dt: date}", {"once"}),
+        ("sum(spent)", "max(page)", {"totals"}),
+        (
+            "sinks:\n",
+            "sinks:\n  - {name: l, input: hourly.late, format: parquet, path: ../l, mode: append}\n",
+            {"hourly"},
+        ),
+    ],
+)
+def test_what_makes_rows_differently_changes_the_signature_of_who_reads_them(
+    signatures: Signatures, old: str, new: str, changed: set[str]
+) -> None:
+    """And of nobody else: a stateful producer that keeps its columns hides what is behind it."""
+    before, after = signatures("", ""), signatures(old, new)
+    assert {uid for uid in before if before[uid] != after[uid]} == changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("watermark_delay: 1h", "watermark_delay: 2h"),
+        ("ttl: 1d", "ttl: 2h"),
+        ("path: ../landing/*.csv", "path: ../landing/more/*.csv"),
+        ("sinks:\n", "spark: {parallelism: 3}\ncheckpointing: {epoch_budget: 1m}\nsinks:\n"),
+    ],
+)
+def test_what_leaves_the_rows_as_they_are_keeps_the_signatures(signatures: Signatures, old: str, new: str) -> None:
+    """Limits, places, parallelism and an operator's own rules may change while rows are in flight."""
+    assert signatures(old, new) == signatures("", "")
+
+
+def test_an_operator_consumes_the_columns_it_needs_or_all(tmp_path: Path) -> None:
+    """What is sent, and therefore what may lie in flight."""
+    file = tmp_path / "shop.yaml"
+    file.write_text(SPEC)
+    job = load_job(str(file))
+    graph = job.graph()
+    assert consumed_columns(job.spec, graph, "totals") == {"who", "spent"}
+    assert consumed_columns(job.spec, graph, "hourly") == {"page", "at"}
+    assert consumed_columns(job.spec, graph, "once") is None

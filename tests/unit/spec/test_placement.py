@@ -1,0 +1,139 @@
+"""Locations that must not meet are compared as they are resolved, before anything runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.jobmaster import Session
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.load.load import load_job
+from milepost.spec.values.patterns import ANY, IN_A_PART, Step, can_name, compiled
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+SPEC = """\
+name: small
+storage: {storage}
+sources:
+  rows: {{format: csv, path: "{source}", schema: {{k: int64}}}}
+operators:
+  - {{uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {{rows: count(*)}}}}
+sinks:
+  - {{name: one, input: latest, format: parquet, path: "{one}", mode: upsert}}
+  - {{name: two, input: latest, format: parquet, path: "{two}", mode: upsert}}
+"""
+
+
+def lint(folder: Path, **places: str) -> str:
+    """Return what is said of a job with these locations; "" when nothing is."""
+    path = folder / "job.yaml"
+    given_ = {"storage": "store", "source": "landing/*.csv", "one": "lake/one", "two": "lake/two"} | places
+    path.write_text(SPEC.format(**given_))
+    try:
+        load_job(path)
+    except InvalidRequest as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("lake/one", "lake/one/"),
+        ("lake/one", "lake/./x/../one"),
+        ("lake/one", "file://{here}/lake/one"),
+        ("lake/o e", "file://{here}/lake/o%20e"),
+        ("lake/one", "link/one"),
+        ("lake/one", "file:///{here}//lake/one/"),
+        ("lake/one", "${{env:MILEPOST_LAKE:-lake}}/one"),
+        ("s3://lake/one", "s3://lake/one/"),
+    ],
+)
+def test_two_sinks_at_one_place_are_refused_however_it_is_spelled(tmp_path: Path, one: str, two: str) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    said = lint(tmp_path, one=one, two=two.format(here=tmp_path))
+    assert "sinks[1].path: this location is that of sink one" in said
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        ({"two": "lake/one/two"}, "sinks[1].path: this location lies inside that of sink one"),
+        ({"one": "lake/two/one"}, "sinks[1].path: this location holds that of sink one"),
+        ({"one": "s3://lake", "two": "s3://lake/two"}, "this location lies inside that of sink one"),
+        ({"one": "store/small"}, "sinks[0].path: this location is that of the job's own folder"),
+        ({"one": "store/small/tables"}, "sinks[0].path: this location lies inside that of the job's own folder"),
+        ({"one": "store"}, "sinks[0].path: this location holds that of the job's own folder"),
+        ({"source": "**/*.parquet"}, "sources.rows.path: this can name files that the job writes: of sink one"),
+        ({"source": "lake/one/data/*/*/*"}, "files that the job writes: of sink one"),
+        ({"source": "lake/one/_heads/*"}, "files that the job writes: of sink one"),
+        ({"source": "link/**"}, "files that the job writes: of sink two"),
+        ({"source": "store/**/*.json"}, "files that the job writes: of the job's own folder"),
+    ],
+)
+def test_places_that_hold_each_other_are_refused(tmp_path: Path, places: dict[str, str], says: str) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    assert says in lint(tmp_path, **places)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {},
+        {"one": "lake/one", "two": "lake/one2"},
+        {"one": "s3://lake/one", "two": "s3://other/one"},
+        {"one": "s3://lake/a%20b", "two": "s3://lake/a b"},
+        {"one": "store/tables"},
+        {"source": "**/*.csv"},
+        {"source": "lake/*.parquet"},
+        {"source": "lake/*/*.parquet"},
+        {"source": "lake/**/*.csv.gz"},
+        {"source": "lake/one/**/_heads/*.json"},
+        {"one": "${env:NOT_SET_ANYWHERE}/one", "two": "${env:NOT_SET_ANYWHERE}/one/"},
+    ],
+)
+def test_places_that_do_not_meet_are_fine(tmp_path: Path, places: dict[str, str]) -> None:
+    """In a bucket `%20` stands for itself; hidden parts are never read; one `*` stays within its part."""
+    assert lint(tmp_path, **places) == ""
+
+
+def test_the_names_of_a_table_s_files_are_those_that_its_sink_gives(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        job.land(name)
+        job.master.run(Session.cli(), SparklessRunner())
+    keys = [item.stat.key for item in job.context.sink("table").objects()]
+    assert {key.split("/")[0] for key in keys} >= {"data", "_heads", "_owner.json"}
+    spec = tmp_path / "config" / "small.yaml"
+    text = spec.read_text()
+    for key in keys:
+        spec.write_text(text.replace("../landing/*.csv", f"../lake/table/{key}"))
+        with pytest.raises(InvalidRequest, match="of sink table; narrow it"):
+            job.loaded()
+
+
+_PIECE = st.sampled_from(["*", "**", "**/", "/", "a", "b"])
+_STEPS = st.lists(st.tuples(st.sampled_from([ANY, IN_A_PART, "/", "a", "ab"]), st.booleans()), max_size=5)
+
+
+@given(st.lists(_PIECE, max_size=5).map("".join), _STEPS, st.text("ab/", max_size=6))
+def test_a_name_of_both_is_found(pattern: str, steps: list[Step], name: str) -> None:
+    """Every text that both mean is one that they share."""
+    spelled = "".join(
+        ({ANY: ".", IN_A_PART: "[^/]"}.get(characters) or f"[{characters}]") + "*" * many for characters, many in steps
+    )
+    if compiled(pattern).fullmatch(name) and re.fullmatch(spelled, name):
+        assert can_name(pattern, steps)
+
+
+@given(st.lists(_PIECE, max_size=4).map("".join), st.text("ab/", max_size=6))
+def test_one_name_is_shared_exactly_when_it_matches(pattern: str, name: str) -> None:
+    steps: list[Step] = [(character, False) for character in name]
+    assert can_name(pattern, steps) is (compiled(pattern).fullmatch(name) is not None)

@@ -1,0 +1,165 @@
+"""Durations, sizes, column types and aggregate calls mean one thing each, and anything else is refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.spec.values.aggregates import AggregateCall, parse_aggregate, result_type, type_problem
+from milepost.spec.values.durations import format_duration, parse_duration, parse_size
+from milepost.spec.values.types import ColumnType, parse_type, to_arrow
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30s", timedelta(seconds=30)),
+        ("5m", timedelta(minutes=5)),
+        ("2h", timedelta(hours=2)),
+        ("3d", timedelta(days=3)),
+        ("250ms", timedelta(milliseconds=250)),
+        ("0s", timedelta(0)),
+    ],
+)
+def test_a_duration_is_a_number_and_a_unit(text: str, expected: timedelta) -> None:
+    assert parse_duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "30", "1.5h", "-1s", "2 h", "h", "1h30m", 30, None, True, "36501d"])
+def test_what_is_no_duration_is_refused(text: object) -> None:
+    """A bare number too: its unit would be a guess."""
+    with pytest.raises(ValueError, match="duration"):
+        parse_duration(text)
+
+
+@given(st.integers(min_value=0, max_value=10**9))
+def test_the_canonical_text_of_a_duration_reads_back(milliseconds: int) -> None:
+    value = timedelta(milliseconds=milliseconds)
+    assert parse_duration(format_duration(value)) == value
+
+
+def test_sizes_have_decimal_and_binary_units() -> None:
+    sizes = [("64MB", 64_000_000), ("1KiB", 1024), ("2GiB", 2 << 30), ("5B", 5), (17, 17)]
+    assert [parse_size(text) for text, _ in sizes] == [expected for _, expected in sizes]
+    for bad in ("", "MB", "1.5MB", -1, True, None, "3 XB"):
+        with pytest.raises(ValueError, match="size"):
+            parse_size(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bool", pa.bool_()),
+        ("int8", pa.int8()),
+        ("int64", pa.int64()),
+        ("float32", pa.float32()),
+        ("decimal(10, 2)", pa.decimal128(10, 2)),
+        ("string", pa.string()),
+        ("binary", pa.binary()),
+        ("date", pa.date32()),
+        ("timestamp[ms]", pa.timestamp("ms")),
+        ("timestamp[us, UTC]", pa.timestamp("us", tz="UTC")),
+        (
+            "list<struct<a: int32, b: list<string>>>",
+            pa.list_(pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])),
+        ),
+    ],
+)
+def test_a_column_type_is_the_arrow_type_of_its_name(text: str, expected: pa.DataType) -> None:
+    assert to_arrow(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "int", "int32?", "timestamp", "timestamp[us, CET]", "timestamp[h]", "decimal(39,0)", "decimal(3,4)", "list<>",
+     "list<int32", "struct<>", "struct<a int32>", "struct<a: int32, A: string>", "string string", "list<" * 40, 3],
+)  # fmt: skip
+def test_what_is_no_column_type_is_refused_with_the_grammar(text: object) -> None:
+    with pytest.raises(ValueError, match="types are bool, int8"):
+        parse_type(text)
+
+
+_SIMPLE = st.sampled_from(["bool", "int8", "int16", "int32", "int64", "float32", "float64", "string", "binary", "date"])
+_TYPES = st.recursive(
+    st.one_of(
+        _SIMPLE.map(ColumnType),
+        st.builds(
+            ColumnType, kind=st.just("timestamp"), unit=st.sampled_from(["s", "ms", "us", "ns"]), utc=st.booleans()
+        ),
+        st.integers(1, 38).flatmap(
+            lambda p: st.integers(0, p).map(lambda s: ColumnType("decimal", precision=p, scale=s))
+        ),
+    ),
+    lambda inner: st.one_of(
+        inner.map(lambda t: ColumnType("list", element=t)),
+        st.lists(inner, min_size=1, max_size=3).map(
+            lambda ts: ColumnType("struct", fields=tuple((f"f{i}", t) for i, t in enumerate(ts)))
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(_TYPES)
+def test_the_canonical_text_of_a_type_reads_back(type_: ColumnType) -> None:
+    assert parse_type(str(type_)) == type_
+    to_arrow(type_)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("count(*)", AggregateCall("count", None)),
+        (" SUM( dep_delay ) ", AggregateCall("sum", "dep_delay")),
+        ("max(`two words`)", AggregateCall("max", "two words")),
+        ("avg(x)", AggregateCall("avg", "x")),
+    ],
+)
+def test_an_aggregate_is_a_function_of_one_column(text: str, expected: AggregateCall) -> None:
+    call = parse_aggregate(text)
+    assert call == expected
+    assert parse_aggregate(str(call)) == call
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("stddev(x)", "`stddev` is not available in this version"),
+        ("approx_distinct(x)", "`approx_distinct` is not available in this version"),
+        ("count(distinct x)", "not available in this version"),
+        ("summ(x)", "there is no aggregate `summ`"),
+        ("sum(*)", "only count takes"),
+        ("sum(a + b)", "sql operator first"),
+        ("sum()", "sql operator first"),
+        ("sum", "expected an aggregate"),
+        (3, "expected an aggregate"),
+    ],
+)
+def test_an_aggregate_that_does_not_work_is_refused_by_name(text: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_aggregate(text)
+
+
+def test_sums_and_averages_take_only_numbers() -> None:
+    text, number = ColumnType("string"), ColumnType("int32")
+    assert type_problem(AggregateCall("sum", "x"), text) == "sum needs numbers, but x is string"
+    assert type_problem(AggregateCall("avg", "x"), number) is None
+    assert type_problem(AggregateCall("max", "x"), text) is None
+    assert type_problem(AggregateCall("max", "x"), parse_type("list<int32>")) is not None
+    assert type_problem(AggregateCall("sum", "x"), None) is None
+
+
+def test_result_types_of_aggregates_are_fixed() -> None:
+    def result(function: str, type_: str) -> str:
+        return str(result_type(AggregateCall(function, "x"), parse_type(type_)))
+
+    assert result("count", "string") == "int64"
+    assert result("sum", "int8") == "int64"
+    assert result("sum", "float32") == "float64"
+    assert result("sum", "decimal(10,2)") == "decimal(38,2)"
+    assert result("avg", "int32") == "float64"
+    assert result("max", "date") == "date"

@@ -1,0 +1,233 @@
+"""A sql operator is one row-wise, repeatable SELECT; Spark gets the user's own text with only columns qualified."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.spec.sql.sql import SqlPlan, sql_plan
+from milepost.spec.sql.sql_parse import SqlProblem
+
+COLUMNS = ["year", "month", "day", "hour", "carrier", "dep_delay", "time_hour", "date", "user", "s", "arr", "c d"]
+
+
+def plan(sql: str) -> SqlPlan:
+    return sql_plan(sql, "flights", COLUMNS, qualify="n_flights")
+
+
+def test_a_star_is_every_input_column_in_order() -> None:
+    result = plan("SELECT * FROM flights WHERE dep_delay IS NOT NULL")
+    assert result.columns == tuple((c, f"`n_flights`.`{c}`") for c in COLUMNS)
+    assert result.filter_sql == "`n_flights`.`dep_delay` IS NOT NULL"
+    assert result.passthrough == {c: c for c in COLUMNS}
+    assert plan("SELECT f.* FROM flights f").columns == result.columns
+
+
+def test_columns_match_without_regard_to_case_and_keep_their_own_names() -> None:
+    result = plan("SELECT F.Carrier, DEP_DELAY AS late, `C D` FROM Flights f")
+    assert result.columns == (
+        ("carrier", "`n_flights`.`Carrier`"),
+        ("late", "`n_flights`.`DEP_DELAY`"),
+        ("c d", "`n_flights`.`C D`"),
+    )
+    assert result.passthrough == {"carrier": "carrier", "late": "dep_delay", "c d": "c d"}
+
+
+def test_without_a_qualifier_columns_stand_alone() -> None:
+    assert sql_plan("SELECT a + 1 AS b FROM t", "t", ["a"]).columns == (("b", "`a` + 1"),)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("nvl(month, 3)", "nvl(`n_flights`.`month`, 3)"),
+        ("luhn_check(hour)[0].x", "luhn_check(`n_flights`.`hour`)[0].x"),
+        ("dep_delay/2", "`n_flights`.`dep_delay`/2"),
+        ("year::bigint", "`n_flights`.`year`::bigint"),
+        ("date_add(date, 1)", "date_add(`n_flights`.`date`, 1)"),
+        ("hour(time_hour)", "hour(`n_flights`.`time_hour`)"),
+        ("datediff(DAY, date, time_hour)", "datediff(DAY, `n_flights`.`date`, `n_flights`.`time_hour`)"),
+        ("extract(year FROM date)", "extract(year FROM `n_flights`.`date`)"),
+        ("s.q.r.t.u.v", "`n_flights`.`s`.q.r.t.u.v"),
+        ("flights.s.q", "`n_flights`.`s`.q"),
+        ("transform(arr, x -> x + hour)", "transform(`n_flights`.`arr`, x -> x + `n_flights`.`hour`)"),
+        ("filter(arr, (e, I) -> E.hour > i)", "filter(`n_flights`.`arr`, (e, I) -> E.hour > i)"),
+        (
+            "exists(arr, x -> exists(x, y -> X = Y + day))",
+            "exists(`n_flights`.`arr`, x -> exists(x, y -> X = Y + `n_flights`.`day`))",
+        ),
+        ("timestampadd(HOUR, hour, date)", "timestampadd(HOUR, `n_flights`.`hour`, `n_flights`.`date`)"),
+        ("array(hour)[0]", "array(`n_flights`.`hour`)[0]"),
+        ("CAST(hour AS decimal(10, 2))", "CAST(`n_flights`.`hour` AS decimal(10, 2))"),
+        ("struct(Hour, day AS D).hour", "struct(`n_flights`.`Hour`, `n_flights`.`day` AS D).hour"),
+        ("carrier LIKE ANY ('a', 'b')", "`n_flights`.`carrier` LIKE ANY ('a', 'b')"),
+        ("hour IS DISTINCT FROM day", "`n_flights`.`hour` IS DISTINCT FROM `n_flights`.`day`"),
+        ("CASE WHEN hour THEN 'a, FROM' ELSE \"b\" END", "CASE WHEN `n_flights`.`hour` THEN 'a, FROM' ELSE \"b\" END"),
+        ("named_struct('hour', hour).hour", "named_struct('hour', `n_flights`.`hour`).hour"),
+        ("date '2013-01-01' + interval 1 day", "date '2013-01-01' + interval 1 day"),
+        ("hour -- FROM here, WHERE\n + 1", "`n_flights`.`hour` -- FROM here, WHERE\n + 1"),
+        ("'it''s' || carrier", "'it''s' || `n_flights`.`carrier`"),
+    ],
+)  # fmt: skip
+def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression: str, expected: str) -> None:
+    """Functions that the parser does not know, or would write differently, pass unchanged."""
+    result = plan(f"SELECT {expression} AS x, day FROM flights WHERE {expression} IS NOT NULL -- end")
+    assert result.columns == (("x", expected), ("day", "`n_flights`.`day`"))
+    assert result.filter_sql == f"{expected} IS NOT NULL"
+    assert "x" not in result.passthrough
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT dep_delay + 1 FROM flights", "give dep_delay + 1 a name with AS"),
+        ("SELECT dep_dely FROM flights", 'flights has no column dep_dely; did you mean "dep_delay"?'),
+        ("SELECT hour FROM flights WHERE hours > 1", 'flights has no column hours; did you mean "hour"?'),
+        ("SELECT other.hour FROM flights", "flights has no column other"),
+        ("SELECT other.* FROM flights", "the only input is flights"),
+        ("SELECT hour FROM flight", "FROM flight: the operator's input is flights"),
+        ("SELECT hour FROM db.flights", "FROM db.flights: the operator's input is flights"),
+        ("SELECT hour", "FROM is missing"),
+        ("SELECT hour, * FROM flights", "the output column hour occurs twice"),
+        ("SELECT hour AS a, day AS A FROM flights", "the output column A occurs twice"),
+        ("SELECT hour AS __x FROM flights", "'__x' is not a column name"),
+        ("SELECT DISTINCT hour FROM flights", "DISTINCT is not allowed"),
+        ("SELECT hour FROM flights ORDER BY hour", "ORDER BY is not allowed"),
+        ("SELECT hour FROM flights SORT BY hour", "SORT BY is not allowed"),
+        ("SELECT hour FROM flights LIMIT 1", "LIMIT is not allowed"),
+        ("SELECT hour FROM flights OFFSET 1", "OFFSET is not allowed"),
+        ("SELECT hour FROM flights GROUP BY hour", "GROUP BY is not allowed"),
+        ("SELECT hour FROM flights HAVING hour > 1", "HAVING is not allowed"),
+        ("SELECT hour FROM flights, weather", "JOIN is not allowed"),
+        ("SELECT hour FROM flights JOIN weather USING (hour)", "JOIN is not allowed"),
+        ("SELECT hour FROM flights LATERAL VIEW explode(arr) t AS e", "LATERAL VIEW is not allowed"),
+        ("SELECT hour FROM flights TABLESAMPLE (10 PERCENT)", "TABLESAMPLE is not allowed"),
+        ("SELECT /*+ COALESCE(1) */ hour FROM flights", "a hint is not allowed"),
+        ("SELECT hour FROM (SELECT * FROM flights)", "FROM takes only the operator's input"),
+        ("SELECT hour FROM range(3)", "FROM"),
+        ("SELECT hour FROM flights WHERE hour IN (SELECT 1)", "subqueries are not allowed"),
+        ("SELECT (SELECT 1) AS x FROM flights", "subqueries are not allowed"),
+        ("SELECT hour FROM flights WHERE EXISTS (SELECT 1)", "subqueries are not allowed"),
+        ("WITH a AS (SELECT 1) SELECT hour FROM flights", "expected one SELECT"),
+        ("SELECT hour FROM flights UNION ALL SELECT hour FROM flights", "`UNION ALL` is not available in this version"),
+        ("SELECT hour FROM flights UNION SELECT hour FROM flights", "set operations are not row-wise"),
+        ("SELECT hour FROM flights EXCEPT SELECT hour FROM flights", "set operations are not row-wise"),
+        ("SELECT explode(arr) AS e FROM flights", "`explode` is not available in this version"),
+        ("SELECT posexplode_outer(arr) AS e FROM flights", "`posexplode_outer` is not available in this version"),
+        ("SELECT count(*) AS n FROM flights", "`count` is an aggregate"),
+        ("SELECT 1 + max_by(hour, day) AS n FROM flights", "`max_by` is an aggregate"),
+        ("SELECT Collect_List (hour) AS n FROM flights", "`collect_list` is an aggregate"),
+        ("SELECT row_number() OVER (ORDER BY hour) AS n FROM flights", "`row_number` is a window function"),
+        ("SELECT abs(hour) OVER (ORDER BY hour) AS n FROM flights", "window functions"),
+        ("SELECT window(time_hour, '1 hour') AS w FROM flights", "`window` groups rows by time"),
+        ("SELECT now() AS n FROM flights", "`now` depends on the moment or the machine"),
+        ("SELECT current_date AS n FROM flights", "`current_date` depends on"),
+        ("SELECT current_timestamp() AS n FROM flights", "`current_timestamp` depends on"),
+        ("SELECT hour FROM flights WHERE time_hour > CURRENT_TIMESTAMP", "`current_timestamp` depends on"),
+        ("SELECT unix_timestamp() AS n FROM flights", "`unix_timestamp()` depends on"),
+        ("SELECT `rand`() AS r FROM flights", "`rand` depends on"),
+        ("SELECT transform(arr, x -> uuid()) AS r FROM flights", "`uuid` depends on"),
+        ("SELECT input_file_name() AS r FROM flights", "`input_file_name` depends on"),
+        ("SELECT monotonically_increasing_id() AS r FROM flights", "depends on"),
+        ("SELECT reflect('java.lang.System', 'currentTimeMillis') AS r FROM flights", "depends on"),
+        ("SELECT IDENTIFIER('rand')() AS r FROM flights", "syntax error"),
+        ("SELECT IDENTIFIER('hour') AS r FROM flights", "not available in this version"),
+        ("SELECT hour(day, day) AS r FROM flights", "number of provided arguments"),
+        ("SELECT * EXCEPT (hour) FROM flights", "EXCEPT or REPLACE is not available"),
+        ("SELECT struct(*) AS x FROM flights", "* inside an expression is not available"),
+        ("SELECT hash(flights.*) AS x FROM flights", "* inside an expression is not available"),
+        ("SELECT foo(hour) AS x FROM flights", "Spark has no function `foo`"),
+        ("SELECT foor(hour) AS x FROM flights", 'did you mean "floor"?'),
+        ("SELECT `Luhn_Chek`(hour) AS x FROM flights", 'did you mean "luhn_check"?'),
+        ("SELECT builtin.abs(hour) AS x FROM flights", "write `abs` without what stands before it"),
+        ("SELECT transform(arr, HOUR -> hour + 1) AS x FROM flights", "the lambda's HOUR is also the name of a column"),
+        ("SELECT filter(arr, (x, Day) -> x > 1) AS x FROM flights", "the lambda's Day is also the name of a column"),
+        ("SELECT transform(arr, n_flights -> n_flights + hour) AS x FROM flights", "the lambda's n_flights is also"),
+        ("SELECT a FROM flights AS y (c, a)", "names for the columns of FROM are not available"),
+        ("FROM flights |> SELECT hour", "the pipe `|>` is not available"),
+        ("SELECT hour FROM flights |> WHERE hour > 1", "the pipe `|>` is not available"),
+        ("SELECT kll_sketch_agg_bigint(hour) AS x FROM flights", "`kll_sketch_agg_bigint` is an aggregate"),
+        ("SELECT tuple_union_agg_double(hour) AS x FROM flights", "`tuple_union_agg_double` is an aggregate"),
+        ("SELECT schema_of_variant_agg(hour) AS x FROM flights", "`schema_of_variant_agg` is an aggregate"),
+        ("SELECT collect_union(arr) AS x FROM flights", "`collect_union` is an aggregate"),
+        ("SELECT vector_sum(arr) AS x FROM flights", "`vector_sum` is an aggregate"),
+        ("SELECT any(hour) AS x FROM flights", "`any` is an aggregate"),
+        ("SELECT localtime AS x FROM flights", "`localtime` depends on"),
+        ("SELECT :p AS x FROM flights", "parameters are not allowed"),
+        ("SELECT ALL hour FROM flights", "SELECT ALL is not available"),
+        ("SELECT hour FROM flights; SELECT day FROM flights", "got 2 statements"),
+        ("DROP TABLE flights", "expected one SELECT"),
+        ("", "got 0 statements"),
+        ("SELEC hour FROM flights", "syntax error"),
+        ("SELECT hour FROM flights WHERE", "syntax error"),
+        ("SELECT hour + FROM flights", "syntax error"),
+        ("SELECT 'a FROM flights", "syntax error"),
+    ],
+)
+def test_sql_that_is_not_row_wise_or_not_repeatable_is_refused(sql: str, reason: str) -> None:
+    """INTERFACE 1, I12: an epoch that runs again must give the same rows."""
+    with pytest.raises(SqlProblem, match=re.escape(reason)):
+        plan(sql)
+
+
+def test_a_problem_says_line_and_column_of_the_sql() -> None:
+    with pytest.raises(SqlProblem) as caught:
+        plan("SELECT hour,\n   nope FROM flights")
+    assert (caught.value.line, caught.value.column) == (2, 4)
+    with pytest.raises(SqlProblem) as caught:
+        plan("SELECT hour,\n day day day FROM flights")
+    assert caught.value.line == 2
+
+
+def test_unix_timestamp_of_a_column_and_columns_named_like_functions_are_fine() -> None:
+    sql = "SELECT unix_timestamp(time_hour) AS u, user, date FROM flights"
+    assert [name for name, _ in plan(sql).columns] == ["u", "user", "date"]
+
+
+_NAMES = st.sampled_from(COLUMNS)
+_LITERALS = st.one_of(st.integers(0, 99).map(str), st.sampled_from(["'a, b'", "'FROM'", "'it''s'", "NULL", '"q"']))
+_EXPRESSIONS = st.recursive(
+    st.one_of(_NAMES.map(lambda name: ("col", name)), _LITERALS.map(lambda text: ("lit", text))),
+    lambda inner: st.one_of(
+        st.tuples(st.just("bin"), st.sampled_from([" + ", "-", " AND ", " IS DISTINCT FROM ", "||"]), inner, inner),
+        st.tuples(st.just("call"), st.sampled_from(["nvl", "luhn_check", "Greatest", "st_setsrid"]), inner, inner),
+        st.tuples(st.just("case"), inner, inner),
+    ),
+    max_leaves=6,
+)
+
+
+def _render(node: tuple, column: str) -> str:
+    match node:
+        case ("col", name):
+            return column.format(f"`{name}`")
+        case ("lit", text):
+            return text
+        case ("bin", operator, left, right):
+            return f"({_render(left, column)}{operator}{_render(right, column)})"
+        case ("call", name, *arguments):
+            return f"{name}({', '.join(_render(a, column) for a in arguments)})"
+        case ("case", test, value):
+            return f"CASE WHEN {_render(test, column)} THEN {_render(value, column)} END"
+    raise AssertionError(node)
+
+
+@given(st.lists(_EXPRESSIONS, min_size=1, max_size=3), st.one_of(st.none(), _EXPRESSIONS))
+def test_taking_a_select_apart_changes_nothing_but_the_qualifiers(items: list[tuple], condition: tuple | None) -> None:
+    select = ", ".join(f"{_render(item, '{}')} AS x{i}" for i, item in enumerate(items))
+    where = f" WHERE {_render(condition, '{}')}" if condition else ""
+    result = plan(f"SELECT {select} FROM flights{where}")
+    assert [text for _, text in result.columns] == [_render(item, "`n_flights`.{}") for item in items]
+    assert result.filter_sql == (_render(condition, "`n_flights`.{}") if condition else None)
+
+
+@pytest.mark.parametrize("name", ["list", "`list`", "`array`"])
+def test_a_column_that_reads_like_a_type_needs_parentheses(name: str) -> None:
+    columns = ["list", "array"]
+    with pytest.raises(SqlProblem, match=r"cannot be told from a type; write \("):
+        sql_plan(f"SELECT {name}[0] AS x FROM t", "t", columns, qualify="n_t")
+    text = sql_plan(f"SELECT ({name})[0] AS x FROM t", "t", columns, qualify="n_t").columns
+    assert text == (("x", f"(`n_t`.`{name.strip('`')}`)[0]"),)
