@@ -17,9 +17,9 @@ import coverage
 
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("tests/unit/state",),
-    ("tests/unit/operators",),
-    ("tests/unit/sinks",),
-    ("tests/unit/sources",),
+    ("tests/unit/dataflow/operators",),
+    ("tests/unit/dataflow/sinks",),
+    ("tests/unit/dataflow/sources",),
     (
         "tests/unit/spark/test_exchange_writer.py",
         "tests/unit/spark/test_input_gate.py",
@@ -30,7 +30,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "tests/unit/spark/test_unaligned_epochs.py",
     ),
     ("tests/unit/jobmaster",),
-    ("tests/conformance/protocol", "tests/unit/quality"),
+    ("tests/conformance/protocol", "tests/unit/dataflow/quality"),
 )
 """Tests that need no Spark, no Airflow and, but for some, no server; a group is measured by a process of its own."""
 

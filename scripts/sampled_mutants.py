@@ -29,7 +29,7 @@ from scripts.mutations import MutableModule, Mutation
 from scripts.reached_lines import Reach, digest_of, measure
 
 KEPT = ROOT / ".milepost" / "mutants"
-FOLDERS = ("state", "operators", "spark", "sinks", "sources", "")
+FOLDERS = ("state", "dataflow/operators", "spark", "dataflow/sinks", "dataflow/sources", "")
 """Below `pipeline/milepost/`; the last one is the job master: the modules of the root."""
 
 ONLY_ON_SPARK = frozenset(

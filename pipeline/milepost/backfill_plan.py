@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from milepost.dataflow.quality.gate import resolve_suite
 from milepost.in_flight import check_continuable
 from milepost.job_code import JobCode, LoadedCode, read_code
 from milepost.job_context import JobContext
@@ -22,7 +23,6 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.protocol.retention.lineage import lineage
-from milepost.quality.gate import resolve_suite
 from milepost.realignment import route
 from milepost.replay import Consumed, LiveRanges, RecordedRange, check_objects
 from milepost.rewind_plan import DOWN

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from milepost.backfill_forks import check_idle, dispose_left_behind, fork_to_continue, open_fork, purpose_of, thaw_for
 from milepost.backfill_plan import BackfillPlan, is_judged
+from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch_inputs import over_max_in_flight
 from milepost.epoch_run import EpochReport, EpochRunner
 from milepost.job_context import JobContext
@@ -38,7 +39,6 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.quality.verdict import GateVerdict
 from milepost.realignment import Realigner
 from milepost.replay import Consumed, RecordedRange, consumed_by, left_to_replay, replay_record
 from milepost.sessions import Session

@@ -18,19 +18,19 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from milepost.code import code_by_name
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.installation import Made, acknowledged_by_writer, installed, installing_session
 from milepost.job_code import LoadedCode, read_code
 from milepost.job_context import JobContext
 from milepost.job_control import JobControl
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.operators.contract import StatefulOperator
 from milepost.planning import InputRecord, encode_input_record
 from milepost.preflight import expected_operator
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.protocol.records.locations import file_url
-from milepost.quality.verdict import GateVerdict
 from milepost.restore import Restore
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
+from milepost.dataflow.sources.consumed import ConsumedSet
+from milepost.dataflow.sources.objects import list_objects
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.planning import InputRecord, SourceInput, source_input
 from milepost.protocol.exchange.watermarks import operator_watermark
-from milepost.sources.consumed import ConsumedSet
-from milepost.sources.objects import list_objects
-from milepost.sources.path_columns import PathColumns
-from milepost.sources.plan import SourcePlan, SourceRules, plan_source
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.durations import format_duration

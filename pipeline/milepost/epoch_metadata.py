@@ -7,6 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.code import code_by_name
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sinks.contract import Committable
+from milepost.dataflow.sources.consumed import append
+from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.job_context import JobContext
 from milepost.metadata import (
     AcknowledgedSubtask,
@@ -16,17 +21,12 @@ from milepost.metadata import (
     SinkSnapshot,
     SourceSnapshot,
 )
-from milepost.operators.contract import StatefulOperator
 from milepost.pace import Pace, Work, measure
 from milepost.planning import EpochPlan
 from milepost.protocol.codec.codec import decode, from_json
 from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.quality.verdict import GateVerdict
-from milepost.sinks.contract import Committable
-from milepost.sources.consumed import append
-from milepost.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle

@@ -12,13 +12,17 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.quality.gate import begin_loading, evaluate_all
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sinks.contract import Committable, SinkMark, StagedFile
+from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.epoch_metadata import build_metadata, predecessor_of
 from milepost.heartbeat import Heartbeat
 from milepost.in_flight import restored_firing
 from milepost.job_code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
-from milepost.operators.contract import StatefulOperator
 from milepost.phases import PlanTimes, StepClock
 from milepost.planning import EpochAlignment, EpochPlan, InputRecord, decode_input_record
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, Verified, verify
@@ -29,10 +33,6 @@ from milepost.protocol.records.errors import Fenced, InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.quality.gate import begin_loading, evaluate_all
-from milepost.quality.verdict import GateVerdict
-from milepost.sinks.contract import Committable, SinkMark, StagedFile
-from milepost.sinks.parquet import ParquetSink
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.checked import read_handle

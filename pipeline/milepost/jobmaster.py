@@ -19,6 +19,8 @@ from typing import Any
 from milepost.backfill import Backfills
 from milepost.bootstrap import Bootstrap
 from milepost.cleanup import delete_garbage, subsume_old
+from milepost.dataflow.quality.gate import resolve_suite
+from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch_inputs import nothing_new, plan_epoch, plan_sources, settles_in_ms
 from milepost.epoch_run import EpochReport, EpochRunner, run_planned_epoch
 from milepost.fork_sweep import sweep_forks
@@ -42,8 +44,6 @@ from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, Tim
 from milepost.protocol.records.manifest_state import ENDED, JobStatus, ManifestState
 from milepost.protocol.records.reasons import reason_of
 from milepost.pruning import is_look_due, prune_tables
-from milepost.quality.gate import resolve_suite
-from milepost.quality.verdict import GateVerdict
 from milepost.sessions import Session
 from milepost.spec.load.load import LoadedJob
 from milepost.storage.probe import ProbeCheck

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from milepost.cleanup import discard_losers, discard_staged
+from milepost.dataflow.sinks.contract import SinkMark
 from milepost.job_context import Decided, JobContext
 from milepost.metadata import CheckpointMetadata, decode_metadata
 from milepost.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
@@ -45,7 +46,6 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sessions import Session, provably_dead
-from milepost.sinks.contract import SinkMark
 from milepost.state.layers.key_hash import new_secret
 from milepost.storage.checked import write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, metadata_key

@@ -13,6 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sinks.contract import Committable, decode_schema, encode_schema
+from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
 from milepost.pace import Pace
 from milepost.protocol.codec.codec import from_json, to_json
@@ -21,9 +24,6 @@ from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import KEY_HASH_SECRET_PATTERN
-from milepost.quality.verdict import GateVerdict
-from milepost.sinks.contract import Committable, decode_schema, encode_schema
-from milepost.sources.event_times import RowsAhead
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle

@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.operators.contract import StatefulOperator
-from milepost.operators.process import ProcessFunction
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.process import ProcessFunction
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.plan import SourcePlan, assign_splits
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.contract import SourceObject
-from milepost.sources.plan import SourcePlan, assign_splits
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob

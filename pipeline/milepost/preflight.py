@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.operators.build import build_operator
+from milepost.dataflow.operators.contract import SCALE, StatefulOperator
+from milepost.dataflow.sinks.contract import decode_schema
 from milepost.in_flight import is_known, refusals
 from milepost.job_code import JobCode, LoadedCode, check_locations
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.operators.build import build_operator
-from milepost.operators.contract import SCALE, StatefulOperator
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.sinks.contract import decode_schema
 from milepost.spec.graph.compatibility import (
     BEGINS_EMPTY,
     COMPATIBLE,

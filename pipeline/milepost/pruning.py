@@ -16,15 +16,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from milepost.dataflow.sinks.contract import TableObject
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.table_garbage import MAX_LISTED, GarbageList, GarbageLists
 from milepost.job_context import JobContext
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.pruning import look_is_due, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
-from milepost.sinks.contract import TableObject
-from milepost.sinks.parquet import ParquetSink
-from milepost.sinks.table_garbage import MAX_LISTED, GarbageList, GarbageLists
 from milepost.table_needs import Share, TableNeeds, table_needs
 
 _LOG = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from milepost.dataflow.sinks.contract import StagedFile, TableWalk
 from milepost.garbage_lists import listed_in
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
@@ -24,7 +25,6 @@ from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.reach import Fate, Listed
 from milepost.protocol.retention.retention import handle_conflicts, root_in_job
 from milepost.savepoint_document import decode_document
-from milepost.sinks.contract import StagedFile, TableWalk
 from milepost.storage.checked import read_handle
 from milepost.table_needs import Share, TableNeeds, staged_files, table_needs
 from milepost.vetoes import is_expired

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from milepost.dataflow.sinks.contract import Committable, SinkMark
+from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.protocol.codec.log_entries import event_name
@@ -21,8 +23,6 @@ from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidReq
 from milepost.protocol.records.ids import MAIN_TIMELINE, CheckpointId
 from milepost.protocol.records.manifest_state import ENDED, ManifestState, Realignment
 from milepost.sessions import Session
-from milepost.sinks.contract import Committable, SinkMark
-from milepost.sinks.parquet import ParquetSink
 
 _LOG = logging.getLogger(__name__)
 

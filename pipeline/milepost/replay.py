@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from milepost.dataflow.sources.consumed import load
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.objects import list_objects, named_objects
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.planning import InputRecord, SourceInput, decode_input_record
@@ -18,9 +21,6 @@ from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.sources.consumed import load
-from milepost.sources.contract import SourceObject
-from milepost.sources.objects import list_objects, named_objects
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
 from milepost.summary import watermark_of

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+from milepost.dataflow.sinks.contract import Committable
 from milepost.installation import acknowledged_by_writer
 from milepost.job_code import LoadedCode
 from milepost.job_context import JobContext
@@ -16,7 +17,6 @@ from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.savepoint_document import SavedTable, renamed
 from milepost.savepoint_files import SavedCheckpoint, handle_at
-from milepost.sinks.contract import Committable
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import RunHandle

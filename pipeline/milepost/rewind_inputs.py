@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from milepost.dataflow.sources.consumed import load
+from milepost.dataflow.sources.objects import list_objects
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
-from milepost.sources.consumed import load
-from milepost.sources.objects import list_objects
 from milepost.storage.open import open_store
 
 Versions = dict[tuple[str, str], int]

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from milepost.dataflow.sinks.contract import StagedFile, decode_schema, staged_file_from_json, staged_file_to_json
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.documents import exact_fields
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT, key_fault
-from milepost.sinks.contract import StagedFile, decode_schema, staged_file_from_json, staged_file_to_json
 from milepost.storage.copying import MAX_OBJECT_BYTES
 
 DOCUMENT_FORMAT = "milepost-savepoint/1"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from milepost.dataflow.sources.objects import matches
 from milepost.job_context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.objects import matches
 
 
 def require_outside(context: JobContext, root: ObjectStore) -> None:

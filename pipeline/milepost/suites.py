@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from milepost.dataflow.quality.gate import resolve_suite
 from milepost.protocol.records.errors import CheckpointError
-from milepost.quality.gate import resolve_suite
 from milepost.spec.load.load import LoadedJob
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -15,7 +16,6 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.retention import handle_conflicts
 from milepost.reachability import metadata_handles
-from milepost.sinks.parquet import ParquetSink
 from milepost.state.keyed.keyed_state import read_state
 from milepost.storage.checked import read_handle, stat_handle
 from milepost.table_needs import staged_files

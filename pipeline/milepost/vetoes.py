@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.quality.veto import decode_veto, veto_of
 from milepost.job_context import JobContext
 from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.manifest.transaction.requests import AbortRequest
@@ -23,8 +25,6 @@ from milepost.protocol.records.errors import CheckpointError, CommitConflict, Co
 from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import veto_retention_ms
-from milepost.quality.verdict import GateVerdict
-from milepost.quality.veto import decode_veto, veto_of
 from milepost.storage.checked import read_handle
 
 _LOG = logging.getLogger(__name__)

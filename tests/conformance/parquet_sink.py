@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
+from milepost.dataflow.sinks.build import build_sink
+from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sinks.build import build_sink
-from milepost.sinks.parquet import ParquetSink
 from milepost.spec.job.spec import SinkSpec
 from milepost.storage.open import open_store
 from tests.conformance.sink import SinkTests

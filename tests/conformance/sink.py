@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from milepost.dataflow.sinks.contract import Committable, Sink, SinkMark
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, StateCorrupt, Superseded
-from milepost.sinks.contract import Committable, Sink, SinkMark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 WAIT_S = 240

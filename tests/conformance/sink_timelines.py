@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from milepost.dataflow.sinks.contract import Committable, Sink, SinkMark
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
@@ -19,7 +20,6 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.ids import CheckpointId
-from milepost.sinks.contract import Committable, Sink, SinkMark
 from tests.conformance.sink import SCHEMA, WAIT_S, mark, rows, stage
 
 Pairs = list[tuple[int, str]]

@@ -15,11 +15,13 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.deduplicate import DeduplicateByKey
+from milepost.dataflow.operators.window import TumblingWindowByKey
+from milepost.dataflow.sinks.contract import RowsPiece, StagedFile
+from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch_metadata import acknowledged, newest_event_us
-from milepost.operators.aggregate import AggregateByKey
-from milepost.operators.contract import StatefulOperator
-from milepost.operators.deduplicate import DeduplicateByKey
-from milepost.operators.window import TumblingWindowByKey
 from milepost.planning import EpochAlignment
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
@@ -27,8 +29,6 @@ from milepost.protocol.exchange.watermarks import source_watermark
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sinks.contract import RowsPiece, StagedFile
-from milepost.sources.contract import SourceObject
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.level_task import run_subtask

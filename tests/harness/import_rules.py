@@ -18,16 +18,17 @@ TOOLS = ("scripts", "tests", "bench", "dags", "plugins")
 JOBMASTER = "jobmaster"
 """Stands for `pipeline/milepost/jobmaster.py` and the modules beside it."""
 
-LOWER = {"protocol", "spec", "storage", "state", "operators", "sources", "sinks", "quality"}
+FLOW = {f"dataflow.{name}" for name in ("sources", "operators", "sinks", "quality")}
+LOWER = {"protocol", "spec", "storage", "state", *FLOW}
 ALLOWED: dict[str, set[str]] = {
     "protocol": set(),
     "spec": {"protocol"},
     "storage": {"protocol"},
     "state": {"protocol"},
-    "operators": {"protocol", "spec"},
-    "sources": {"protocol", "spec"},
-    "quality": {"protocol", "spec"},
-    "sinks": {"protocol", "spec", "storage"},
+    "dataflow.operators": {"protocol", "spec"},
+    "dataflow.sources": {"protocol", "spec"},
+    "dataflow.quality": {"protocol", "spec"},
+    "dataflow.sinks": {"protocol", "spec", "storage"},
     JOBMASTER: LOWER,
     "spark": LOWER | {JOBMASTER},
     "orchestration": {JOBMASTER, "spec", "protocol"},
@@ -57,7 +58,7 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "botocore": ({"storage"}, set()),
     "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
     "airflow": ({"orchestration"}, set()),
-    "great_expectations": (set(), {"quality"}),
+    "great_expectations": (set(), {"dataflow.quality"}),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
 
@@ -125,8 +126,9 @@ def package_of(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return ""
-    if parts[1] in ALLOWED:
-        return parts[1]
+    for room in (".".join(parts[1:3]), parts[1]):
+        if room in ALLOWED:
+            return room
     return JOBMASTER if (ROOT / FOLDER / f"{parts[1]}.py").exists() else ""
 
 
@@ -135,7 +137,7 @@ def package_of_file(file: Path) -> str:
         return ""
     relative = file.relative_to(ROOT / FOLDER).with_suffix("")
     if relative.name == "__init__":
-        return "".join(relative.parts[:-1][:1])
+        relative = relative.parent
     return package_of(".".join((PACKAGE, *relative.parts)))
 
 

@@ -57,11 +57,11 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 
 
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
-    from milepost.operators.aggregate import AggregateByKey
+    from milepost.dataflow.operators.aggregate import AggregateByKey
+    from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
     from milepost.planning import EpochAlignment
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken
-    from milepost.sinks.parquet import ParquetSink, SinkMode
     from milepost.spark.task.attempt import Attempt
     from milepost.spark.task.level_task import run_subtask
     from milepost.spark.task.output_stage import TailPlan, run_tail

@@ -28,9 +28,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from milepost.dataflow.sources.build import build_reader
+from milepost.dataflow.sources.contract import BadRecord, SourceObject
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.build import build_reader
-from milepost.sources.contract import BadRecord, SourceObject
 from milepost.spec.job.spec import SourceSpec
 from milepost.storage.local import LocalStore
 from tests.harness.processes import PYTHON_PATH

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from milepost.dataflow.sinks.contract import Committable, SinkMark
+from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
 from milepost.protocol.records.errors import CommitOutcomeUnknown, NotFound, StateCorrupt, Superseded
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sinks.contract import Committable, SinkMark
-from milepost.sinks.parquet import ParquetSink, SinkMode
 from milepost.storage.open import open_store
 from tests.harness.hooked_store import HookedStore
 

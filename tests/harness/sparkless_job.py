@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sources.consumed import append
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.leadership import Leadership
@@ -24,8 +26,6 @@ from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
-from milepost.quality.verdict import GateVerdict
-from milepost.sources.consumed import append
 from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.layout import consumed_prefix, metadata_key

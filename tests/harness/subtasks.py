@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from milepost.operators.contract import OperatorOutput, StatefulOperator
+from milepost.dataflow.operators.contract import OperatorOutput, StatefulOperator
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.buffers import are_partials, as_partials

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.sink_head import HEADS
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.sink_head import HEADS
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.layout import metadata_key
 from milepost.storage.open import open_store

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from milepost.dataflow.sources.build import build_reader
+from milepost.dataflow.sources.contract import SourceObject, SourceReader
+from milepost.dataflow.sources.streams import WHOLE_BYTES
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.build import build_reader
-from milepost.sources.contract import SourceObject, SourceReader
-from milepost.sources.streams import WHOLE_BYTES
 from milepost.spark.task import levels
 from tests.harness.milepost_cli import assert_clear_error, milepost
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.sink_head import HEADS, head_from_bytes, head_key
 from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.sink_head import HEADS, head_from_bytes, head_key
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from milepost.dataflow.sources.build import build_reader
+from milepost.dataflow.sources.consumed import ConsumedSet, append, load
+from milepost.dataflow.sources.objects import Listing, list_objects, split_path
+from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (
     CommitConflict,
@@ -16,10 +20,6 @@ from milepost.protocol.records.errors import (
     SourceChanged,
 )
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sources.build import build_reader
-from milepost.sources.consumed import ConsumedSet, append, load
-from milepost.sources.objects import Listing, list_objects, split_path
-from milepost.sources.plan import SourcePlan, SourceRules, plan_source
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.probe import probe_versioned_reads

@@ -160,7 +160,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an old head of a sink is called unreachable",
         "I6",
-        "pipeline/milepost/sinks/chain_walk.py",
+        "pipeline/milepost/dataflow/sinks/chain_walk.py",
         "permanent=stat.key.startswith(HEADS)",
         "permanent=False",
         ("tests/unit/jobmaster/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),

@@ -258,7 +258,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a file that somebody else put below a table is pruned",
         "I8",
-        "pipeline/milepost/sinks/sink_head.py",
+        "pipeline/milepost/dataflow/sinks/sink_head.py",
         'r"data/chk-(\\d{20})/t(\\d+)/(?:\\d+|all)-[0-9a-f]{64}\\.parquet"',
         'r"data/chk-(\\d{20})/t(\\d+)/.+"',
         (_TEST_TABLES + "test_what_milepost_did_not_write_is_never_touched",),

@@ -8,14 +8,14 @@ _CHECK = "pipeline/milepost/protocol/exchange/channel_check.py"
 _BARRIER = "pipeline/milepost/protocol/exchange/barrier.py"
 _ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/exchange/acknowledgements.py"
 _CODE = "pipeline/milepost/job_code.py"
-_CHAIN = "pipeline/milepost/sinks/sink_chain.py"
-_READER = "pipeline/milepost/sinks/chain_reader.py"
+_CHAIN = "pipeline/milepost/dataflow/sinks/sink_chain.py"
+_READER = "pipeline/milepost/dataflow/sinks/chain_reader.py"
 _LEADERSHIP = "pipeline/milepost/leadership.py"
 
 _TEST_BARRIER = "tests/unit/protocol/test_barrier.py::"
 _TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/test_acknowledgements.py::"
 _TEST_CODE = "tests/unit/jobmaster/test_recorded_code.py::"
-_TEST_SINK = "tests/unit/sinks/test_parquet_conformance.py::TestUpsert::"
+_TEST_SINK = "tests/unit/dataflow/sinks/test_parquet_conformance.py::TestUpsert::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -99,7 +99,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _CHAIN,
         "self._store.create(key, head_to_bytes(head))",
         "self._store.put(key, head_to_bytes(head))",
-        ("tests/unit/sinks/test_parquet.py::test_a_head_that_lands_just_before_ours_is_never_overwritten",),
+        ("tests/unit/dataflow/sinks/test_parquet.py::test_a_head_that_lands_just_before_ours_is_never_overwritten",),
     ),
     Mutant(
         "a commit does not ask whether the head is its predecessor",

@@ -6,8 +6,8 @@ from tests.mutants.mutant import ROWS, Mutant
 
 _SPARK = "tests/unit/spark/"
 _RESTORE = "tests/unit/jobmaster/test_restore.py::"
-_RULES = "tests/unit/operators/test_operator_rules.py::"
-_PARQUET = "tests/unit/sinks/test_parquet.py::"
+_RULES = "tests/unit/dataflow/operators/test_operator_rules.py::"
+_PARQUET = "tests/unit/dataflow/sinks/test_parquet.py::"
 _JOBMASTER = "tests/unit/jobmaster/"
 _LEVEL_PLAN = "pipeline/milepost/spark/wire/level_plan.py"
 
@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "a source's watermark follows the last batch alone",
         ROWS,
-        "pipeline/milepost/sources/event_times.py",
+        "pipeline/milepost/dataflow/sources/event_times.py",
         "            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)\n",
         "            self.newest_us = newest_us\n",
         (_SPARK + "test_source_task.py::test_the_newest_event_time_is_that_of_all_batches",),
@@ -23,10 +23,10 @@ MUTANTS = (
     Mutant(
         "a row of the year 9999 moves the watermark",
         ROWS,
-        "pipeline/milepost/sources/event_times.py",
+        "pipeline/milepost/dataflow/sources/event_times.py",
         "_microseconds(newest, ns_per_unit) > limit_us:",
         "_microseconds(newest, ns_per_unit) > limit_us + 10**18:",
-        ("tests/unit/sources/test_event_times.py::test_a_row_ahead_is_counted_and_its_object_named",),
+        ("tests/unit/dataflow/sources/test_event_times.py::test_a_row_ahead_is_counted_and_its_object_named",),
     ),
     Mutant(
         "a replay judges event times by its own trigger",
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "a file that may still be written is read",
         ROWS,
-        "pipeline/milepost/sources/plan.py",
+        "pipeline/milepost/dataflow/sources/plan.py",
         "(ages_ms < rules.settle_ms)",
         "(ages_ms < 0)",
         (_JOBMASTER + "test_fresh_input.py::test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread",),
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "a key is remembered for a microsecond more than its ttl",
         ROWS,
-        "pipeline/milepost/operators/deduplicate.py",
+        "pipeline/milepost/dataflow/operators/deduplicate.py",
         "            outlives = min(self._ttl_us + 1, END_OF_TIME_US)\n",
         "            outlives = min(self._ttl_us + 2, END_OF_TIME_US)\n",
         (_RULES + "test_a_key_is_remembered_up_to_the_microsecond_at_which_its_row_is_late",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "the pieces of one part of an upsert are staged one by one",
         ROWS,
-        "pipeline/milepost/sinks/table_schema.py",
+        "pipeline/milepost/dataflow/sinks/table_schema.py",
         "groupby(pieces, key=lambda piece: piece.part)",
         "groupby(pieces, key=id)",
         (_PARQUET + "test_pieces_of_one_part_are_joined_before_the_last_row_of_each_key_is_taken",),
@@ -127,10 +127,10 @@ MUTANTS = (
     Mutant(
         "an object is read past the size that was planned",
         ROWS,
-        "pipeline/milepost/sources/streams.py",
+        "pipeline/milepost/dataflow/sources/streams.py",
         "        stop = min(self._position + len(target), self._object.size)\n        if stop <= self._position:\n",
         "        stop = self._position + len(target)\n        if self._position >= self._object.size:\n",
-        ("tests/unit/sources/test_large_objects.py::test_no_range_ends_beyond_the_planned_size",),
+        ("tests/unit/dataflow/sources/test_large_objects.py::test_no_range_ends_beyond_the_planned_size",),
     ),
     Mutant(
         "what a sender holds to fold it is not counted",

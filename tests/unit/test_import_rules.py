@@ -39,7 +39,7 @@ Rule = Callable[[list[Import]], list[Import]]
 def test_every_module_of_the_product_belongs_to_a_known_package() -> None:
     """A new package enters the layout by entering the table, with what it may import."""
     folders = {path.name for path in (ROOT / FOLDER).iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders <= set(ALLOWED)
+    assert folders <= {room.split(".")[0] for room in ALLOWED}
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,15 @@ def test_no_import_of_a_dag_file_is(rule: Rule) -> None:
         (upward, "state/canary.py", "from {package} import spark"),
         (upward, "orchestration/canary.py", "from {package}.spark.runner import SparkEpochRunner"),
         (upward, "canary.py", "def late():\n    from {package}.cli.main import app"),
+        (upward, "dataflow/operators/canary.py", "from {package}.storage.open import open_store"),
         (climbing, "protocol/records/canary.py", "import {package}.protocol.manifest.coordinator"),
         (climbing, "protocol/failure/canary.py", "from {package}.protocol.subtask.subtask import Commands"),
         (impure, "protocol/canary.py", "def late():\n    import time"),
         (impure, "protocol/canary.py", "import numpy"),
-        (homeless, "sinks/canary.py", "import boto3"),
+        (homeless, "dataflow/sinks/canary.py", "import boto3"),
         (homeless, "state/canary.py", "def late():\n    import airflow.sdk"),
         (homeless, "cli/canary.py", "from pyspark.sql import SparkSession"),
-        (homeless, "quality/canary.py", "import great_expectations"),
+        (homeless, "dataflow/quality/canary.py", "import great_expectations"),
         (around_the_task_sdk, "orchestration/canary.py", "from airflow.models import DagRun"),
         (of_tools, "state/canary.py", "from tests.harness.dataplane import rows"),
         (thick, "../../dags/canary.py", "from {package}.jobmaster import JobMaster"),

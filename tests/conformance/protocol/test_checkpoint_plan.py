@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sources.contract import SourceObject
 from milepost.jobmaster import Session
 from milepost.planning import SourceInput, expected_subtasks, split_inputs
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.contract import SourceObject
 from tests.harness.job_log import EXPECTED, A, JobLog, refused
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

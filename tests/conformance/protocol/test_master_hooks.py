@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.sink_head import HEADS
 from milepost.jobmaster import NothingToDo, Session
 from milepost.metadata import decode_metadata
 from milepost.planning import EpochPlan
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
-from milepost.sinks.sink_head import HEADS
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store
 from tests.harness.sparkless_job import SparklessJob

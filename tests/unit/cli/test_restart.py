@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.cli import epochs
+from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
-from milepost.sinks.parquet import ParquetSink
 from milepost.spark.driver import runner as spark_runner
 from tests.harness.milepost_cli import Outcome, milepost
 from tests.harness.sparkless_job import SparklessJob

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from milepost import job_control
+from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
-from milepost.sinks.parquet import ParquetSink
 from tests.harness.milepost_cli import milepost, milepost_on_terminal
 from tests.harness.sparkless_job import SparklessJob
 

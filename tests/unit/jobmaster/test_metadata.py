@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.job_context import JobContext
 from milepost.metadata import CheckpointMetadata, decode_metadata
 from milepost.pace import Pace
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.sources.event_times import RowsAhead
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.task_times import TaskTimes
 from tests.harness.job_log import KEY_HASH_SECRET

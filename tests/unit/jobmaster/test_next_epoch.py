@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch_inputs import has_due_timer, plan_epoch, plan_sources
 from milepost.in_flight import restored_firing
 from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
@@ -18,7 +19,6 @@ from milepost.planning import InputRecord, SourceInput, decode_input_record, enc
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest, JobNotRunnable, StateCorrupt
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.sources.contract import SourceObject
 from milepost.spark.driver import runner as spark_runner
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle

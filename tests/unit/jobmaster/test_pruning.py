@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
+from milepost.dataflow.sinks import parquet, sink_chain
+from milepost.dataflow.sinks.table_garbage import GarbageList
 from milepost.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks import parquet, sink_chain
-from milepost.sinks.table_garbage import GarbageList
 from milepost.storage.open import open_store
 from tests.harness.counted_job import CountedJob
 from tests.harness.hooked_store import Hook

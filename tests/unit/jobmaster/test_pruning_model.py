@@ -11,6 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
+from milepost.dataflow.sinks import parquet, sink_chain
+from milepost.dataflow.sinks.contract import Committable, SinkMark
+from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
+from milepost.dataflow.sinks.sink_head import SinkHead
 from milepost.metadata import SinkPosition, SinkSnapshot
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
@@ -27,10 +31,6 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.retention.lineage import still_listed
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable
 from milepost.pruning import PrunePlan, carry_out, plan_pruning
-from milepost.sinks import parquet, sink_chain
-from milepost.sinks.contract import Committable, SinkMark
-from milepost.sinks.parquet import ParquetSink, SinkMode
-from milepost.sinks.sink_head import SinkHead
 from milepost.storage.open import open_store
 from milepost.table_needs import Share, staged_files, table_needs
 from tests.harness.hooked_store import HookedStore

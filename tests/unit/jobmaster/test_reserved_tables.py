@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.reservation import RESERVATION, TableOwner, reserve
 from milepost.epoch_run import EpochReport
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
-from milepost.sinks.reservation import RESERVATION, TableOwner, reserve
 from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.sparkless_job import SparklessJob

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.contract import SinkMark
 from milepost.epoch_metadata import predecessor_of
 from milepost.jobmaster import NothingToDo, Session
 from milepost.protocol.records.errors import (
@@ -21,7 +22,6 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.sinks.contract import SinkMark
 from milepost.times import iso_ms
 from tests.harness.counted_job import SEEN_SINK, CountedJob
 from tests.harness.job_stores import hook_stores, later

@@ -11,21 +11,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from milepost.dataflow.quality.gate import evaluate_all
+from milepost.dataflow.quality.veto import MAX_BYTES, decode_veto, veto_of
 from milepost.jobmaster import Session, Triggered
 from milepost.protocol.codec.codec import encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.errors import NotFound, QualityGateFailed
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
-from milepost.quality.gate import evaluate_all
-from milepost.quality.veto import MAX_BYTES, decode_veto, veto_of
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
+from tests.unit.dataflow.quality.test_gate import suite
 from tests.unit.jobmaster.test_pruning import at_hour
 from tests.unit.orchestration.test_checkpoints_page import plugin
-from tests.unit.quality.test_gate import suite
 
 __all__ = ["plugin"]
 

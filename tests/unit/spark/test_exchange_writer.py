@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.sinks.contract import RowsPiece, StagedFile
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_check import ChannelCheck
@@ -18,7 +19,6 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.contract import RowsPiece, StagedFile
 from milepost.spark.driver.sql_projection import decode_items, encode_items
 from milepost.spark.task.output_stage import TailPlan, run_tail
 from milepost.spark.wire import combining

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from milepost.dataflow.sources.objects import list_objects
+from milepost.dataflow.sources.parquet import ParquetReader
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.objects import list_objects
-from milepost.sources.parquet import ParquetReader
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.task_output import Declined, HostEnd, Item, Rows
 from milepost.spark.worker.task_metrics import TaskMetrics

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.operators import contract
+from milepost.dataflow.operators import contract
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.cache.cache import StateCache

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.code import code_hash_of
-from milepost.operators.user_code import UserFunction
+from milepost.dataflow.operators.user_code import UserFunction
+from milepost.dataflow.sinks.build import build_sink
+from milepost.dataflow.sinks.contract import Sink
 from milepost.planning import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry
@@ -20,8 +22,6 @@ from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusabl
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.build import build_sink
-from milepost.sinks.contract import Sink
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.level_task import run_subtask
 from milepost.spark.task.levels import EpochLevels, Level

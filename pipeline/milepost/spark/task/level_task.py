@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 
 import pyarrow as pa
 
-from milepost.operators.contract import OperatorFailed
+from milepost.dataflow.operators.contract import OperatorFailed
 from milepost.protocol.exchange.barrier import AckEvent, SubtaskAck, SubtaskIdentity, carry
 from milepost.protocol.exchange.channel_state import share_files
 from milepost.protocol.exchange.declines import Decline

@@ -12,13 +12,13 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from milepost.operators.build import build_operator
-from milepost.operators.contract import StatefulOperator
+from milepost.dataflow.operators.build import build_operator
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.sources.build import build_reader
+from milepost.dataflow.sources.contract import SourceReader
 from milepost.planning import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import OperatorUid
-from milepost.sources.build import build_reader
-from milepost.sources.contract import SourceReader
 from milepost.spark.task.output_stage import TailPlan
 from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.task.sql_expression import projection

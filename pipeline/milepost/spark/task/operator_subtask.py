@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
 
-from milepost.operators.contract import OperatorFailed
+from milepost.dataflow.operators.contract import OperatorFailed
 from milepost.protocol.exchange.barrier import EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_file import InFlightBuffer, InputChannel
 from milepost.protocol.exchange.channel_state import ChannelStateWriter

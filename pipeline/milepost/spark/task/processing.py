@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.operators.contract import OperatorRun
+from milepost.dataflow.operators.contract import OperatorRun
 from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.task.input_gate import Chunk

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.sources.contract import BadRecord, SourceObject, SourceReader
+from milepost.dataflow.sources.event_times import EventTimes
 from milepost.protocol.codec.codec import to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.contract import BadRecord, SourceObject, SourceReader
-from milepost.sources.event_times import EventTimes
 from milepost.spark.wire.task_output import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted
 from milepost.spark.worker.task_metrics import TaskMetrics
 

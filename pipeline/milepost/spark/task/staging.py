@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.contract import RowsPiece, Sink, StagedFile, staged_file_to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.contract import RowsPiece, Sink, StagedFile, staged_file_to_json
 from milepost.spark.wire.task_output import Rows
 from milepost.spark.worker.task_memory import Memory, told
 from milepost.state.buffers.buffers import decode_rows, encode_rows

@@ -1,0 +1,126 @@
+"""`kind: aggregate`: running aggregates per key; each epoch emits the keys that changed, with their new values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.dataflow.operators.aggregates import Aggregates
+from milepost.dataflow.operators.changed import ChangedKeys
+from milepost.dataflow.operators.columns import (
+    check_key,
+    distinct_columns,
+    first_of_each,
+    group_rows,
+    key_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.contract import Combiner, KeyedState, OperatorOutput, OperatorRun, OutputKind
+from milepost.spec.values.aggregates import AggregateCall
+
+ROWS_COLUMN = "__rows"
+"""Column of partial results: how many input rows each stands for."""
+
+
+class AggregateByKey:
+    """Aggregates over all rows of a key so far. Nothing is ever late; a null key is a group of its own."""
+
+    output_kind = OutputKind.UPDATES
+
+    def __init__(
+        self, uid: str, key: Sequence[str], calls: Mapping[str, AggregateCall], input_schema: pa.Schema
+    ) -> None:
+        check_key(uid, key, input_schema)
+        self._input_schema = plain_schema(input_schema)
+        self._aggregates = Aggregates(uid, calls, self._input_schema)
+        self.uid = uid
+        self.key = self.routing_key = self.output_key = tuple(key)
+        keys = [self._input_schema.field(name) for name in key]
+        self.state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
+        self.output_schema = distinct_columns(uid, [*keys, *self._aggregates.output_fields])
+        self.combiner: Combiner | None = AggregateCombiner(self) if self._aggregates.merges else None
+
+    def begin(self, state: KeyedState, previous_firing_us: int | None) -> AggregateRun:
+        """Start one subtask's epoch; nothing here fires."""
+        return AggregateRun(self, state)
+
+    def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
+        """Fold rows into the state; return the state rows that changed, in the order of their state hash."""
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        keys, changed = self._aggregates.fold(key_columns(rows, self.key), rows, state)
+        keys.put(changed)
+        return changed
+
+    def partials(self, rows: pa.Table) -> pa.Table:
+        """Fold rows alone, key by key: key columns, accumulators, and how many rows there were."""
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        keys = key_columns(rows, self.key)
+        codes, count = group_rows(keys)
+        found = keys.take(pa.array(first_of_each(codes, count)))
+        accumulated = self._aggregates.partials(rows, codes, count)
+        for name in accumulated.column_names:
+            found = found.append_column(accumulated.field(name), accumulated.column(name))
+        return found.append_column(ROWS_COLUMN, pa.array(np.bincount(codes, minlength=count).astype(np.int64)))
+
+    def take_up_partials(self, partials: pa.Table, state: KeyedState) -> pa.Table:
+        """As `take_up`, for the rows that partial results stand for."""
+        keys, changed = self._aggregates.merge(partials.select(self.state_schema.names), self.key, state)
+        keys.put(changed)
+        return changed
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """What state rows give out. Raises OperatorFailed on overflow."""
+        columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
+        return pa.table(columns, schema=self.output_schema)
+
+    def no_rows(self) -> OperatorOutput:
+        """Neither output nor late rows."""
+        return OperatorOutput(self.output_schema.empty_table(), self._input_schema.empty_table())
+
+
+class AggregateRun:
+    """One subtask's epoch of an `AggregateByKey`: rows are folded as they come, changed keys come out at its end."""
+
+    def __init__(self, operator: AggregateByKey, state: KeyedState) -> None:
+        self._operator = operator
+        self._state = state
+        self._changed = ChangedKeys(operator.key)
+
+    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+        """Fold the rows; nothing is emitted yet, and nothing is ever late."""
+        if rows.num_rows:
+            self._changed.add(self._operator.take_up(rows, self._state))
+        return self._operator.no_rows()
+
+    def partials(self, partials: pa.Table) -> None:
+        """Take up what other subtasks folded."""
+        self._changed.add(self._operator.take_up_partials(partials, self._state))
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit each changed key once, in the order of their state hash. Raises OperatorFailed on overflow."""
+        changed = self._changed.current(self._state)
+        return self._operator.output_schema.empty_table() if changed is None else self._operator.results(changed)
+
+
+class AggregateCombiner:
+    """Implements `Combiner` for an `AggregateByKey` whose accumulators merge."""
+
+    def __init__(self, operator: AggregateByKey) -> None:
+        self._operator = operator
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        return self._operator.partials(rows)
+
+    def take_up(self, run: OperatorRun, partials: pa.Table) -> int:
+        if not isinstance(run, AggregateRun):
+            raise TypeError(f"partial results of {self._operator.uid!r} are for its own runs")
+        if partials.num_rows:
+            run.partials(partials)
+        return int(pc.sum(partials.column(ROWS_COLUMN)).as_py() or 0)

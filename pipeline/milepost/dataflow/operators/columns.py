@@ -1,0 +1,142 @@
+"""Columns as the operators need them: dense group numbers, normalised keys, event times as integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.dataflow.operators.contract import Ints, OperatorFailed
+from milepost.protocol.records.errors import InvalidRequest
+
+UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
+
+
+def check_key(uid: str, key: Sequence[str], schema: pa.Schema) -> None:
+    """Raises InvalidRequest unless every key column exists in the operator's input and is not nested."""
+    for name in key:
+        if schema.get_field_index(name) < 0:
+            raise InvalidRequest(
+                f"operator {uid!r}: key column {name!r} is not in its input. Nothing was changed.",
+                hint=f"Its input has: {', '.join(schema.names)}.",
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise InvalidRequest(
+                f"operator {uid!r}: key column {name!r} has type {schema.field(name).type}, which cannot be a key. "
+                "Nothing was changed.",
+                hint="Take a scalar out of it in a `sql` operator.",
+            )
+
+
+def distinct_columns(uid: str, fields: Sequence[pa.Field]) -> pa.Schema:
+    """Return the fields as a schema. Raises InvalidRequest when two have one name."""
+    names = [field.name for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRequest(
+                f"operator {uid!r}: column {name!r} would come twice. Nothing was changed.",
+                hint="Rename the key column or the aggregate.",
+            )
+    return pa.schema(fields)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with every field nullable, without dictionaries and metadata."""
+    types = [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
+    return pa.schema([pa.field(name, data_type) for name, data_type in types])
+
+
+def key_columns(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The key columns with one zero and one NaN, so that equal keys are equal bits."""
+    return pa.table({name: _normalized(rows.column(name)) for name in key})
+
+
+def _normalized(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_floating(column.type):
+        return column
+    column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
+    return pc.if_else(pc.equal(column, pa.scalar(0.0, column.type)), pa.scalar(0.0, column.type), column)
+
+
+def group_rows(keys: pa.Table) -> tuple[Ints, int]:
+    """Number the distinct keys 0, 1, … in order of first appearance; nulls equal nulls.
+
+    Args:
+        keys: made by `key_columns`.
+    Returns:
+        (number of each row, how many there are).
+    """
+    if not keys.num_rows:
+        return np.empty(0, dtype=np.int64), 0
+    codes, count = np.zeros(keys.num_rows, dtype=np.int64), 1
+    for column in keys.columns:
+        column_codes, column_count = _dense(column.combine_chunks())
+        codes, count = (
+            _dense(pa.array(codes * column_count + column_codes)) if count > 1 else (column_codes, column_count)
+        )
+    return codes, count
+
+
+def _dense(array: pa.Array | pa.ChunkedArray) -> tuple[Ints, int]:
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    encoded = pc.dictionary_encode(array, null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def first_of_each(codes: Ints, count: int) -> Ints:
+    """Index of the first row of each group."""
+    first = np.empty(count, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first
+
+
+def find_rows(keys: pa.Table, among: pa.Table) -> pa.Array:
+    """For each of the distinct `keys` the index of the row in `among` with the same key, or null."""
+    names = keys.column_names
+    if not among.num_rows:
+        return pa.nulls(keys.num_rows, pa.int64())
+    codes, count = group_rows(pa.concat_tables([keys, key_columns(among, names).cast(keys.schema)]))
+    position = np.full(max(count, 1), -1, dtype=np.int64)
+    position[codes[keys.num_rows :]] = np.arange(among.num_rows)
+    position = position[codes[: keys.num_rows]]
+    return pa.array(position, mask=position < 0)
+
+
+def event_times_us(uid: str, rows: pa.Table, column: str) -> Ints:
+    """The event times as microseconds since the epoch, UTC; nanoseconds are floored, zoneless times are UTC.
+
+    Raises:
+        OperatorFailed: a null.
+    """
+    times = rows.column(column)
+    if times.null_count:
+        raise OperatorFailed(
+            uid,
+            f"{times.null_count} of {rows.num_rows} rows have no event time ({column} is null); filter them before it",
+        )
+    if pa.types.is_date(times.type):
+        times = pc.cast(times, pa.timestamp("us"))
+    unit = times.type.unit
+    if unit in ("s", "ms"):
+        times, unit = pc.cast(times, pa.timestamp("us", tz=times.type.tz)), "us"
+    values = pc.cast(times, pa.int64()).to_numpy()
+    return np.floor_divide(values, 1_000) if unit == "ns" else values
+
+
+def check_event_time(uid: str, schema: pa.Schema, event_time: str | None, why: str) -> str:
+    """Return the event-time column. Raises InvalidRequest when the input has none or it is not a time."""
+    if event_time is None or schema.get_field_index(event_time) < 0:
+        raise InvalidRequest(
+            f"operator {uid!r}: {why} needs event time, but its input has none. Nothing was changed.",
+            hint="Set `event_time` of the source and keep that column in the `sql` operators between.",
+        )
+    data_type = schema.field(event_time).type
+    if not (pa.types.is_timestamp(data_type) or pa.types.is_date(data_type)):
+        raise InvalidRequest(
+            f"operator {uid!r}: event time {event_time!r} has type {data_type}, expected a timestamp or date. "
+            "Nothing was changed."
+        )
+    return event_time

@@ -1,0 +1,129 @@
+"""`kind: process`: a user's class, one key at a time, with state and event-time timers of that key.
+
+    class Turnaround:
+        state = {"arrived": "timestamp[us, UTC]"}                       # optional; every column may be None
+        output = {"tailnum": "string", "minutes": "float64"}            # exactly the columns that come out
+
+        def on_rows(self, key, rows, state, ctx): ...                   # yields dicts or tables of `output`
+        def on_timer(self, key, time, state, ctx): ...                  # optional
+
+A new instance (no arguments) serves one subtask in one epoch, so nothing survives in `self`. It may be called again for
+the same rows after a failure: no wall clock, no randomness, no effect outside.
+
+* `key`: the value of the key column; a tuple in the order of the spec when there are several.
+* `rows`: a `pa.Table` with all columns of the input: rows of the key, once per key and epoch, in event-time order; in
+  plan order where times tie or the input has none. Once the spec sets `aligned_timeout` or `epoch_budget`, an epoch is
+  cut where its time is up: the key's rows come in plan order, in any number of calls, so a class that takes them row by
+  row gives the same result wherever the cut is. No row is late.
+* `state`: a mutable mapping over the declared columns. A key whose columns are all None and that has no timer is gone.
+  A column that `state` gains is None for every key that there is; one that gets a wider type keeps its values; one that
+  it loses is left behind, and is None when it comes back.
+* `ctx.watermark`: a datetime in UTC, or None while there is none: in `on_rows` that of the start of the epoch in which
+  the rows were read, in `on_timer` the firing watermark. When the job ends it is the last datetime there is.
+* `ctx.set_timer(datetime)`: the key's one timer; setting it again replaces it. Once the rows of an epoch are done,
+  timers that a rising firing watermark has reached fire by time, then key: `on_timer(key, time, state, ctx)`. It may
+  set the next one, which must be later; one that is due as well fires in the same epoch.
+* `on_batch(self, batch, state, ctx)` instead of `on_rows`: `batch` holds the rows of all keys of this subtask in the
+  order and cuts described above, `state` the key columns and declared columns of those keys that have state. Returns
+  (output table or None, new state table or None): None leaves the state as it is; a key of the batch that is not in the
+  new state table is forgotten. No timers.
+
+What the output declares comes out, nothing is added; key columns only when declared. An output column named as the
+input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.columns import check_key, plain_schema
+from milepost.dataflow.operators.contract import (
+    BEGINS_NULL,
+    TIMER_COLUMN,
+    Combiner,
+    KeyedState,
+    OperatorFailed,
+    OutputKind,
+)
+from milepost.dataflow.operators.declared import Declaration, schema_of
+from milepost.dataflow.operators.process_run import ProcessParts, ProcessRun
+from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFunction:
+    """A user's class as operators get it: its code, and what it declares. Picklable; holds no class."""
+
+    code: UserFunction
+    declared: Declaration
+
+
+class ProcessByKey:
+    """Runs a user's class. What it raises, or gives that it did not declare, declines the epoch with its line."""
+
+    output_kind = OutputKind.APPEND
+    combiner: Combiner | None = None
+    output_key: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        uid: str,
+        key: Sequence[str],
+        function: ProcessFunction,
+        input_schema: pa.Schema,
+        event_time: str | None,
+        *,
+        timed: bool,
+        in_pieces: bool,
+    ) -> None:
+        """Args:
+        event_time: of its input, by which the rows of a key are ordered; None = plan order.
+        timed: whether a source with event time reaches it, without which no watermark and no timer is.
+        in_pieces: an epoch may be cut where its time is up: rows keep plan order, which no cut changes.
+        """
+        check_key(uid, key, input_schema)
+        declared = function.declared
+        plain = plain_schema(input_schema)
+        self.uid = uid
+        self.key = self.routing_key = tuple(key)
+        key_schema = pa.schema([plain.field(name) for name in key])
+        state = [field.with_metadata({BEGINS_NULL: "1"}) for field in schema_of(declared.state)]
+        self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
+        self.output_schema = schema_of(declared.output)
+        self._parts = ProcessParts(
+            uid=uid,
+            key=self.key,
+            key_schema=key_schema,
+            input_schema=plain,
+            state_schema=self.state_schema,
+            function=function.code,
+            declared=declared,
+            event_time=None if in_pieces else event_time,
+            no_timers=_why_no_timers(declared, timed),
+        )
+
+    def begin(self, state: KeyedState, previous_firing_us: int | None) -> ProcessRun:
+        """Make the instance that serves this epoch of this subtask. Raises OperatorFailed when that fails."""
+        return ProcessRun(self._parts, self._instance(), state, previous_firing_us)
+
+    def _instance(self) -> Any:
+        function = self._parts.function
+        try:
+            return function.load()()
+        except UserCodeFailed as error:
+            raise OperatorFailed(self.uid, str(error)) from error
+        except (Exception, SystemExit) as error:
+            raise OperatorFailed(self.uid, function.describe(error)) from error
+
+
+def _why_no_timers(declared: Declaration, timed: bool) -> str:
+    """Why timers cannot be set; empty when they can."""
+    if declared.batches:
+        return "set_timer: timers of on_batch are not available in this version"
+    if not declared.timers:
+        return "set_timer: the class has no on_timer"
+    return "" if timed else "set_timer: no source with event_time reaches this operator: none would fire"

@@ -1,0 +1,313 @@
+"""One subtask's epoch of a process operator: it calls the user's class, and keeps what that leaves per key."""
+
+from __future__ import annotations
+
+import heapq
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.dataflow.operators.columns import Ints, event_times_us, find_rows, first_of_each, group_rows, key_columns
+from milepost.dataflow.operators.contract import TIMER_COLUMN, KeyedState, OperatorFailed, OperatorOutput
+from milepost.dataflow.operators.declared import Declaration, KeyState, Misfit, Output, columns_of, fitted
+from milepost.dataflow.operators.user_code import UserFunction
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+MOST_TIMERS_AT_THE_END = 10_000
+"""Timers of one key that fire when the job ends: a class that sets the next one for ever would never let it end."""
+
+
+def _moment(time_us: int | None) -> datetime | None:
+    return None if time_us is None else _EPOCH + timedelta(microseconds=max(_FIRST_US, min(time_us, _LAST_US)))
+
+
+class ProcessContext:
+    """What a process function may ask: the watermark, and a timer for its key."""
+
+    __slots__ = ("_after_us", "_refusal", "_timer_us", "watermark")
+
+    def __init__(self, watermark_us: int | None, timer_us: int | None, refusal: str = "") -> None:
+        self.watermark = _moment(watermark_us)
+        self._timer_us = timer_us
+        self._after_us: int | None = None
+        self._refusal = refusal
+
+    def set_timer(self, time: datetime) -> None:
+        """Call `on_timer` of this key once the watermark reaches `time`; replaces the timer that it has."""
+        if self._refusal:
+            raise ValueError(self._refusal)
+        if not isinstance(time, datetime) or time.tzinfo is None:
+            raise TypeError(f"set_timer: expected a datetime with time zone, got {time!r}")
+        timer_us = (time - _EPOCH) // _MICROSECOND
+        if self._after_us is not None and timer_us <= self._after_us:
+            raise ValueError(f"set_timer: a timer set in on_timer must be later than {_moment(self._after_us)}")
+        self._timer_us = timer_us
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessParts:
+    """What a run needs of its operator.
+
+    Attributes:
+        event_time: by which the rows of a piece are put in order; None = plan order.
+        no_timers: why timers cannot be set; empty when they can.
+    """
+
+    uid: str
+    key: tuple[str, ...]
+    key_schema: pa.Schema
+    input_schema: pa.Schema
+    state_schema: pa.Schema
+    function: UserFunction
+    declared: Declaration
+    event_time: str | None
+    no_timers: str
+
+
+class ProcessRun:
+    """Calls one instance of the user's class for the rows of each key, piece by piece, then for the timers due."""
+
+    def __init__(self, parts: ProcessParts, instance: Any, state: KeyedState, fired_us: int | None) -> None:
+        self._parts = parts
+        self._function = parts.function
+        self._instance = instance
+        self._state = state
+        self._output = Output(parts.declared.output)
+        self._columns = columns_of("state", parts.declared.state)
+        self._fired_us = fired_us
+        self._lateness_us: int | None = None
+
+    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+        """Call the class for each key of the piece; no row is late. Raises OperatorFailed with the user's line."""
+        parts = self._parts
+        if rows.num_rows:
+            self._lateness_us = lateness_us
+            rows = rows.select(parts.input_schema.names).cast(parts.input_schema)
+            times = event_times_us(parts.uid, rows, parts.event_time) if parts.event_time is not None else None
+            if parts.declared.batches:
+                self._batch(rows if times is None else rows.take(pa.array(np.argsort(times, kind="stable"))))
+            else:
+                self._keys(rows, times)
+        return OperatorOutput(self._output.take(), parts.input_schema.empty_table())
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Call `on_timer` for the timers that are due, if the watermark has moved. Raises OperatorFailed.
+
+        A timer that was set at or below the firing watermark waits until that moves: when it fires does not depend on
+        where an epoch was cut.
+        """
+        if firing_us is not None and (self._fired_us is None or firing_us > self._fired_us):
+            self._fired_us = firing_us
+            if self._parts.declared.timers:
+                self._timers(firing_us)
+        return self._output.take()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Call `on_timer` for the timers that are due. Raises OperatorFailed."""
+        return self.advance(firing_us)
+
+    def _keys(self, rows: pa.Table, times: Ints | None) -> None:
+        """Call `on_rows` for each key, in the order of their first rows."""
+        keys = key_columns(rows, self._parts.key)
+        codes, count = group_rows(keys)
+        order = np.lexsort((times, codes)) if times is not None else np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[order], np.arange(count + 1))
+        rows = rows.take(pa.array(order)).combine_chunks()
+        keys = keys.take(pa.array(first_of_each(codes, count)))
+        changes = _Changes(self._parts, keys, self._stored(keys))
+        for index, key in enumerate(_values(keys)):
+            part = rows.slice(bounds[index], bounds[index + 1] - bounds[index])
+            view = KeyState(self._columns, changes.before(index))
+            before_us = changes.timer_before(index)
+            ctx = ProcessContext(self._lateness_us, before_us, self._parts.no_timers)
+            self._call(self._instance.on_rows, key, part, view, ctx, view=view)
+            changes.record(index, view, ctx._timer_us)
+        changes.apply(self._state)
+
+    def _timers(self, firing_us: int) -> None:
+        """Call `on_timer` for each due timer, by time, then key."""
+        due = self._state.due(firing_us)
+        due = due.filter(pc.field(TIMER_COLUMN) <= firing_us)
+        if not due.num_rows:
+            return
+        due = due.sort_by([(name, "ascending") for name in self._parts.key])
+        keys = due.select(list(self._parts.key))
+        changes = _Changes(self._parts, keys, due)
+        names = list(_values(keys))
+        views = [KeyState(self._columns, changes.before(index)) for index in range(due.num_rows)]
+        after: list[int | None] = [None] * due.num_rows
+        waiting = [(int(time_us), index) for index, time_us in enumerate(due.column(TIMER_COLUMN).to_pylist())]
+        heapq.heapify(waiting)
+        calls = [0] * due.num_rows
+        while waiting:
+            time_us, index = heapq.heappop(waiting)
+            ctx = ProcessContext(firing_us, None, self._parts.no_timers)
+            ctx._after_us = time_us
+            calls[index] += 1
+            if firing_us == END_OF_TIME_US and calls[index] > MOST_TIMERS_AT_THE_END:
+                raise self._endless(names[index])
+            self._call(self._instance.on_timer, names[index], _moment(time_us), views[index], ctx, view=views[index])
+            after[index] = ctx._timer_us
+            if ctx._timer_us is not None and ctx._timer_us <= firing_us:
+                heapq.heappush(waiting, (ctx._timer_us, index))
+        for index, view in enumerate(views):
+            changes.record(index, view, after[index])
+        changes.apply(self._state)
+
+    def _batch(self, rows: pa.Table) -> None:
+        """Call `on_batch` once."""
+        normal = key_columns(rows, self._parts.key)
+        codes, count = group_rows(normal)
+        keys = normal.take(pa.array(first_of_each(codes, count)))
+        stored = self._stored(keys)
+        known = stored.filter(find_rows(keys, self._state.lookup(keys)).is_valid()).drop_columns([TIMER_COLUMN])
+        ctx = ProcessContext(self._lateness_us, None, self._parts.no_timers)
+        answer = self._guarded(lambda: self._instance.on_batch(rows, known, ctx))
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise self._misfit(f"on_batch: expected (output, state), got {type(answer).__name__}", None)
+        output, new = answer
+        try:
+            if output is not None:
+                self._output.add(output)
+            if new is not None:
+                self._replace(keys, known, new)
+        except Misfit as problem:
+            raise self._misfit(f"on_batch: {problem}", None) from problem
+
+    def _replace(self, keys: pa.Table, known: pa.Table, new: object) -> None:
+        """Make `new` the state of the batch's keys."""
+        if not isinstance(new, pa.Table | pa.RecordBatch):
+            raise Misfit(f"expected a pyarrow Table as new state, got {type(new).__name__}")
+        state = fitted(new, known.schema, "state")
+        given = key_columns(state, self._parts.key).cast(self._parts.key_schema)
+        if group_rows(given)[1] != state.num_rows:
+            raise Misfit("the new state has a key twice")
+        if state.num_rows and find_rows(given, keys).null_count:
+            raise Misfit("the new state has a key that is not in the batch")
+        columns = [*given.columns, *state.select(list(self._columns)).columns, pa.nulls(state.num_rows, pa.int64())]
+        if state.num_rows:
+            self._state.upsert(pa.table(columns, schema=self._parts.state_schema))
+        gone = find_rows(keys, given).is_null()
+        self._state.delete(keys.filter(gone))
+
+    def _stored(self, keys: pa.Table) -> pa.Table:
+        """The state of each of the distinct keys, in their order; null for a key without state."""
+        found = self._state.lookup(keys)
+        rest = found.drop_columns(list(self._parts.key)).take(find_rows(keys, found))
+        columns = [*keys.cast(self._parts.key_schema).columns, *rest.columns]
+        return pa.table(columns, schema=self._parts.state_schema)
+
+    def _call(self, method: Callable[..., Any], *arguments: Any, view: KeyState) -> None:
+        """Call a method of the class and take what it yields."""
+        result = self._guarded(lambda: method(*arguments))
+        items: Iterator[Any]
+        if result is None:
+            items = iter(())
+        elif isinstance(result, Mapping | pa.Table | pa.RecordBatch):
+            items = iter((result,))
+        elif not isinstance(result, Iterable):
+            raise self._misfit(f"{method.__name__}: expected dicts or tables, got {type(result).__name__}", None)
+        else:
+            items = self._guarded(lambda: iter(result))
+        while True:
+            item = self._guarded(lambda: next(items, _END))
+            try:
+                if item is _END:
+                    view.settle()
+                    return
+                self._output.add(item)
+            except Misfit as problem:
+                raise self._misfit(f"{method.__name__}: {problem}", result) from problem
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except (Exception, SystemExit) as error:
+            raise OperatorFailed(self._parts.uid, self._function.describe(error)) from error
+
+    def _endless(self, key: object) -> OperatorFailed:
+        return OperatorFailed(
+            self._parts.uid,
+            f"on_timer of key {key!r} has set the next timer {MOST_TIMERS_AT_THE_END} times while the job ends; "
+            "at the end ctx.watermark is the last datetime there is: set no timer then",
+        )
+
+    def _misfit(self, problem: str, result: object) -> OperatorFailed:
+        place = None
+        if inspect.isgenerator(result) and result.gi_frame is not None:
+            place = self._function.place_of(result.gi_code.co_filename, result.gi_frame.f_lineno)
+        return OperatorFailed(self._parts.uid, f"{problem} ({place})" if place else problem)
+
+
+_END = object()
+
+
+class _Changes:
+    """State and timers of some keys before and after, so that only keys that changed are written."""
+
+    def __init__(self, parts: ProcessParts, keys: pa.Table, stored: pa.Table) -> None:
+        self._schema = parts.state_schema
+        self._keys = keys
+        names = [name for name in self._schema.names if name not in parts.key and name != TIMER_COLUMN]
+        self._stored = stored
+        self._before = {name: stored.column(name).to_pylist() for name in names}
+        self._timers: list[int | None] = stored.column(TIMER_COLUMN).to_pylist()
+        self._nested = [name for name in names if pa.types.is_nested(self._schema.field(name).type)]
+        self._after: dict[str, list[Any]] = {name: [] for name in (*names, TIMER_COLUMN)}
+        self._written: list[int] = []
+        self._gone: list[int] = []
+
+    def before(self, index: int) -> dict[str, Any]:
+        """The key's state, for its view to change: what can be changed in place is a copy."""
+        values = {name: column[index] for name, column in self._before.items()}
+        for name in self._nested:
+            values[name] = self._stored.column(name)[index].as_py()
+        return values
+
+    def timer_before(self, index: int) -> int | None:
+        return self._timers[index]
+
+    def record(self, index: int, view: KeyState, timer_us: int | None) -> None:
+        """Take what the key's view and timer are now."""
+        values = view.values_by_name()
+        if timer_us == self._timers[index] and all(
+            value is column[index] or value == column[index]
+            for value, column in zip(values.values(), self._before.values(), strict=True)
+        ):
+            return
+        if timer_us is None and all(value is None for value in values.values()):
+            self._gone.append(index)
+            return
+        self._written.append(index)
+        for name, value in values.items():
+            self._after[name].append(value)
+        self._after[TIMER_COLUMN].append(timer_us)
+
+    def apply(self, state: KeyedState) -> None:
+        if self._written:
+            columns = list(self._keys.take(pa.array(self._written, pa.int64())).columns)
+            columns += [
+                pa.array(self._after[field.name], type=field.type)
+                for field in self._schema
+                if field.name in self._after
+            ]
+            state.upsert(pa.table(columns, names=self._schema.names))
+        if self._gone:
+            state.delete(self._keys.take(pa.array(self._gone, pa.int64())))
+
+
+def _values(keys: pa.Table) -> Iterator[Any]:
+    """Each key as the user's code gets it."""
+    columns = [column.to_pylist() for column in keys.columns]
+    return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)

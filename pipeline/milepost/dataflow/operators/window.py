@@ -1,0 +1,173 @@
+"""`kind: window`: aggregates per key and tumbling event-time window, aligned to 1970-01-01T00:00Z."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.dataflow.operators.aggregates import Aggregates
+from milepost.dataflow.operators.changed import ChangedKeys
+from milepost.dataflow.operators.columns import (
+    UTC_MICROSECONDS,
+    check_event_time,
+    check_key,
+    distinct_columns,
+    event_times_us,
+    key_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.contract import (
+    EXPIRES_COLUMN,
+    TIMER_COLUMN,
+    Combiner,
+    KeyedState,
+    OperatorFailed,
+    OperatorOutput,
+    OutputKind,
+)
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.aggregates import AggregateCall
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+class TumblingWindowByKey:
+    """Aggregates over the rows of a key in one window.
+
+    A row is late when its window's end + allowed lateness <= the lateness watermark. A window is emitted in the epoch
+    whose firing watermark reaches its end. With allowed lateness 0 that is final (append); otherwise (updates) it is
+    emitted again in each epoch that brings it rows, until end + allowed lateness, when its state goes.
+    """
+
+    def __init__(
+        self,
+        uid: str,
+        key: Sequence[str],
+        size: timedelta,
+        allowed_lateness: timedelta,
+        calls: Mapping[str, AggregateCall],
+        input_schema: pa.Schema,
+        event_time: str | None,
+    ) -> None:
+        check_key(uid, key, input_schema)
+        taken = {WINDOW_START, WINDOW_END} & {*key, *calls}
+        if taken:
+            raise InvalidRequest(
+                f"operator {uid!r}: {sorted(taken)[0]!r} is a column that every window adds. Nothing was changed.",
+                hint="Rename the key or aggregate.",
+            )
+        self._event_time = check_event_time(uid, input_schema, event_time, "a window")
+        self._size_us = size // timedelta(microseconds=1)
+        self._lateness_us = allowed_lateness // timedelta(microseconds=1)
+        self._input_schema = plain_schema(input_schema)
+        self._aggregates = Aggregates(uid, calls, self._input_schema)
+        self.uid = uid
+        self.routing_key = tuple(key)
+        self.key = (*key, WINDOW_START)
+        self.combiner: Combiner | None = None
+        self.output_kind = OutputKind.UPDATES if self._lateness_us else OutputKind.APPEND
+        self.output_key = (*key, WINDOW_START, WINDOW_END) if self._lateness_us else ()
+        keys = [self._input_schema.field(name) for name in key]
+        start = pa.field(WINDOW_START, UTC_MICROSECONDS)
+        times = [pa.field(TIMER_COLUMN, pa.int64()), pa.field(EXPIRES_COLUMN, pa.int64())]
+        self.state_schema = distinct_columns(uid, [*keys, start, *self._aggregates.state_fields, *times])
+        end = pa.field(WINDOW_END, UTC_MICROSECONDS)
+        self.output_schema = distinct_columns(uid, [*keys, start, end, *self._aggregates.output_fields])
+
+    def begin(self, state: KeyedState, previous_firing_us: int | None) -> WindowRun:
+        """Start one subtask's epoch."""
+        return WindowRun(self, state, previous_firing_us)
+
+    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
+        """Fold on-time rows into their windows; return the state rows that changed, if any, and the late rows."""
+        late = self._input_schema.empty_table()
+        if not rows.num_rows:
+            return None, late
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        times = event_times_us(self.uid, rows, self._event_time)
+        starts = self._starts(times)
+        if lateness_us is not None:
+            on_time = starts > lateness_us - (self._size_us + self._lateness_us)
+            late = rows.filter(pa.array(~on_time))
+            rows, times, starts = rows.filter(pa.array(on_time)), times[on_time], starts[on_time]
+        self._refuse_unbounded(times, starts)
+        return (self._fold(rows, starts, state) if rows.num_rows else None), late
+
+    def _starts(self, times: np.ndarray) -> np.ndarray:
+        """Where the window of each time starts; at the beginning of time where it would be before that."""
+        within = np.mod(times, self._size_us)
+        return np.where(times < BEGINNING_OF_TIME_US + within, BEGINNING_OF_TIME_US, times - within)
+
+    def _refuse_unbounded(self, times: np.ndarray, starts: np.ndarray) -> None:
+        """Raises OperatorFailed: a window starts or ends, lateness included, where no timestamp is."""
+        last_start = END_OF_TIME_US - self._size_us - self._lateness_us
+        beyond = times[(starts > last_start) | (np.mod(starts, self._size_us) != 0)]
+        if len(beyond):
+            raise OperatorFailed(
+                self.uid,
+                f"the window of event time {int(beyond[0])} us since 1970 ({self._event_time}) has no bounds that a "
+                f"timestamp can hold, nor have those of {len(beyond) - 1} other rows; filter such rows before it",
+            )
+
+    def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
+        keys = key_columns(rows, self.routing_key)
+        keys = keys.append_column(self.state_schema.field(WINDOW_START), pa.array(starts, UTC_MICROSECONDS))
+        windows, changed = self._aggregates.fold(keys, rows, state)
+        ends = changed.column(WINDOW_START).cast(pa.int64()).to_numpy() + self._size_us
+        changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
+        changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self._lateness_us))
+        windows.put(changed)
+        return changed
+
+    def results(self, windows: pa.Table) -> pa.Table:
+        """What windows give out, by window and key. Raises OperatorFailed on overflow."""
+        if not windows.num_rows:
+            return self.output_schema.empty_table()
+        windows = windows.sort_by([(WINDOW_START, "ascending"), *((name, "ascending") for name in self.routing_key)])
+        ends = windows.column(TIMER_COLUMN).cast(UTC_MICROSECONDS)
+        columns = [*windows.select(list(self.key)).columns, ends, *self._aggregates.results(windows)]
+        return pa.table(columns, schema=self.output_schema)
+
+
+class WindowRun:
+    """One subtask's epoch of a `TumblingWindowByKey`."""
+
+    def __init__(self, operator: TumblingWindowByKey, state: KeyedState, fired_us: int | None) -> None:
+        self._operator = operator
+        self._state = state
+        self._fired_us = fired_us
+        self._again = ChangedKeys(operator.key)
+
+    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+        """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
+        changed, late = self._operator.take_up(rows, lateness_us, self._state)
+        if changed is not None and self._fired_us is not None:
+            self._again.add(changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us))
+        return OperatorOutput(self._operator.output_schema.empty_table(), late)
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit the windows that end by then, by window and key."""
+        return self._operator.results(self._fire(firing_us))
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit the windows that end by then, and those that were emitted before and have changed since."""
+        fired = self._fire(firing_us)
+        again = self._again.current(self._state)
+        if again is not None:
+            fired = pa.concat_tables([fired, again.select(fired.column_names)])
+        return self._operator.results(fired)
+
+    def _fire(self, firing_us: int | None) -> pa.Table:
+        """State rows of the windows that `firing_us` reaches and no earlier firing did."""
+        before_us = self._fired_us
+        if firing_us is None or (before_us is not None and firing_us <= before_us):
+            return self._operator.state_schema.empty_table()
+        self._fired_us = firing_us
+        fired = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)
+        return fired if before_us is None else fired.filter(pc.field(TIMER_COLUMN) > before_us)

@@ -1,0 +1,32 @@
+"""From a sink of the spec to the sink."""
+
+from __future__ import annotations
+
+from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.job.spec import SinkSpec
+
+
+def build_sink(spec: SinkSpec, *, job: str, key: tuple[str, ...], store: ObjectStore) -> ParquetSink:
+    """Return the sink, opened on its own root; nothing is contacted.
+
+    Args:
+        job: whose table it is.
+        key: key columns of the sink's input, which an upsert table needs; not looked at for append.
+        store: an object store whose root is the sink's path.
+    Raises:
+        InvalidRequest: a format or mode that does not exist here, or upsert without a key.
+    """
+    if spec.format != "parquet":
+        raise InvalidRequest(
+            f"sink {spec.name}: `format: {spec.format}` is not available in this version.", hint="use `format: parquet`"
+        )
+    try:
+        mode = SinkMode(spec.mode)
+    except ValueError:
+        raise InvalidRequest(
+            f"sink {spec.name}: `mode: {spec.mode}` is not available in this version.",
+            hint="use `mode: append` or `mode: upsert`",
+        ) from None
+    return ParquetSink(spec.name, job=job, mode=mode, key=key if mode is SinkMode.UPSERT else (), store=store)

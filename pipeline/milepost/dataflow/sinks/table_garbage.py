@@ -1,0 +1,149 @@
+"""Lists of files and snapshots that nothing needs any more, beside their table until they are deleted (I8).
+
+`_garbage/<20 digits of a manifest version>-<sha256>.json`, named by its content. A list is no authority: it says since
+when its files are known to be needed by nothing. Whoever deletes them proves it again first, so a list that is lost,
+unreadable, copied or forged costs time and takes nothing that is needed: what an unreadable one names is listed anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from milepost.dataflow.sinks.sink_head import data_key_owner, dump, snapshot_version
+from milepost.protocol.records.documents import exact_fields
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+
+GARBAGE = "_garbage/"
+FORMAT = "milepost-sink-garbage/1"
+MAX_LISTED = 10_000
+"""Files in one list; what is more waits for the next look."""
+
+_LIST_KEY = re.compile(r"_garbage/(\d{20})-([0-9a-f]{64})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageList:
+    """Files of one table that one look at it found needed by nothing.
+
+    Attributes:
+        manifest_version: of the look. since_ms: when it began, by the clock of the sink's store.
+        files: keys below the table, ascending, each of the shape that staging, or a snapshot, gives.
+    """
+
+    manifest_version: int
+    since_ms: int
+    files: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Where it is stored."""
+        return f"{GARBAGE}{self.manifest_version:020d}-{hashlib.sha256(list_to_bytes(self)).hexdigest()}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageLists:
+    """The lists of one table, oldest first.
+
+    Attributes:
+        unreadable: of each one that cannot be read: its key and what is wrong, for people. It stays until somebody
+            deletes it: what is not understood is never deleted.
+    """
+
+    lists: tuple[GarbageList, ...]
+    unreadable: tuple[str, ...]
+
+    @property
+    def files(self) -> frozenset[str]:
+        """What the readable ones name."""
+        return frozenset(file for one in self.lists for file in one.files)
+
+
+def is_list_key(key: str) -> bool:
+    return _LIST_KEY.fullmatch(key) is not None
+
+
+def list_to_bytes(listed: GarbageList) -> bytes:
+    """Format 1, canonical."""
+    return dump(
+        {
+            "format": FORMAT,
+            "manifest_version": listed.manifest_version,
+            "since_ms": listed.since_ms,
+            "files": list(listed.files),
+        }
+    )
+
+
+def list_from_bytes(key: str, body: bytes) -> GarbageList:
+    """Strict: raises StateCorrupt, naming the key; nothing but files that staging could have named is ever listed."""
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise _corrupt(key, "is not JSON") from error
+    types = {"format": str, "manifest_version": int, "since_ms": int, "files": list}
+    fields = exact_fields(key, document, types)
+    files = fields["files"]
+    if fields["format"] != FORMAT:
+        raise _corrupt(key, f"expected the format {FORMAT}, got {fields['format']!r}")
+    if not all(isinstance(file, str) and _is_of_a_table(file) for file in files):
+        raise _corrupt(key, "names what is no file of a table")
+    listed = GarbageList(fields["manifest_version"], fields["since_ms"], tuple(files))
+    if listed.manifest_version < 1 or listed.files != tuple(sorted(set(files))) or listed.key != key:
+        raise _corrupt(key, "is not the list that its name says")
+    return listed
+
+
+def _is_of_a_table(key: str) -> bool:
+    return data_key_owner(key) is not None or snapshot_version(key) is not None
+
+
+class TableGarbage:
+    """The lists of one table."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def clock_ms(self) -> int:
+        """Of the sink's store: what the age of a list is measured by."""
+        return self._store.clock_ms()
+
+    def lists(self) -> GarbageLists:
+        """All lists."""
+        return self.read(stat.key for stat in self._store.list(GARBAGE) if is_list_key(stat.key))
+
+    def read(self, keys: Iterable[str]) -> GarbageLists:
+        """Those of these lists that are still there."""
+        found, unreadable = [], []
+        for key in sorted(keys):
+            try:
+                found.append(list_from_bytes(key, self._store.get(key)))
+            except NotFound:  # its files are deleted meanwhile
+                continue
+            except StateCorrupt as error:
+                unreadable.append(error.message)
+        return GarbageLists(tuple(found), tuple(unreadable))
+
+    def add(self, listed: GarbageList) -> None:
+        """Phase one: nothing is deleted before the list is durable."""
+        self._store.put(listed.key, list_to_bytes(listed))
+
+    def delete(self, listed: GarbageList, files: Sequence[str]) -> None:
+        """Phase two: these files of a list go, then the list; stopped in between, the next one does it again.
+
+        Raises: StoreUnavailable, EnvironmentUnusable: the list stays.
+        """
+        self._store.delete(files)
+        self._store.delete([listed.key])
+
+
+def _corrupt(key: str, problem: str) -> StateCorrupt:
+    return StateCorrupt(
+        f"{key}: {problem}",
+        hint="it only lists files that may be deleted later: delete the list; the next look writes a new one",
+        key=key,
+    )

@@ -1,0 +1,122 @@
+"""How a table's schema may grow, and how older files are read with the newer one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.dataflow.sinks.contract import RowsPiece
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+
+
+def rows_to_stage(sink: str, pieces: Iterable[RowsPiece], key: tuple[str, ...], *, upsert: bool) -> Iterator[pa.Table]:
+    """What a table takes of the pieces that it is given. Raises what `check_rows_schema` raises."""
+    for rows in latest_by_part(pieces, key) if upsert else (piece.rows for piece in pieces):
+        check_rows_schema(sink, rows.schema, key)
+        yield rows
+
+
+def check_rows_schema(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
+    """Refuse rows that cannot be a table of this sink: no or repeated columns, a missing or nested key column.
+
+    Raises: InvalidRequest, naming the column.
+    """
+    if not schema.names:
+        raise InvalidRequest(f"sink {sink}: the rows have no columns. Nothing was published.")
+    repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if repeated:
+        raise InvalidRequest(f"sink {sink}: column {repeated[0]!r} occurs more than once. Nothing was published.")
+    for name in key:
+        if name not in schema.names:
+            raise InvalidRequest(
+                f"sink {sink}: key column {name!r} is not a column of its rows ({', '.join(schema.names)}). "
+                "Nothing was published."
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise InvalidRequest(
+                f"sink {sink}: key column {name!r} has the type {schema.field(name).type}; a key is a single value. "
+                "Nothing was published."
+            )
+
+
+def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Schema:
+    """Return the table's schema once `rows` are in it: the table's columns in its order, then new ones.
+
+    All columns of a table are nullable: files from before a column was added have no value for it.
+
+    Raises: InvalidRequest: a column changed its type, is gone, or is new but not nullable.
+    """
+    rows = rows.remove_metadata()
+    if table is None:
+        return pa.schema([field.with_nullable(True) for field in rows])
+    for field in table:
+        if field.name not in rows.names:
+            raise InvalidRequest(
+                f"sink {sink}: column {field.name!r} of the table is missing from the rows. Nothing was published.",
+                hint="keep the column, or give the sink a new path",
+                column=field.name,
+            )
+        found = rows.field(field.name).type
+        if not found.equals(field.type):
+            raise InvalidRequest(
+                f"sink {sink}: column {field.name!r} has the type {found}, in the table it is {field.type}. "
+                "Nothing was published.",
+                hint=f"cast it to {field.type}, or give the sink a new path",
+                column=field.name,
+            )
+    added = [field for field in rows if field.name not in table.names]
+    for field in added:
+        if not field.nullable:
+            raise InvalidRequest(
+                f"sink {sink}: the new column {field.name!r} is declared not null, but the rows already in the table "
+                "have no value for it. Nothing was published.",
+                hint="make it nullable, or give the sink a new path",
+                column=field.name,
+            )
+    return pa.schema([*table, *added])
+
+
+def conform(key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the file's rows with the table's columns, nulls where the file is older than a column.
+
+    Raises: StateCorrupt: the file has a column that the table has not, or of another type.
+    """
+    columns = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)], field.type))
+            continue
+        column = rows.column(field.name)
+        if not column.type.equals(field.type):
+            raise StateCorrupt(
+                f"{key}: column {field.name!r} has the type {column.type}, the table's is {field.type}", key=key
+            )
+        columns.append(column)
+    extra = sorted(set(rows.column_names) - set(schema.names))
+    if extra:
+        raise StateCorrupt(f"{key}: column {extra[0]!r} is not a column of the table", key=key)
+    return pa.table(columns, schema=schema)
+
+
+def latest_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return the last row of each key, in the order of `rows`; nulls in a key equal each other."""
+    position = "__position"
+    while position in rows.column_names:
+        position += "_"
+    numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
+    numbered = rows.select(list(key)).append_column(position, numbers)
+    last = numbered.group_by(list(key)).aggregate([(position, "max")]).column(f"{position}_max")
+    if len(last) == rows.num_rows:
+        return rows
+    return rows.take(last.combine_chunks().sort())
+
+
+def latest_by_part(pieces: Iterable[RowsPiece], key: tuple[str, ...]) -> Iterator[pa.Table]:
+    """Of each part the last row of each key. Rows of part 0, of which nothing is known, are taken together."""
+    for _, group in groupby(pieces, key=lambda piece: piece.part):
+        of_part = list(group)
+        rows = pa.concat_tables([piece.rows for piece in of_part])
+        yield rows if len(of_part) == 1 and of_part[0].distinct else latest_per_key(rows, key)

@@ -1,0 +1,33 @@
+"""From a source's spec to its reader."""
+
+from __future__ import annotations
+
+from milepost.dataflow.sources.contract import SourceReader
+from milepost.dataflow.sources.csv import CsvReader
+from milepost.dataflow.sources.json_lines import JsonLinesReader
+from milepost.dataflow.sources.parquet import ParquetReader
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.job.spec import SourceSpec
+
+
+def build_reader(name: str, spec: SourceSpec) -> SourceReader:
+    """Return the reader of a source: picklable, the same in every process.
+
+    Args:
+        name: of the source, for messages.
+        spec: resolved or not; no connection field is used.
+
+    Raises:
+        InvalidRequest: an option or a type that the format cannot do, or a column declared twice.
+    """
+    twice = sorted(spec.columns.keys() & spec.partitions.keys())
+    if twice:
+        raise InvalidRequest(f"sources.{name}: column {twice[0]} is declared both in schema and in partitions.")
+    if spec.format == "csv":
+        return CsvReader(
+            name, spec.columns, event_time=spec.event_time, partitions=spec.partitions, options=spec.options
+        )
+    if spec.options:
+        raise InvalidRequest(f"sources.{name}.options: format {spec.format} has no options in this version.")
+    reader = JsonLinesReader if spec.format == "json" else ParquetReader
+    return reader(name, spec.columns, event_time=spec.event_time, partitions=spec.partitions)

@@ -1,0 +1,141 @@
+"""The set of consumed object versions: state of a source, kept as immutable runs (never in the manifest value).
+
+Each epoch adds one small run of what it consumed. When there would be more than `MAX_RUNS`, one base replaces them
+all, so the bytes written per epoch stay small and a load opens few objects. Runs are Parquet, named by content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.retention.handle_check import MISSING, handle_fault
+
+MAX_RUNS = 8
+"""More runs than this are replaced by one base."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("etag", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("last_modified_ms", pa.int64(), nullable=False),
+        pa.field("checkpoint_id", pa.int64(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedSet:
+    """Every object version that a source has consumed so far.
+
+    Attributes:
+        table: `SCHEMA`, oldest checkpoint first; one row per version, so a reprocessed key has several.
+    """
+
+    table: pa.Table
+
+    @staticmethod
+    def empty() -> ConsumedSet:
+        return ConsumedSet(SCHEMA.empty_table())
+
+    @staticmethod
+    def of(runs: Iterable[pa.Table]) -> ConsumedSet:
+        """The set that these runs hold together, oldest first."""
+        return ConsumedSet(pa.concat_tables([SCHEMA.empty_table(), *runs]).combine_chunks())
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
+def load(store: ObjectStore, handles: Sequence[ObjectHandle]) -> ConsumedSet:
+    """Return the set that the runs hold together.
+
+    Args:
+        store: the job's own store (handles are relative to its root).
+        handles: of one checkpoint and source, oldest first.
+
+    Raises:
+        StateCorrupt: a run is missing, has another size or checksum, or is no run.
+    """
+    return ConsumedSet.of(read_run(store, handle) for handle in handles)
+
+
+def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
+    """Return one run, of `SCHEMA`. Raises StateCorrupt: it is missing, does not match its handle, or is no run."""
+    try:
+        body = store.get(handle.key)
+    except NotFound as error:
+        raise _corrupt(handle, MISSING) from error
+    fault = handle_fault(body, handle)
+    if fault is not None:
+        raise _corrupt(handle, fault)
+    try:
+        return pq.read_table(pa.BufferReader(body)).cast(SCHEMA)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
+
+
+def append(
+    store: ObjectStore,
+    prefix: str,
+    source: str,
+    handles: Sequence[ObjectHandle],
+    objects: Sequence[SourceObject],
+    checkpoint_id: int,
+) -> tuple[ObjectHandle, ...]:
+    """Write what one epoch consumed; return the handles that the checkpoint must record.
+
+    Bytes and name depend on the arguments alone, so a repeated attempt writes the same object again.
+
+    Args:
+        store: the job's own store.
+        prefix: of the epoch's own token, ends in ``/``.
+        source: name of the source, part of the run's name.
+        handles: of the checkpoint that the epoch continues, oldest first; unchanged runs are carried by reference.
+        objects: versions consumed in this epoch, in plan order; none: nothing is written.
+        checkpoint_id: the epoch's.
+
+    Raises:
+        StateCorrupt: a run to be compacted is missing or does not match its handle.
+    """
+    if not objects:
+        return tuple(handles)
+    run = pa.table(
+        [
+            [obj.key for obj in objects],
+            [obj.etag for obj in objects],
+            [obj.size for obj in objects],
+            [obj.last_modified_ms for obj in objects],
+            [checkpoint_id] * len(objects),
+        ],
+        schema=SCHEMA,
+    )
+    kept = tuple(handles)
+    if len(kept) + 1 > MAX_RUNS:
+        run = pa.concat_tables([load(store, kept).table, run]).combine_chunks()
+        kept = ()
+    sink = io.BytesIO()
+    pq.write_table(run, sink, compression="zstd", use_dictionary=["checkpoint_id"], store_schema=False)
+    body = sink.getvalue()
+    digest = hashlib.sha256(body).hexdigest()
+    handle = ObjectHandle(f"{prefix}{source}-{digest}.parquet", len(body), digest)
+    store.put(handle.key, body)
+    return (*kept, handle)
+
+
+def _corrupt(handle: ObjectHandle, problem: str) -> StateCorrupt:
+    return StateCorrupt(
+        f"run {handle.key} of a source's consumed objects cannot be used: {problem}. Nothing was planned or changed.",
+        hint="Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store.",
+        key=handle.key,
+    )

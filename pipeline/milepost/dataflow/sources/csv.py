@@ -1,0 +1,286 @@
+"""CSV objects as record batches, by pyarrow's streaming reader.
+
+Columns are matched by header name. pyarrow says that a value is bad, not reliably in which line (a quoted newline or an
+empty line shifts it), so on any complaint the object is read once more to find the first bad record.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from milepost.dataflow.sources.contract import BadRecord, SourceObject, printable
+from milepost.dataflow.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.streams import ObjectBody, ObjectStream, open_object
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.values.types import ColumnType, to_arrow
+
+_PARSE = {"delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values"}
+_CONVERT = {
+    "null_values",
+    "true_values",
+    "false_values",
+    "strings_can_be_null",
+    "quoted_strings_can_be_null",
+    "decimal_point",
+    "timestamp_parsers",
+}
+_OWN = {"column_names", "skip_rows", "encoding"}
+
+
+class CsvReader:
+    """Reads CSV objects; picklable, holds no open file."""
+
+    def __init__(
+        self,
+        source: str,
+        columns: Mapping[str, ColumnType],
+        *,
+        event_time: str | None = None,
+        partitions: Mapping[str, ColumnType] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check what only pyarrow can judge.
+
+        Args:
+            source: name, for messages.
+            columns: declared columns in order; others of a file are ignored.
+            event_time: column that may not be null.
+            partitions: columns taken from the key.
+            options: pyarrow.csv's, by their names. Unlike there, `newlines_in_values` is true unless said otherwise:
+                without it a quoted newline breaks an object or not depending on where a block ends.
+
+        Raises:
+            InvalidRequest: an option that is unknown, wrong or would break the contract, or a type CSV cannot hold.
+        """
+        options = dict(options or {})
+        unknown = sorted(set(options) - _PARSE - _CONVERT - _OWN)
+        if unknown:
+            raise InvalidRequest(
+                f"sources.{source}.options: `{unknown[0]}` is not an option of format csv; "
+                f"options are {', '.join(sorted(_PARSE | _CONVERT | _OWN))}."
+            )
+        for name, type_ in columns.items():
+            if type_.is_nested:
+                raise InvalidRequest(f"sources.{source}.schema.{name}: format csv cannot hold a {type_}.")
+        self._path_columns = PathColumns(source, partitions or {})
+        self._types = dict(columns)
+        self._columns = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
+        self.schema = pa.schema([*self._columns, *self._path_columns.fields])
+        self._event_time = event_time if event_time in columns else None
+        self._skip_rows = int(options.get("skip_rows", 0))
+        self._column_names = list(options["column_names"]) if options.get("column_names") else None
+        self._encoding = options.get("encoding", "utf-8")
+        try:
+            "".encode(self._encoding)  # unlike a look-up, this refuses base64 and its like
+            self._parse_options = {"newlines_in_values": True} | {
+                name: options[name] for name in _PARSE & options.keys()
+            }
+            self._convert_options = {name: options[name] for name in _CONVERT & options.keys()}
+            # pyarrow checks some values only when it reads.
+            pacsv.read_csv(
+                pa.BufferReader(b"x\n"),
+                pacsv.ReadOptions(use_threads=False, column_names=["x"]),
+                self._parse,
+                pacsv.ConvertOptions(**self._convert_options),
+            )
+        except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"sources.{source}.options: {error}.") from error
+        unnamed = [name for name in columns if self._column_names and name not in self._column_names]
+        if unnamed:
+            raise InvalidRequest(
+                f"sources.{source}.options.column_names: the declared column {unnamed[0]} is not among them."
+            )
+
+    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+        """Yield the object's rows in order, in batches of about 1 MB of text.
+
+        Raises:
+            BadRecord: the first record that cannot be read. CommitConflict: the object's version differs.
+            NotFound: the object is gone.
+        """
+        values = self._path_columns.values(obj)
+        body = open_object(store, obj)
+        names = self._header(obj.key, body)
+        if names is None:
+            return
+        quote = self._parse.quote_char or ""
+        stream = ObjectStream(obj.key, body, encoding=self._encoding, quote=quote)
+        try:
+            for batch in self._open(stream):
+                if self._event_time is not None and batch[self._event_time].null_count:
+                    raise self._diagnosed(obj.key, body, names, "an event time is null")
+                if batch.num_rows:
+                    yield self._path_columns.append(batch, values)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            found = self._diagnose(obj.key, body, names)
+            if isinstance(found, BadRecord):
+                raise found from error
+            if found > 0:  # records exist and each is fine: the engine's own words are all there is
+                raise BadRecord(obj.key, None, None, None, str(error)) from error
+            return
+        # An object cut off inside a quoted field reads as one long value: an odd number of quotes makes it suspect.
+        if stream.quotes % 2:
+            found = self._diagnose(obj.key, body, names)
+            if isinstance(found, BadRecord):
+                raise found
+
+    # -- the engine ---------------------------------------------------------------------------------------------
+
+    @property
+    def _parse(self) -> pacsv.ParseOptions:
+        # Made anew: one that was pickled prints a stack trace for every row that has too few or too many fields.
+        return pacsv.ParseOptions(**self._parse_options)
+
+    def _open(self, stream: ObjectStream) -> pacsv.CSVStreamingReader:
+        return pacsv.open_csv(
+            pa.PythonFile(stream, mode="r"),
+            read_options=pacsv.ReadOptions(
+                use_threads=False, block_size=BLOCK_BYTES, skip_rows=self._skip_rows, column_names=self._column_names
+            ),
+            parse_options=self._parse,
+            convert_options=self._convert(self._columns.names),
+        )
+
+    def _convert(self, names: list[str]) -> pacsv.ConvertOptions:
+        return pacsv.ConvertOptions(
+            column_types={name: self._columns.field(name).type for name in names},
+            include_columns=names,
+            **self._convert_options,
+        )
+
+    def _accepts(self, names: list[str], columns: list[str], records: list[RawRecord], *, nulls: bool = False) -> bool:
+        body = b"".join(record.encoded() for record in records)
+        try:
+            table = pacsv.read_csv(
+                pa.BufferReader(body),
+                read_options=pacsv.ReadOptions(use_threads=False, block_size=len(body) + 1, column_names=names),
+                parse_options=self._parse,
+                convert_options=self._convert(columns),
+            )
+        except pa.ArrowException:
+            return False
+        return nulls or self._event_time not in columns or table[self._event_time].null_count == 0
+
+    # -- the second pass ----------------------------------------------------------------------------------------
+
+    def _header(self, key: str, body: ObjectBody) -> list[str] | None:
+        """Return the object's column names, or None when it has no content. Raises BadRecord."""
+        for record, fields in self._records(key, body, header=True):
+            names = self._column_names or [printable(field) for field in fields]
+            # With given names there is no header line to point at.
+            line = None if self._column_names else record.line
+            for name in self._columns.names:
+                if names.count(name) != 1:
+                    problem = "the header has no such column" if name not in names else "the header has it twice"
+                    raise BadRecord(key, line, name, None, problem)
+            return names
+        return None
+
+    def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:
+        found = self._diagnose(key, body, names)
+        return found if isinstance(found, BadRecord) else BadRecord(key, None, None, None, otherwise)
+
+    def _diagnose(self, key: str, body: ObjectBody, names: list[str]) -> BadRecord | int:
+        """Return the first bad record, or how many records there are when each is fine."""
+        count = 0
+        last: RawRecord | None = None
+        suspect: RawRecord | None = None
+
+        def records() -> Iterator[RawRecord]:
+            nonlocal count, last, suspect
+            for record, _ in self._records(key, body):
+                count, last = count + 1, record
+                if suspect is None and record.is_too_long:
+                    suspect = record
+                yield record
+
+        try:
+            refused = first_refused(records(), lambda chunk: self._accepts(names, self._columns.names, chunk))
+        except BadRecord as bad:
+            return bad
+        if last is not None and (refused is None or refused == last) and self._is_unclosed(last):
+            return BadRecord(key, last.line, None, last.text, "opens a quote that is never closed")
+        if refused is not None:
+            return self._explain(key, refused, names)
+        if suspect is not None:
+            return too_long(key, suspect.line, suspect.text)
+        return count
+
+    def _explain(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
+        fields = next(csv.reader(io.StringIO(record.text, newline=""), **self._dialect()))
+        text = record.text.rstrip("\r\n")
+        if len(fields) != len(names):
+            return BadRecord(key, record.line, None, text, f"has {len(fields)} fields, the header has {len(names)}")
+        for name in self._columns.names:
+            if self._accepts(names, [name], [record]):
+                continue
+            value = fields[names.index(name)]
+            if not _is_utf8(value):
+                return BadRecord(key, record.line, name, value, "is not valid UTF-8")
+            if self._accepts(names, [name], [record], nulls=True):
+                return BadRecord(key, record.line, name, value, "is null, but it is the event time")
+            return BadRecord(key, record.line, name, value, f"is not {_article(self._types[name])}")
+        return BadRecord(key, record.line, None, text, "cannot be read")
+
+    def _records(self, key: str, body: ObjectBody, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:
+        """Yield the records after (or with `header`, from) the header line, with their fields; blank ones left out."""
+        lines = Lines(key, ObjectStream(key, body, encoding=self._encoding))
+        source = iter(lines)
+        for _ in range(self._skip_rows):
+            next(source, None)
+        csv.field_size_limit(max(csv.field_size_limit(), 4 * BLOCK_BYTES))
+        reader = csv.reader(source, **self._dialect())
+        skip_header = not header and self._column_names is None
+        while True:
+            lines.take()
+            start = lines.count + 1
+            try:
+                fields = next(reader, None)
+            except csv.Error as error:
+                raise BadRecord(key, start, None, lines.take(), f"is not CSV ({error})") from error
+            if fields is None:
+                return
+            if not fields:
+                continue
+            if skip_header:
+                skip_header = False
+                continue
+            yield RawRecord(start, lines.take()), fields
+
+    def _dialect(self) -> dict[str, Any]:
+        quote, escape = self._parse.quote_char, self._parse.escape_char
+        return {
+            "delimiter": self._parse.delimiter,
+            "quotechar": quote or None,
+            "quoting": csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+            "doublequote": bool(self._parse.double_quote),
+            "escapechar": escape or None,
+        }
+
+    def _is_unclosed(self, record: RawRecord) -> bool:
+        # The strict parser knows this one; its other complaints are none for pyarrow.
+        try:
+            list(csv.reader(io.StringIO(record.text, newline=""), strict=True, **self._dialect()))
+        except csv.Error as error:
+            return "unexpected end of data" in str(error)
+        return False
+
+
+def _is_utf8(text: str) -> bool:
+    with suppress(UnicodeEncodeError):
+        text.encode()
+        return True
+    return False
+
+
+def _article(type_: ColumnType) -> str:
+    return f"an {type_}" if type_.kind.startswith("int") else f"a {type_}"

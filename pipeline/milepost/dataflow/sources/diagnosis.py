@@ -1,0 +1,109 @@
+"""Finding the first bad record of an object: the error path, so it may read the object again, line by line.
+
+The judge is the same engine that failed: records are offered to it in chunks, and a chunk it refuses is halved until
+one record is left. So what is reported is exactly what the fast path could not read.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from milepost.dataflow.sources.contract import BadRecord
+from milepost.dataflow.sources.streams import ObjectStream
+
+BLOCK_BYTES = 1 << 20
+"""The readers' block: about the size of a batch, and the longest record that is read."""
+
+_CHUNK_RECORDS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """One record as text (undecodable bytes as surrogates) and the 1-based line where it begins."""
+
+    line: int
+    text: str
+
+    def encoded(self) -> bytes:
+        """Return its bytes, ended by a newline."""
+        body = self.text.encode("utf-8", "surrogateescape")
+        return body if body.endswith((b"\n", b"\r")) else body + b"\n"
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it does not fit into a block of the readers."""
+        return len(self.encoded()) > BLOCK_BYTES
+
+
+class Lines:
+    """The physical lines of an object, counted; the lines of one record are bounded together.
+
+    Attributes:
+        count: lines read so far.
+    """
+
+    def __init__(self, key: str, stream: ObjectStream) -> None:
+        self._key = key
+        # newline="" keeps line ends as they are and still knows \n, \r and \r\n.
+        self._text = io.TextIOWrapper(
+            io.BufferedReader(stream, 1 << 16), encoding="utf-8", errors="surrogateescape", newline=""
+        )
+        self.count = 0
+        self._taken: list[str] = []
+        self._taken_size = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            line = self._text.readline(2 * BLOCK_BYTES)
+            if not line:
+                return
+            self._taken_size += len(line)
+            if self._taken_size >= 2 * BLOCK_BYTES:
+                first = self.count + 1 - len(self._taken)
+                raise too_long(self._key, first, (self._taken or [line])[0])
+            self.count += 1
+            if self.count == 1:
+                line = line.removeprefix("\ufeff")
+            self._taken.append(line)
+            yield line
+
+    def take(self) -> str:
+        """Return the text since the last take: the record that the lines read meanwhile make up."""
+        text = "".join(self._taken)
+        self._taken, self._taken_size = [], 0
+        return text
+
+
+def too_long(key: str, line: int, text: str) -> BadRecord:
+    """Return the error of a record beyond the bound."""
+    return BadRecord(key, line, None, text[:200], f"begins a record longer than {BLOCK_BYTES:,} bytes")
+
+
+def first_refused(records: Iterable[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> RawRecord | None:
+    """Return the first record that makes the engine refuse, or None when it accepts all.
+
+    Args:
+        records: in object order.
+        accepts: whether the engine reads these records, taken together, without complaint.
+    """
+    chunk: list[RawRecord] = []
+    size = 0
+    for record in records:
+        chunk.append(record)
+        size += len(record.text)
+        if len(chunk) == _CHUNK_RECORDS or size > 4 * BLOCK_BYTES:
+            if not accepts(chunk):
+                return _bisect(chunk, accepts)
+            chunk, size = [], 0
+    if chunk and not accepts(chunk):
+        return _bisect(chunk, accepts)
+    return None
+
+
+def _bisect(records: list[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> RawRecord:
+    while len(records) > 1:
+        half = len(records) // 2
+        records = records[:half] if not accepts(records[:half]) else records[half:]
+    return records[0]

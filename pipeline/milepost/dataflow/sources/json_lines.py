@@ -1,0 +1,235 @@
+"""JSON lines as record batches, by pyarrow's streaming reader: one object per line.
+
+A line that is neither blank nor one object is a bad record. A field that a line leaves out is null; a column that no
+line of an object has is missing, and a bad record. Times are read as in CSV: with a zone offset or `Z` for UTC columns,
+without one for the others.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.json as pajson
+
+from milepost.dataflow.sources.contract import BadRecord, SourceObject
+from milepost.dataflow.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
+from milepost.dataflow.sources.object_lines import ObjectLines
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.streams import ObjectBody, ObjectStream, open_object
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.values.types import ColumnType, to_arrow
+
+_BLANK = " \t\r\n"
+_TOO_DEEP = "is nested too deeply to be read"
+
+
+class JsonLinesReader:
+    """Reads JSON lines objects; picklable, holds no open file."""
+
+    def __init__(
+        self,
+        source: str,
+        columns: Mapping[str, ColumnType],
+        *,
+        event_time: str | None = None,
+        partitions: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        """Check what JSON can hold.
+
+        Args:
+            source: name, for messages.
+            columns: declared columns in order; other fields are ignored.
+            event_time: column that may not be null.
+            partitions: columns taken from the key.
+
+        Raises:
+            InvalidRequest: a date or a time inside a list or struct.
+        """
+        for name, type_ in columns.items():
+            inner = _time_inside(type_) if type_.is_nested else None
+            if inner is not None:
+                raise InvalidRequest(
+                    f"sources.{source}.schema.{name}: {inner} inside a {type_.kind} is not available in format json.",
+                    hint="Declare it as string and convert it in SQL.",
+                )
+        self._path_columns = PathColumns(source, partitions or {})
+        self._types = dict(columns)
+        self._columns = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
+        self.schema = pa.schema([*self._columns, *self._path_columns.fields])
+        self._event_time = event_time if event_time in columns else None
+
+    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+        """Yield the object's rows in order, in batches of about 1 MB of text.
+
+        Raises:
+            BadRecord: the first record that cannot be read; at the end, for a column that the object does not have.
+            CommitConflict: the object's version differs. NotFound: the object is gone.
+        """
+        values = self._path_columns.values(obj)
+        body = open_object(store, obj)
+        unseen = set(self._columns.names)
+        rows = 0
+        try:
+            for batch in self._batches(ObjectStream(obj.key, body), self._columns):
+                rows += batch.num_rows
+                unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
+                if batch.num_rows:
+                    yield self._path_columns.append(batch, values)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            found = self._diagnose(obj.key, body)
+            if isinstance(found, BadRecord):
+                raise found from error
+            if found > 0:
+                raise BadRecord(obj.key, None, None, None, str(error)) from error
+            return
+        if rows and unseen:
+            self._refuse_missing(obj.key, body, unseen)
+
+    def _batches(
+        self,
+        content: io.RawIOBase | io.BytesIO,
+        columns: pa.Schema,
+        *,
+        block_size: int = BLOCK_BYTES,
+        nulls: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the content's rows in the declared types.
+
+        Raises:
+            ArrowInvalid: a line that is not one object, or a value that is not of its type. BadRecord: as `content`.
+        """
+        lines = ObjectLines(content)
+        rows = 0
+        for raw in pajson.open_json(
+            pa.PythonFile(lines, mode="r"),
+            read_options=pajson.ReadOptions(use_threads=False, block_size=block_size),
+            parse_options=pajson.ParseOptions(
+                explicit_schema=pa.schema([pa.field(f.name, _as_parsed(f.type)) for f in columns]),
+                unexpected_field_behavior="ignore",
+            ),
+        ):
+            rows += raw.num_rows
+            yield self._converted(raw, columns, nulls=nulls)
+        if rows != lines.count:
+            raise pa.ArrowInvalid(f"{lines.count} lines hold {rows} values")
+
+    def _converted(self, raw: pa.RecordBatch, columns: pa.Schema, *, nulls: bool = False) -> pa.RecordBatch:
+        """Return the batch in the declared types. Raises ArrowInvalid for what is not of them."""
+        raw.validate(full=True)  # the parser lets text through that is not UTF-8
+        batch = pa.RecordBatch.from_arrays([raw[f.name].cast(f.type) for f in columns], schema=columns)
+        if not nulls and self._event_time in columns.names and batch[self._event_time].null_count:
+            raise pa.ArrowInvalid("an event time is null")
+        return batch
+
+    # -- the second pass ----------------------------------------------------------------------------------------
+
+    def _complaint(self, columns: pa.Schema, records: list[RawRecord], *, nulls: bool = False) -> str | None:
+        """Return what the engine says against the records, or None when it reads them."""
+        body = b"".join(record.encoded() for record in records)
+        try:
+            for _ in self._batches(io.BytesIO(body), columns, block_size=len(body) + 1, nulls=nulls):
+                pass
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            return str(error)
+        return None
+
+    def _diagnose(self, key: str, body: ObjectBody) -> BadRecord | int:
+        """Return the first bad record, or how many records there are when each is fine."""
+        count = 0
+        suspect: RawRecord | None = None
+
+        def records() -> Iterator[RawRecord]:
+            nonlocal count, suspect
+            for record in _records(key, body):
+                count += 1
+                if suspect is None and record.is_too_long:
+                    suspect = record
+                yield record
+
+        try:
+            refused = first_refused(records(), lambda chunk: self._complaint(self._columns, chunk) is None)
+        except BadRecord as bad:
+            return bad
+        if refused is not None:
+            return self._explain(key, refused)
+        return count if suspect is None else too_long(key, suspect.line, suspect.text)
+
+    def _explain(self, key: str, record: RawRecord) -> BadRecord:
+        text = record.encoded().decode("utf-8", "replace").strip(_BLANK)
+        try:
+            fields = json.loads(text, parse_int=_integer)
+        except json.JSONDecodeError as error:
+            several = error.msg == "Extra data"
+            return BadRecord(key, record.line, None, text, "holds several JSON values" if several else "is not JSON")
+        except RecursionError:
+            return BadRecord(key, record.line, None, text, _TOO_DEEP)
+        if not isinstance(fields, dict):
+            return BadRecord(key, record.line, None, text, "is not a JSON object")
+        of_record = self._complaint(pa.schema([]), [record])
+        if of_record is not None:  # it would be said against each column, too
+            return BadRecord(key, record.line, None, text, f"cannot be read ({of_record})")
+        for column in self._columns:
+            alone = pa.schema([column])
+            complaint = self._complaint(alone, [record])
+            if complaint is None:
+                continue
+            value = fields.get(column.name)
+            shown = value if isinstance(value, str) else _shown(value)
+            if self._complaint(alone, [record], nulls=True) is None:
+                reason = "is null, but it is the event time"
+            elif "UTF8" in complaint:
+                reason = "is not valid UTF-8"
+            elif "specified twice" in complaint:
+                reason = "is in the record twice"
+            else:
+                reason = f"is not of type {self._types[column.name]}"
+            return BadRecord(key, record.line, column.name, shown, reason)
+        return BadRecord(key, record.line, None, text, "cannot be read")
+
+    def _refuse_missing(self, key: str, body: ObjectBody, unseen: set[str]) -> None:
+        for record in _records(key, body):
+            try:
+                fields = json.loads(record.text, parse_int=_integer)
+            except RecursionError:  # the parser passes over a field that nobody declared, however deep it is
+                raise BadRecord(key, record.line, None, record.text.strip(), _TOO_DEEP) from None
+            unseen = unseen - fields.keys()
+            if not unseen:
+                return
+        name = next(name for name in self._columns.names if name in unseen)
+        raise BadRecord(key, None, name, None, "no record has such a field")
+
+
+def _records(key: str, body: ObjectBody) -> Iterator[RawRecord]:
+    lines = Lines(key, ObjectStream(key, body))
+    for line in lines:
+        lines.take()
+        if line.strip(_BLANK):
+            yield RawRecord(lines.count, line)
+
+
+def _integer(digits: str) -> int | str:
+    """Return the number, unless it has more digits than Python converts."""
+    return int(digits) if len(digits) < 1000 else digits
+
+
+def _shown(value: object) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return str(type(value).__name__)
+
+
+def _as_parsed(type_: pa.DataType) -> pa.DataType:
+    """Return the type to parse with: the parser takes no dates, and guesses the zone of times that have none."""
+    return pa.string() if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else type_
+
+
+def _time_inside(type_: ColumnType) -> str | None:
+    if type_.kind in ("date", "timestamp"):
+        return str(type_)
+    inner = [type_.element] if type_.element is not None else [field for _, field in type_.fields]
+    return next((found for found in map(_time_inside, inner) if found is not None), None)

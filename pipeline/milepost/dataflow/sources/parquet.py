@@ -1,0 +1,233 @@
+"""Parquet objects as record batches. A file's types may differ from the declared ones where no value changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.dataflow.sources.allocation import TooLarge, at_most
+from milepost.dataflow.sources.contract import BadRecord, SourceObject
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.streams import EXPANSION_FREE_BYTES, MAX_EXPANSION, ObjectBody, decompressed, open_object
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.values.types import ColumnType, to_arrow
+
+_FIRST_ROWS = 64
+"""Rows of the first batch, of which no more is known than the file says."""
+
+_BATCH_ROWS = 16_384
+_BATCH_BYTES = 4 << 20
+"""A batch has at most so many rows, and about so many bytes, by the widest rows seen so far."""
+
+_GROWTH = 4
+"""A batch has at most so many times the rows of the one before."""
+
+_DECODING_BYTES = 256 << 20
+"""What decoding one batch may take, beside the pages that it is decoded from."""
+
+_PAGES_BYTES = 1 << 30
+"""What the pages of one row group may take."""
+
+_CONTENT_BYTES = 2 << 30
+"""What holding an object that is compressed as a whole may take."""
+
+_COLUMN_BYTES = 4 << 20
+"""Of each column of a large object so much is read at a time."""
+
+_Check = Callable[[pa.Array], object]
+
+
+class ParquetReader:
+    """Reads Parquet objects; picklable, holds no open file."""
+
+    def __init__(
+        self,
+        source: str,
+        columns: Mapping[str, ColumnType],
+        *,
+        event_time: str | None = None,
+        partitions: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        """Take the declared columns, in order; others of a file are ignored.
+
+        Args:
+            source: name, for messages.
+            event_time: column that may not be null.
+            partitions: columns taken from the key.
+
+        Raises:
+            InvalidRequest: a partition type that a path cannot hold.
+        """
+        self._path_columns = PathColumns(source, partitions or {})
+        self._types = dict(columns)
+        self._columns = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
+        self.schema = pa.schema([*self._columns, *self._path_columns.fields])
+        self._event_time = event_time if event_time in columns else None
+
+    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+        """Yield the object's rows in order, in batches of up to 16,384 rows.
+
+        Raises:
+            BadRecord: not a Parquet file, a column that is missing or of another type, or a value that does not fit or
+                is no text (`line` is None, the reason names the row), or rows beyond the bounds of memory.
+            CommitConflict: the object's version differs. NotFound: the object is gone.
+        """
+        values = self._path_columns.values(obj)
+        stored = open_object(store, obj)
+        row = 0
+        try:
+            with at_most(_CONTENT_BYTES):
+                body = decompressed(obj.key, stored)
+            for batch in self._batches(obj.key, body):
+                row += batch.num_rows
+                if batch.num_rows:
+                    yield self._path_columns.append(batch, values)
+        except TooLarge as error:
+            reason = f"its rows from {row + 1:,} on cannot be held: {error}"
+            raise BadRecord(obj.key, None, None, None, reason) from error
+        except UnicodeDecodeError as error:
+            raise BadRecord(obj.key, None, None, None, "the name of a column is not valid UTF-8") from error
+        except MemoryError:  # among pyarrow's errors too: it is about the worker
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise BadRecord(obj.key, None, None, None, f"it is not a readable Parquet file ({error})") from error
+
+    def _batches(self, key: str, body: ObjectBody) -> Iterator[pa.RecordBatch]:
+        """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read`, and TooLarge."""
+        bound = max(EXPANSION_FREE_BYTES, body.size * MAX_EXPANSION)
+        with at_most(_DECODING_BYTES):
+            at_once = 0 if body.held else _COLUMN_BYTES
+            file = pq.ParquetFile(body.file(), buffer_size=at_once, pre_buffer=body.held)
+            self._check(key, file)
+            pages_bytes, widest = self._sizes(file.metadata, at_once)
+            rows, row, seen_bytes = min(_FIRST_ROWS, _rows_of(widest)), 0, 0
+            raw_batches = file.iter_batches(batch_size=rows, columns=self._columns.names)
+        while True:
+            with at_most(_DECODING_BYTES + min(pages_bytes, _PAGES_BYTES)):
+                raw = next(raw_batches, None)
+                if raw is None:
+                    return
+                batch = self._converted(key, raw, row)
+            yield batch
+            row += batch.num_rows
+            seen_bytes += batch.nbytes
+            if seen_bytes > bound:
+                reason = f"it expands to more than {MAX_EXPANSION} times its {body.size} bytes"
+                raise BadRecord(key, None, None, None, reason)
+            widest = max(widest, batch.nbytes // max(batch.num_rows, 1))
+            rows = min(rows * _GROWTH, _rows_of(widest))
+            file.reader.set_batch_size(rows)
+
+    def _sizes(self, metadata: pq.FileMetaData, at_once: int) -> tuple[int, int]:
+        """Return what the file says of itself: bytes of the pages of its largest row group, and of its widest rows."""
+        largest = widest = 0
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            columns = map(group.column, range(group.num_columns))
+            sizes = [c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in self._types]
+            largest = max(largest, sum(max(size, at_once) for size in sizes))
+            widest = max(widest, sum(sizes) // max(group.num_rows, 1))
+        return largest, widest
+
+    def _check(self, key: str, file: pq.ParquetFile) -> None:
+        found = file.schema_arrow
+        for column in self._columns:
+            at = found.get_all_field_indices(column.name)
+            if len(at) != 1:
+                problem = "the file has it twice" if at else "the file has no such column"
+                raise BadRecord(key, None, column.name, None, problem)
+            type_ = found.field(at[0]).type
+            if not _may_cast(type_, column.type):
+                raise BadRecord(
+                    key, None, column.name, None, f"is {type_} in the file, declared {self._types[column.name]}"
+                )
+
+    def _converted(self, key: str, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        arrays = []
+        for column in self._columns:
+            found = raw[column.name]
+            at, complaint = _first_refused(found, partial(pa.Array.cast, target_type=column.type))
+            if complaint is not None:
+                reason = f"does not fit {self._types[column.name]} (row {first_row + at + 1:,})"
+                raise BadRecord(key, None, column.name, _shown(found[at]), reason)
+            array = found.cast(column.type)
+            at, complaint = _first_refused(array, partial(pa.Array.validate, full=True))
+            if complaint is not None:
+                what = "UTF-8" if "UTF8" in complaint else str(self._types[column.name])
+                reason = f"is not valid {what} (row {first_row + at + 1:,})"
+                raise BadRecord(key, None, column.name, _shown(array[at]), reason)
+            if column.name == self._event_time and array.null_count:
+                at = array.is_null().index(True).as_py()
+                raise BadRecord(
+                    key, None, column.name, None, f"is null, but it is the event time (row {first_row + at + 1:,})"
+                )
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+
+
+def _rows_of(bytes_per_row: int) -> int:
+    """Return how many rows of a width a batch has."""
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(bytes_per_row, 1)))
+
+
+def _may_cast(found: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether values of the file's type mean the same in the declared one, as far as they fit."""
+    t = pa.types
+    if t.is_dictionary(found):
+        found = found.value_type
+    if found == declared:
+        return True
+    if t.is_timestamp(found) and t.is_timestamp(declared):
+        return (found.tz is None) == (declared.tz is None)
+    kinds = (
+        t.is_integer,
+        t.is_decimal,
+        t.is_floating,
+        lambda type_: t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_),
+        lambda type_: t.is_binary(type_) or t.is_large_binary(type_) or t.is_fixed_size_binary(type_),
+        t.is_date,
+    )
+    if any(kind(found) and kind(declared) for kind in kinds):
+        return not (t.is_floating(found) and found.bit_width > declared.bit_width)
+    if (t.is_list(found) or t.is_large_list(found)) and t.is_list(declared):
+        return _may_cast(found.value_type, declared.value_type)
+    if t.is_struct(found) and t.is_struct(declared):
+        names = [field.name for field in declared]
+        return [field.name for field in found] == names and all(
+            _may_cast(found.field(name).type, declared.field(name).type) for name in names
+        )
+    return False
+
+
+def _first_refused(array: pa.Array, check: _Check) -> tuple[int, str | None]:
+    """Return the index of the first value that a check refuses, and its complaint, or None when it takes all."""
+    start, length, complaint = 0, len(array), _complaint(array, check)
+    while complaint is not None and length > 1:
+        # Taken, not sliced: a slice of lists or structs is judged by the values beside it, too.
+        half = length // 2
+        of_half = _complaint(array.take(pa.array(range(start, start + half))), check)
+        if of_half is None:
+            start, length = start + half, length - half
+        else:
+            complaint, length = of_half, half
+    return start, complaint
+
+
+def _complaint(array: pa.Array, check: _Check) -> str | None:
+    try:
+        check(array)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return None
+
+
+def _shown(value: pa.Scalar) -> str | None:
+    """Return a value as text; None for one that has none."""
+    if isinstance(value, pa.StringScalar | pa.LargeStringScalar):
+        return value.as_buffer().to_pybytes().decode("utf-8", "replace")
+    try:
+        return str(value.as_py())
+    except (ValueError, OverflowError, LookupError):  # text inside that is none, a year or a zone that Python lacks
+        return str(value.value) if isinstance(value, pa.TimestampScalar) else None

@@ -1,0 +1,277 @@
+"""What one epoch reads of one source: a pure function of the listing, the consumed set and the limits.
+
+A version is (key, etag, size). New is what the listing shows and the set does not hold, whatever its name order; each
+version is therefore consumed exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.dataflow.sources.consumed import ConsumedSet
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.objects import BadName, Listing, escaped, named_objects
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.protocol.records.errors import InvalidRequest, SourceChanged
+
+ON_CHANGE = ("fail", "ignore", "reprocess")
+_NAMED_IN_AN_ERROR = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRules:
+    """What decides which of a source's objects one epoch reads.
+
+    Attributes:
+        max_files: at most so many objects, at least 1; None is no limit.
+        max_bytes: stop before the object that would exceed it, but always take one; None is no limit.
+        start: earliest; latest (what the first epoch finds is recorded, not read); or a time in milliseconds since
+            the epoch, UTC: objects last modified before it are never new.
+        on_change: what a consumed key in another version means: fail, ignore (it stays as consumed) or reprocess
+            (the other version is new).
+        on_bad_name: what an object means whose name cannot be used: fail, or skip.
+        settle_ms: an object modified less than so long ago is left for the next plan; 0: none is.
+        partitions: columns that the keys of new objects must have values for.
+    """
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+    start: str | int = "earliest"
+    on_change: str = "fail"
+    on_bad_name: str = "fail"
+    settle_ms: int = 0
+    partitions: PathColumns | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """The input of one source in one epoch.
+
+    Attributes:
+        objects: to read, in ascending key order: the plan order.
+        baseline: with ``start: latest``, in the first epoch: to record as consumed without reading.
+        pending_objects, pending_bytes: new as well, left for later epochs by the limits or because they may still be
+            written.
+        oldest_new_ms: last-modified time of the oldest new object, planned or left; None: none.
+        settling: how many of the pending ones may still be written. settles_in_ms: until none of them is that young.
+        skipped_hidden, skipped_empty: from the listing. skipped_before_start: older than a `start` time.
+        ignored_changes: consumed keys that differ now, under ``on_change: ignore``.
+        bad_names: objects left out, under ``on_bad_name: skip``.
+        changed: those of `objects` whose key was consumed before in another version (``reprocess``).
+        listed: objects that the path names now and that can be read. newest_ms: last-modified time of the newest.
+    """
+
+    objects: tuple[SourceObject, ...]
+    baseline: tuple[SourceObject, ...] = ()
+    pending_objects: int = 0
+    pending_bytes: int = 0
+    oldest_new_ms: int | None = None
+    settling: int = 0
+    settles_in_ms: int = 0
+    skipped_hidden: int = 0
+    skipped_empty: int = 0
+    skipped_before_start: int = 0
+    ignored_changes: int = 0
+    bad_names: tuple[BadName, ...] = ()
+    changed: tuple[SourceObject, ...] = ()
+    listed: int = 0
+    newest_ms: int | None = None
+
+    @property
+    def consumed(self) -> tuple[SourceObject, ...]:
+        """What the consumed set must gain when the epoch completes."""
+        return (*self.baseline, *self.objects)
+
+    @property
+    def unread(self) -> int:
+        """New objects, whether this epoch reads them or a later one."""
+        return len(self.objects) + self.pending_objects
+
+
+def plan_source(
+    name: str,
+    listing: Listing,
+    consumed: ConsumedSet,
+    rules: SourceRules,
+    now_ms: int,
+    *,
+    first_epoch: bool = False,
+) -> SourcePlan:
+    """Choose the objects that one epoch reads.
+
+    Args:
+        name: of the source, for messages.
+        listing: what is there now.
+        consumed: what the checkpoint that the epoch continues has consumed.
+        now_ms: by the clock that stamps the objects.
+        first_epoch: whether the source has no consumed set yet.
+
+    Raises:
+        SourceChanged: a consumed object differs now and `on_change` is fail. Nothing was planned.
+        InvalidRequest: an object's name cannot be used and `on_bad_name` is fail; or a rule is out of bounds.
+    """
+    _check_rules(name, rules)
+    fresh, changed = _diff(listing.objects, consumed.table)
+    if rules.on_change == "fail" and changed.any():
+        raise _changed(name, [listing.objects[i] for i in np.flatnonzero(changed)], consumed)
+    take = fresh | changed if rules.on_change == "reprocess" else fresh
+    modified = np.fromiter((o.last_modified_ms for o in listing.objects), np.int64, len(listing.objects))
+    before_start = 0
+    if isinstance(rules.start, int):
+        too_old = fresh & (modified < rules.start)
+        before_start = int(too_old.sum())
+        take &= ~too_old
+    without_values = _without_values(rules.partitions, [listing.objects[i] for i in np.flatnonzero(take)])
+    bad_names = (*listing.bad_names, *without_values.values())
+    if bad_names and rules.on_bad_name == "fail":
+        raise _unusable(name, bad_names)
+    if without_values:
+        take &= np.fromiter((o.key not in without_values for o in listing.objects), bool, len(listing.objects))
+    ages_ms = now_ms - modified
+    young = take & (ages_ms >= 0) & (ages_ms < rules.settle_ms)  # one of the future tells no age
+    new = [listing.objects[i] for i in np.flatnonzero(take & ~young)]
+    left = [listing.objects[i] for i in np.flatnonzero(young)]
+    oldest_new_ms = min((obj.last_modified_ms for obj in (*new, *left)), default=None)
+    baseline: list[SourceObject] = []
+    if rules.start == "latest" and first_epoch:
+        baseline, new = new, []
+    count = _within_limits(new, rules.max_files, rules.max_bytes)
+    read = tuple(new[:count])
+    left = [*new[count:], *left]
+    rewritten = {listing.objects[i].key for i in np.flatnonzero(changed)}
+    return SourcePlan(
+        objects=read,
+        baseline=tuple(baseline),
+        pending_objects=len(left),
+        pending_bytes=sum(obj.size for obj in left),
+        oldest_new_ms=oldest_new_ms,
+        settling=int(young.sum()),
+        settles_in_ms=int(rules.settle_ms - ages_ms[young].min()) if young.any() else 0,
+        skipped_hidden=listing.skipped_hidden,
+        skipped_empty=listing.skipped_empty,
+        skipped_before_start=before_start,
+        ignored_changes=int(changed.sum()) if rules.on_change == "ignore" else 0,
+        bad_names=bad_names,
+        changed=tuple(obj for obj in read if obj.key in rewritten),
+        listed=len(listing.objects),
+        newest_ms=int(modified.max()) if len(modified) else None,
+    )
+
+
+def assign_splits(objects: Sequence[SourceObject], parallelism: int) -> tuple[tuple[SourceObject, ...], ...]:
+    """Cut the planned objects into contiguous splits of about equal bytes.
+
+    Contiguous in plan order, so that (channel, sequence) order is plan order whatever the parallelism.
+
+    Args:
+        objects: in plan order.
+        parallelism: at least 1.
+
+    Returns:
+        min(parallelism, number of objects) splits, none of them empty.
+
+    Raises:
+        InvalidRequest: parallelism is below 1.
+    """
+    if parallelism < 1:
+        raise InvalidRequest(f"parallelism of a source is at least 1, got {parallelism}.")
+    splits = min(parallelism, len(objects))
+    if splits == 0:
+        return ()
+    ends = np.cumsum([obj.size for obj in objects], dtype=np.float64)
+    middles = ends - np.array([obj.size for obj in objects]) / 2
+    cuts = [0]
+    for index in range(1, splits):
+        wanted = int(np.searchsorted(middles, ends[-1] * index / splits))
+        # Leave at least one object on either side of each cut.
+        cuts.append(min(max(wanted, cuts[-1] + 1), len(objects) - (splits - index)))
+    cuts.append(len(objects))
+    return tuple(tuple(objects[a:b]) for a, b in pairwise(cuts))
+
+
+def _diff(objects: Sequence[SourceObject], consumed: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return two masks over the listing: new keys, and consumed keys in a version not consumed."""
+    keys = pa.array([obj.key for obj in objects], pa.string())
+    etags = pa.array([obj.etag for obj in objects], pa.string())
+    sizes = pa.array([obj.size for obj in objects], pa.int64())
+    known_key = pc.is_in(keys, value_set=consumed["key"]).to_numpy(zero_copy_only=False)
+    known = pc.is_in(
+        _version(keys, etags, sizes), value_set=_version(consumed["key"], consumed["etag"], consumed["size"])
+    ).to_numpy(zero_copy_only=False)
+    return ~known_key, known_key & ~known
+
+
+def _version(keys: pa.Array, etags: pa.Array, sizes: pa.Array) -> pa.Array:
+    # No key holds a control character, so the separator cannot be forged.
+    return pc.binary_join_element_wise(keys, etags, pc.cast(sizes, pa.string()), "\x00")
+
+
+def _within_limits(objects: Sequence[SourceObject], max_files: int | None, max_bytes: int | None) -> int:
+    count = len(objects)
+    if max_files is not None:
+        count = min(count, max_files)
+    if max_bytes is not None and count:
+        ends = np.cumsum([obj.size for obj in objects[:count]])
+        count = min(count, max(1, int(np.searchsorted(ends, max_bytes, side="right"))))
+    return count
+
+
+def _check_rules(name: str, rules: SourceRules) -> None:
+    for key, value in (("max_files", rules.max_files), ("max_bytes", rules.max_bytes)):
+        if value is not None and value < 1:
+            raise InvalidRequest(f"source {name}: limits_per_epoch.{key} is at least 1, got {value}.")
+    if isinstance(rules.start, str) and rules.start not in ("earliest", "latest"):
+        raise InvalidRequest(f"source {name}: start is earliest, latest or a time, got {rules.start!r}.")
+    if rules.on_change not in ON_CHANGE:
+        raise InvalidRequest(f"source {name}: on_change is one of {', '.join(ON_CHANGE)}, got {rules.on_change!r}.")
+
+
+def _without_values(partitions: PathColumns | None, objects: Sequence[SourceObject]) -> dict[str, BadName]:
+    """The objects whose key lacks the value of a column, by key; each directory is looked at once."""
+    if partitions is None or not partitions.fields:
+        return {}
+    faults: dict[str, str | None] = {}
+    found = {}
+    for obj in objects:
+        directory = obj.key.rpartition("/")[0]
+        if directory not in faults:
+            faults[directory] = partitions.fault(obj)
+        fault = faults[directory]
+        if fault is not None:
+            found[obj.key] = BadName(escaped(obj.key), fault)
+    return found
+
+
+def _unusable(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
+    lines = [f"{bad.name}: {bad.reason}" for bad in bad_names[:_NAMED_IN_AN_ERROR]]
+    return InvalidRequest(
+        f"source {name}: the names of {len(bad_names)} object(s) cannot be used."
+        f"{named_objects(lines, len(bad_names))}\nNothing was planned.",
+        hint=f"Rename or remove them, narrow the source's path, or set sources.{name}.on_bad_name to skip.",
+        source=name,
+        names=[bad.name for bad in bad_names],
+    )
+
+
+def _changed(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) -> SourceChanged:
+    lines = []
+    for obj in objects[:_NAMED_IN_AN_ERROR]:
+        row = consumed.table.filter(pc.equal(consumed.table["key"], obj.key)).to_pylist()[-1]
+        lines.append(
+            f"{obj.key}: consumed by checkpoint {row['checkpoint_id']} as {row['etag']} ({row['size']} bytes), "
+            f"now {obj.etag} ({obj.size} bytes)"
+        )
+    return SourceChanged(
+        f"source {name}: {len(objects)} object(s) changed after they were consumed."
+        f"{named_objects(lines, len(objects))}\n"
+        "Nothing was planned; what is published still holds the consumed versions.",
+        hint=f"Put the consumed versions back, or set sources.{name}.on_change to ignore or reprocess.",
+        source=name,
+        keys=[obj.key for obj in objects],
+    )

@@ -1,0 +1,300 @@
+"""The quality gate: what vetoes, what is recorded, what is refused before anything runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from milepost.dataflow.quality.gate import begin_loading, check_suite, evaluate, evaluate_all, resolve_suite
+from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
+from milepost.jobmaster import Session
+from milepost.planning import EpochPlan
+from milepost.protocol.records.errors import (
+    EnvironmentUnusable,
+    InvalidRequest,
+    QualityGateFailed,
+    StateCorrupt,
+    StoreUnavailable,
+)
+from milepost.spec.job.spec import QualitySpec
+from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+ROOT = Path(__file__).parents[3]
+IN_RANGE = {"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0, "max_value": 10}
+NOT_NULL = {"type": "expect_column_values_to_not_be_null", "column": "v"}
+RAISES = {"type": "expect_column_values_to_match_regex", "column": "s", "regex": "("}
+GOOD = pa.table({"v": [1, 2, 3], "s": ["a", "b", "c"]})
+BAD = pa.table({"v": [1, 2, 11], "s": ["a", "b", "c"]})
+
+
+def suite(*expectations: dict[str, object], sink: str = "carriers") -> QualitySpec:
+    return QualitySpec.model_validate({"sink": sink, "expectations": list(expectations)})
+
+
+def test_one_bad_row_among_300_000_vetoes() -> None:
+    """Issue: the last row of the last object; counted, not shown."""
+    values = np.ones(300_000, dtype=np.int64)
+    values[-1] = 987654321
+    verdict = evaluate(suite(IN_RANGE), pa.table({"v": values}))
+    assert verdict.status is VerdictStatus.FAILED and verdict.status.vetoes
+    assert verdict.rows == 300_000
+    assert verdict.expectations[0].observed["unexpected_count"] == 1
+    assert "987654321" not in json.dumps(verdict.to_json())
+
+
+def test_rows_that_meet_everything_pass() -> None:
+    verdict = evaluate(suite(IN_RANGE, NOT_NULL), GOOD)
+    assert verdict.status is VerdictStatus.PASSED and not verdict.status.vetoes
+    assert [(result.column, result.success) for result in verdict.expectations] == [("v", True), ("v", True)]
+
+
+@pytest.mark.parametrize("severity", ["warning", "info"])
+def test_what_is_not_critical_is_recorded_and_published(severity: str) -> None:
+    verdict = evaluate(suite({**IN_RANGE, "severity": severity}, NOT_NULL), BAD)
+    assert verdict.status is VerdictStatus.WARNING and not verdict.status.vetoes
+    assert [(result.severity, result.success) for result in verdict.expectations] == [
+        (severity, False),
+        ("critical", True),
+    ]
+
+
+def test_a_critical_failure_outweighs_a_warning() -> None:
+    verdict = evaluate(suite({**IN_RANGE, "severity": "warning"}, IN_RANGE), BAD)
+    assert verdict.status is VerdictStatus.FAILED
+
+
+@pytest.mark.parametrize("severity", ["critical", "warning", "info"])
+def test_an_expectation_that_raises_vetoes_whatever_its_severity(severity: str) -> None:
+    """The library itself reports such a warning as a warning only."""
+    verdict = evaluate(suite({**RAISES, "severity": severity}, IN_RANGE), GOOD)
+    assert verdict.status is VerdictStatus.ERROR and verdict.status.vetoes
+    assert verdict.expectations[0].exception is not None and not verdict.expectations[0].success
+    assert verdict.expectations[1].success
+
+
+def test_a_column_that_is_not_there_vetoes() -> None:
+    verdict = evaluate(suite({**NOT_NULL, "column": "gone", "severity": "warning"}), GOOD)
+    assert verdict.status is VerdictStatus.ERROR
+    assert '"gone"' in (verdict.expectations[0].exception or "")
+
+
+def test_an_epoch_that_publishes_no_row_is_skipped_and_loads_nothing() -> None:
+    """On an empty frame null checks pass, which would look like a proof."""
+    code = """
+import sys, pyarrow as pa
+from milepost.spec.job.spec import QualitySpec
+from milepost.dataflow.quality.gate import check_suite, evaluate
+expectations = [{"type": "expect_column_values_to_not_be_null", "column": "v"}]
+spec = QualitySpec.model_validate({"sink": "s", "expectations": expectations})
+check_suite(spec)
+print(evaluate(spec, pa.table({"v": pa.array([], pa.int64())})).to_json())
+assert "great_expectations" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'sink': 's', 'status': 'skipped', 'rows': 0, 'expectations': []}"
+
+
+def test_the_gate_is_silent_and_never_touches_the_network() -> None:
+    """A first evaluation in a fresh process, with every connection refused."""
+    code = """
+import socket
+def refuse(*args): raise AssertionError(f"connects to {args[1:]}")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+import pyarrow as pa
+from milepost.spec.job.spec import QualitySpec
+from milepost.dataflow.quality.gate import evaluate
+expectations = [{"type": "expect_column_values_to_be_between", "column": "v", "max_value": 2}]
+spec = QualitySpec.model_validate({"sink": "s", "expectations": expectations})
+print(evaluate(spec, pa.table({"v": [1, 2, 3]})).status.value)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("failed\n", "")
+
+
+def test_whole_numbers_stay_exact_beside_a_null() -> None:
+    """int64 with a null becomes float64 in pandas, where 2^60 + 1 equals 2^60."""
+    table = pa.table({"v": pa.array([None, 2**60 + 1], pa.int64())})
+    for allowed, status in ((2**60, VerdictStatus.FAILED), (2**60 + 1, VerdictStatus.PASSED)):
+        spec = suite({"type": "expect_column_values_to_be_in_set", "column": "v", "value_set": [allowed]})
+        assert evaluate(spec, table).status is status
+
+
+@pytest.mark.parametrize(
+    ("column", "expectation"),
+    [
+        (pa.array([True, None, False]), {"type": "expect_column_values_to_be_in_set", "value_set": [True, False]}),
+        (pa.array(["a", None, "b"]), {"type": "expect_column_values_to_match_regex", "regex": "^[ab]$"}),
+        (pa.array([1, None, 2], pa.int8()), {"type": "expect_column_values_to_be_of_type", "type_": "int8"}),
+        (
+            pa.array([0, None], pa.timestamp("us", "UTC")),
+            {"type": "expect_column_values_to_be_between", "max_value": "1970-01-01T00:00:00+00:00"},
+        ),
+        (pa.array([None, None], pa.float64()), {"type": "expect_column_values_to_be_null"}),
+    ],
+)
+def test_nulls_do_not_change_what_the_other_values_are(column: pa.Array, expectation: dict[str, object]) -> None:
+    verdict = evaluate(suite({**expectation, "column": "c"}), pa.table({"c": column, "full": range(len(column))}))
+    assert verdict.status is VerdictStatus.PASSED, verdict
+
+
+def test_every_null_is_found() -> None:
+    for column in (pa.array([1, None]), pa.array([1.0, None]), pa.array([1.0, float("nan")]), pa.array(["a", None])):
+        verdict = evaluate(suite(NOT_NULL), pa.table({"v": column}))
+        assert verdict.expectations[0].observed["unexpected_count"] == 1
+
+
+def test_each_expectation_gets_its_own_answer_in_the_order_of_the_spec() -> None:
+    """The library answers sorted by column; equal expectations of different severity must not be mixed up."""
+    spec = suite(
+        {"type": "expect_table_row_count_to_be_between", "min_value": 1},
+        {"type": "expect_column_values_to_be_in_set", "column": "s", "value_set": ["a"], "severity": "info"},
+        {**IN_RANGE, "severity": "warning"},
+        NOT_NULL,
+        IN_RANGE,
+    )
+    found = [(r.type, r.severity, r.success) for r in evaluate(spec, BAD).expectations]
+    assert found == [
+        ("expect_table_row_count_to_be_between", "critical", True),
+        ("expect_column_values_to_be_in_set", "info", False),
+        ("expect_column_values_to_be_between", "warning", False),
+        ("expect_column_values_to_not_be_null", "critical", True),
+        ("expect_column_values_to_be_between", "critical", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expectation", "message", "hint"),
+    [
+        (
+            {**IN_RANGE, "type": "expect_column_values_to_be_betwen"},
+            "expect_column_values_to_be_betwen",
+            "expect_column_values_to_be_between",
+        ),
+        ({**IN_RANGE, "min_valu": 1}, "`min_valu`", ""),
+        ({**IN_RANGE, "min_value": "low"}, "`min_value`", ""),
+        ({"type": "expect_column_values_to_not_be_null"}, "`column`", ""),
+        ({"type": "expect_column_values_to_be_between", "column": "v"}, "cannot both be None", ""),
+    ],
+)
+def test_a_suite_that_cannot_be_built_is_a_bad_spec(expectation: dict[str, object], message: str, hint: str) -> None:
+    """Refused before the trigger, naming what is wrong and the nearest known type."""
+    with pytest.raises(InvalidRequest, match=message) as refused:
+        resolve_suite(suite(expectation))
+    assert hint in refused.value.hint
+    with pytest.raises(InvalidRequest):
+        evaluate(suite(expectation), GOOD)
+
+
+def test_the_list_that_lint_looks_in_is_the_library_s() -> None:
+    """Fails when another version of the library has other expectations or arguments."""
+    from great_expectations.expectations import registry
+
+    found = {}
+    for name in registry.list_registered_expectation_implementations():
+        fields = registry.get_expectation_impl(name).__fields__
+        own = fields.keys() - COMMON - SET_BY_THE_GATE
+        assert fields.keys() >= COMMON | SET_BY_THE_GATE
+        found[name] = {f"{argument}{'!' * fields[argument].required}" for argument in own}
+    del found["unexpected_rows_expectation"]  # which a spec cannot name
+    assert {name: set(arguments.split()) for name, arguments in ARGUMENTS.items()} == found
+
+
+def test_an_empty_suite_is_a_bad_spec() -> None:
+    """It would pass everything."""
+    empty = QualitySpec.model_construct(sink="carriers", expectations=())
+    for check in (check_suite, resolve_suite, lambda spec: evaluate(spec, GOOD)):
+        with pytest.raises(InvalidRequest, match="no expectations"):
+            check(empty)
+
+
+@pytest.mark.parametrize("name", ["result_format", "catch_exceptions", "meta"])
+def test_what_the_gate_sets_itself_cannot_be_set_in_the_spec(name: str) -> None:
+    """`result_format: COMPLETE` would put rows into the verdict, `catch_exceptions: false` would lose one."""
+    with pytest.raises(InvalidRequest, match=f"`{name}` is set by the gate"):
+        check_suite(suite({**IN_RANGE, name: "COMPLETE"}))
+
+
+def test_the_epochs_verdict_is_as_grave_as_its_gravest_sink() -> None:
+    specs = [suite(IN_RANGE, sink="a"), suite({**IN_RANGE, "severity": "warning"}, sink="b"), suite(IN_RANGE, sink="c")]
+    tables = {"a": GOOD, "b": BAD, "c": GOOD.slice(0, 0)}
+    verdict = evaluate_all(specs, tables)
+    assert [inner.status.value for inner in verdict.verdicts] == ["passed", "warning", "skipped"]
+    assert verdict.status is VerdictStatus.WARNING and not verdict.vetoes
+    verdict.raise_if_vetoed("orders", 7)
+    assert evaluate_all(specs, {**tables, "c": BAD}).vetoes
+    assert evaluate_all([], {}).status is VerdictStatus.SKIPPED
+
+
+def test_a_veto_says_what_is_not_met_and_that_nothing_is_published() -> None:
+    verdict = evaluate_all([suite(IN_RANGE, {**NOT_NULL, "column": "gone"})], {"carriers": BAD})
+    with pytest.raises(QualityGateFailed) as refused:
+        verdict.raise_if_vetoed("orders", 42)
+    message = refused.value.message
+    assert "checkpoint 42" in message and "Nothing of this epoch is published" in message
+    assert "sink carriers: expect_column_values_to_be_between(v) refused 1 of 3 rows (critical)" in message
+    assert "expect_column_values_to_not_be_null(gone) raised" in message
+
+
+def test_a_verdict_survives_its_journey_through_the_store() -> None:
+    verdict = evaluate_all([suite(IN_RANGE, RAISES), suite(IN_RANGE, sink="other")], {"carriers": BAD, "other": GOOD})
+    assert GateVerdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "passed"},
+        {"status": "fine"},
+        {"verdicts": None},
+        {"verdicts": [{}]},
+        {"more": 1},
+    ],
+)
+def test_a_stored_verdict_that_is_not_well_formed_is_corrupt(change: dict[str, object]) -> None:
+    """Also one that says "passed" over a veto."""
+    document = GateVerdict.of((Verdict("s", VerdictStatus.FAILED, 1, ()),)).to_json()
+    with pytest.raises(StateCorrupt):
+        GateVerdict.from_json({**document, **change})
+
+
+def test_what_keeps_the_library_from_loading_is_told_by_the_gate_alone(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Loading it beside Spark's start saves time; it does not move, hide or repeat an error."""
+    monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
+    monkeypatch.setitem(sys.modules, "great_expectations", None)  # type: ignore[arg-type]
+    thread = begin_loading([suite(IN_RANGE)])
+    assert thread is not None
+    thread.join()
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(EnvironmentUnusable, match="cannot load Great Expectations"):
+        evaluate(suite(IN_RANGE), GOOD)
+
+
+def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for an epoch that nothing is to be asked of."""
+    began = threading.Event()
+    monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
+    monkeypatch.setattr("milepost.dataflow.quality.gate._import", began.set)
+    monkeypatch.setattr("milepost.jobmaster.resolve_suite", lambda spec: None)
+
+    def look(plan: EpochPlan) -> None:
+        assert began.wait(240)
+        raise StoreUnavailable("this is not about the rest")
+
+    expectations = "quality:\n  - {sink: table, expectations: [{type: expect_column_to_exist, column: k}]}\n"
+    job = SparklessJob.create(tmp_path, {"checkpointing:": expectations + "checkpointing:"})
+    job.land("a.csv")
+    with pytest.raises(StoreUnavailable, match="not about the rest"):
+        job.master.run(Session.cli(), SparklessRunner(before=look))
+    began.clear()
+    assert begin_loading(()) is None and not began.is_set()

@@ -1,0 +1,69 @@
+"""A table's files hold the rows that were staged, whatever fits into memory together, in the same bytes each time."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from milepost.dataflow.sinks.parquet_files import ParquetFiles
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
+
+_NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+_FLAT = pa.table(
+    {
+        "a.b": pa.array([3, None], pa.int64()),
+        "a": pa.array(["x", None]),
+        "t": pa.array([_NOON, None], pa.timestamp("us", "UTC")),
+        "f": [1.5, None],
+        "d": pa.array([Decimal("1.20"), None], pa.decimal128(5, 2)),
+        "yes": [True, None],
+    }
+)
+_NESTED = pa.table({"k": [1, 2], "s": [{"x": 1, "y": ["p"]}, None], "l": [[1, 2], []]})
+_ALL_AT_ONCE, _ONE_BY_ONE = 1 << 20, 0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(StoreConfig(file_url(tmp_path)))
+
+
+@pytest.mark.parametrize("held_bytes", [_ALL_AT_ONCE, _ONE_BY_ONE])
+@pytest.mark.parametrize("table", [_FLAT, _NESTED], ids=["flat", "nested"])
+def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
+    store: ObjectStore, table: pa.Table, held_bytes: int
+) -> None:
+    files = ParquetFiles("table", store)
+    tables = [table, table.slice(0, 0), table.slice(1), table]
+
+    staged = files.stage(iter(tables), 1, 1, "0", held_bytes)
+    again = files.stage(iter(tables), 1, 1, "0", held_bytes)
+
+    assert staged is not None and staged == again
+    assert files.rows([staged], table.schema, verify=True).equals(pa.concat_tables(tables).combine_chunks())
+    groups = pq.ParquetFile(pa.BufferReader(store.get(staged.key))).num_row_groups
+    assert groups == (1 if held_bytes else 3)
+
+
+def test_a_table_without_rows_has_no_file(store: ObjectStore) -> None:
+    assert ParquetFiles("table", store).stage(iter([_FLAT.slice(0, 0)]), 1, 1, "0", _ALL_AT_ONCE) is None
+
+
+def test_packed_numbers_go_to_snappy_and_everything_beside_a_nested_column_to_zstd(store: ObjectStore) -> None:
+    found = []
+    for table in (_FLAT, _NESTED):
+        staged = ParquetFiles("table", store).stage(iter([table]), 1, 1, "0", _ALL_AT_ONCE)
+        assert staged is not None
+        group = pq.ParquetFile(pa.BufferReader(store.get(staged.key))).metadata.row_group(0)
+        columns = [group.column(index) for index in range(group.num_columns)]
+        found.append({column.path_in_schema: column.compression for column in columns})
+    flat, nested = found
+    assert flat == {"a.b": "SNAPPY", "a": "ZSTD", "t": "SNAPPY", "f": "ZSTD", "d": "ZSTD", "yes": "ZSTD"}
+    assert set(nested.values()) == {"ZSTD"}

@@ -1,0 +1,75 @@
+"""Lists of a table's garbage: the stored format, what is refused, and how long a list is there (I8)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.dataflow.sinks.table_garbage import (
+    GarbageList,
+    GarbageLists,
+    TableGarbage,
+    list_from_bytes,
+    list_to_bytes,
+)
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.storage.open import open_store
+
+GOLDEN = Path(__file__).parent / "golden" / "garbage_list_format_1.json"
+FILES = tuple(f"data/chk-{number:020d}/t{number + 3}/0-{str(number) * 64}.parquet" for number in (1, 2))
+LISTED = GarbageList(12, 1_790_000_000_000, FILES)
+
+
+def test_format_1_is_read_and_written_as_it_was() -> None:
+    """A change of the format adds a golden file and keeps this one: its bytes must never change."""
+    body = GOLDEN.read_bytes().strip()
+    assert list_from_bytes(LISTED.key, body) == LISTED
+    assert list_to_bytes(LISTED) == body
+    assert LISTED.key == f"_garbage/{12:020d}-{hashlib.sha256(body).hexdigest()}.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "milepost-sink-garbage/2"}, "expected the format"),
+        ({"since_ms": "now"}, "since_ms"),
+        ({"more": 1}, "expected the fields"),
+        ({"files": ["../../other/table/x"]}, "no file of a table"),
+        ({"files": ["_heads/00000000000000000001.json"]}, "no file of a table"),
+        ({"files": [3]}, "no file of a table"),
+        ({"files": [*reversed(FILES)]}, "not the list that its name says"),
+        ({"manifest_version": 0}, "not the list that its name says"),
+        ({"since_ms": 0}, "not the list that its name says"),
+    ],
+)
+def test_what_is_no_list_is_refused(change: dict[str, Any], said: str) -> None:
+    """DESIGN 9: no delete ever takes what staging cannot have named."""
+    body = json.dumps({**json.loads(list_to_bytes(LISTED)), **change}, sort_keys=True, separators=(",", ":")).encode()
+    with pytest.raises(StateCorrupt, match=said):
+        list_from_bytes(LISTED.key, body)
+    with pytest.raises(StateCorrupt, match="is not JSON"):
+        list_from_bytes(LISTED.key, body[:-1])
+
+
+def test_a_list_is_read_until_its_files_are_deleted(tmp_path: Path) -> None:
+    store = open_store(StoreConfig(file_url(tmp_path)))
+    garbage = TableGarbage(store)
+    assert garbage.lists() == GarbageLists((), ())
+    later = GarbageList(13, LISTED.since_ms, FILES[:1])
+    for one in (later, LISTED):
+        garbage.add(one)
+    for file in FILES:
+        store.put(file, b"rows")
+    assert garbage.lists() == GarbageLists((LISTED, later), ())
+    assert garbage.read([LISTED.key, f"_garbage/{1:020d}-{'0' * 64}.json"]).lists == (LISTED,), "one is gone meanwhile"
+    garbage.delete(LISTED, FILES[1:])
+    assert garbage.lists() == GarbageLists((later,), ())
+    store.put(LISTED.key, list_to_bytes(LISTED)[:-1])
+    assert garbage.lists() == GarbageLists((later,), (f"{LISTED.key}: is not JSON",)), "one stops no other"
+    assert [stat.key for stat in store.list("data/")] == [FILES[0]]
