@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from milepost.orchestration.dag_factory import job_dags
+from milepost.airflow.dags.dag_factory import job_dags
 
 CONFIG = Path(os.environ.get("MILEPOST_CONFIG") or Path(__file__).resolve().parent.parent / "config")
 

@@ -59,7 +59,7 @@ def checkpoint(dag_id: str, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLRe
 
 def _answer(dag_id: str, template: str, read: Callable[[Any], dict[str, Any]]) -> HTMLResponse:
     """The page of what `read` finds of the job, or of why there is nothing to see."""
-    from milepost.orchestration.specs import job_of_dag
+    from milepost.airflow.operators.job_specs import job_of_dag
     from milepost.protocol.records.errors import CheckpointError, NotFound
 
     try:

@@ -31,17 +31,19 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.sinks": {"protocol", "spec", "storage"},
     JOBMASTER: LOWER,
     "spark": LOWER | {JOBMASTER},
-    "orchestration": {JOBMASTER, "spec", "protocol"},
+    "airflow": {JOBMASTER, "spec", "protocol"},
     "cli": {JOBMASTER, "spec", "protocol"},
     "__main__": {"cli"},
 }
-ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"orchestration": {"spark"}, "cli": {"spark"}}
+ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark"}, "cli": {"spark"}}
 
 FLOORS: dict[str, tuple[str, ...]] = {
     "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
     "state": ("layers", "runs statistics", "buffers cache", "keyed"),
     "spark": ("worker", "wire", "task", "driver"),
     "spec": ("values", "job sql", "graph", "load"),
+    "airflow": ("task_output", "operators", "dags"),
+    "cli": ("terminal", "running reading workspace", "switching", "main"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants"),
 }
 """Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""
@@ -57,7 +59,7 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "boto3": ({"storage"}, set()),
     "botocore": ({"storage"}, set()),
     "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
-    "airflow": ({"orchestration"}, set()),
+    "airflow": ({"airflow"}, set()),
     "great_expectations": (set(), {"dataflow.quality"}),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
@@ -232,7 +234,7 @@ def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
 def thick(imports: Iterable[Import]) -> list[Import]:
     """Those of a DAG file that are more than what it hands to Airflow."""
     known = sys.stdlib_module_names | {"airflow"}
-    return [i for i in imports if i.root not in known and not i.name.startswith(f"{PACKAGE}.orchestration")]
+    return [i for i in imports if i.root not in known and not i.name.startswith(f"{PACKAGE}.airflow")]
 
 
 def of_tools(imports: Iterable[Import]) -> list[Import]:

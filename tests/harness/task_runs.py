@@ -11,7 +11,7 @@ from airflow.providers.standard.operators import hitl
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped, TaskAwaitingInput
 
-from milepost.orchestration.base import RETURN_VALUE
+from milepost.airflow.operators.base import RETURN_VALUE
 
 
 class TaskInstance:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from milepost.cli.failures import report
-from milepost.cli.output import Output
+from milepost.cli.terminal.failures import report
+from milepost.cli.terminal.output import Output
 from milepost.job_context import JobContext
 from milepost.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import CheckpointError

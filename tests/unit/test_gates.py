@@ -38,7 +38,7 @@ UNTYPED = "def first(found):\n    return found[0]\n"
         ("cli", "import pyspark", "TID253"),
         ("storage", "import boto3", None),
         ("spark", "import pyspark", None),
-        ("orchestration", "import airflow", None),
+        ("airflow", "import airflow", None),
         ("state", "import random", None),
     ],
 )

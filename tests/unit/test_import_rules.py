@@ -76,7 +76,7 @@ def test_no_import_of_a_dag_file_is(rule: Rule) -> None:
     [
         (upward, "protocol/canary.py", "import {package}.state.runs"),
         (upward, "state/canary.py", "from {package} import spark"),
-        (upward, "orchestration/canary.py", "from {package}.spark.runner import SparkEpochRunner"),
+        (upward, "airflow/canary.py", "from {package}.spark.runner import SparkEpochRunner"),
         (upward, "canary.py", "def late():\n    from {package}.cli.main import app"),
         (upward, "dataflow/operators/canary.py", "from {package}.storage.open import open_store"),
         (climbing, "protocol/records/canary.py", "import {package}.protocol.manifest.coordinator"),
@@ -87,7 +87,7 @@ def test_no_import_of_a_dag_file_is(rule: Rule) -> None:
         (homeless, "state/canary.py", "def late():\n    import airflow.sdk"),
         (homeless, "cli/canary.py", "from pyspark.sql import SparkSession"),
         (homeless, "dataflow/quality/canary.py", "import great_expectations"),
-        (around_the_task_sdk, "orchestration/canary.py", "from airflow.models import DagRun"),
+        (around_the_task_sdk, "airflow/canary.py", "from airflow.models import DagRun"),
         (of_tools, "state/canary.py", "from tests.harness.dataplane import rows"),
         (thick, "../../dags/canary.py", "from {package}.jobmaster import JobMaster"),
     ],

@@ -14,10 +14,13 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageErro
 from typer.core import TyperGroup
 
 from milepost import __version__
-from milepost.cli import backfill, control, diff, epochs, inspection, maintenance, rewind, savepoints, specs
-from milepost.cli.failures import INTERRUPTED, report, usage
-from milepost.cli.options import Json, Verbose
-from milepost.cli.output import Output
+from milepost.cli.running import control, epochs
+from milepost.cli.reading import diff, inspection
+from milepost.cli.switching import backfill, rollback, savepoints
+from milepost.cli.terminal.failures import INTERRUPTED, report, usage
+from milepost.cli.terminal.options import Json, Verbose
+from milepost.cli.terminal.output import Output
+from milepost.cli.workspace import maintenance, specs
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.values.names import nearest
 
@@ -112,7 +115,7 @@ def _root(
     """Options that every command takes too."""
 
 
-for _module in (specs, epochs, control, rewind, backfill, inspection, diff, maintenance, savepoints):
+for _module in (specs, epochs, control, rollback, backfill, inspection, diff, maintenance, savepoints):
     _module.register(app)
 
 __all__ = ["INTERRUPTED", "UNAVAILABLE", "app"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from milepost.cli import epochs
+from milepost.cli.running import epochs
 from milepost.jobmaster import Session
 from milepost.planning import EpochPlan
 from milepost.protocol.manifest import coordinator

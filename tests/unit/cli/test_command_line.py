@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from milepost.cli.failures import report
 from milepost.cli.main import UNAVAILABLE, app
-from milepost.cli.output import Output
+from milepost.cli.terminal.failures import report
+from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.cli import epochs
+from milepost.cli.running import epochs
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined

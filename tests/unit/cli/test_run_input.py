@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from milepost.cli import epochs
+from milepost.cli.running import epochs
 from milepost.spark.driver import runner as spark_runner
 from tests.harness.milepost_cli import Outcome, milepost
 from tests.harness.sparkless_job import SparklessJob

@@ -12,8 +12,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.cli.progress import EpochProgress
-from milepost.cli.tables import as_rows, write_file, write_stdout
+from milepost.cli.terminal.progress import EpochProgress
+from milepost.cli.terminal.tables import as_rows, write_file, write_stdout
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 TABLE = pa.table(

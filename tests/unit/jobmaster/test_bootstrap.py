@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.cli.tables import write_file
+from milepost.cli.terminal.tables import write_file
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at

@@ -23,9 +23,9 @@ from tests.harness.job_stores import break_store
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
+from tests.unit.airflow.test_checkpoints_page import plugin
 from tests.unit.dataflow.quality.test_gate import suite
 from tests.unit.jobmaster.test_pruning import at_hour
-from tests.unit.orchestration.test_checkpoints_page import plugin
 
 __all__ = ["plugin"]
 

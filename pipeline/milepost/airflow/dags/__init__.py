@@ -1,0 +1,1 @@
+"""The DAGs of a job, made from its spec."""

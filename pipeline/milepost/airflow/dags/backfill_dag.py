@@ -1,0 +1,141 @@
+"""The DAG `<job>__backfill`: plan, have the plan approved, replay on a fork, fast-forward, see every table follow.
+
+While it replays, the schedule goes on; what that completes meanwhile is replayed too. What must not change between
+plan and replay is the fork point, the live timeline, the code and the spec.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated
+
+from milepost.airflow.dags.dag_settings import form_dag
+from milepost.airflow.dags.switched import SWITCHED, add_switch, switched_before
+from milepost.airflow.operators import forms
+from milepost.airflow.operators.job_specs import backfill_dag_id
+from milepost.airflow.operators.planned import PlannedOperator, PlanOperator
+from milepost.spec.load.load import LoadedJob
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from milepost.jobmaster import JobMaster
+
+log = logging.getLogger(__name__)
+
+PLAN = "plan_backfill"
+BACKFILL = "replay_and_fast_forward"
+
+FROM, UNTIL, FROM_CHECKPOINT = "from", "to", "from_checkpoint"
+
+_FIXED = ("timeline", "fork_point", "code_hash", "spec_hash")
+"""What a plan is about: another value of one of them needs another plan."""
+
+
+def backfill_dag(job: LoadedJob) -> DAG:
+    """Return the DAG `<job>__backfill`."""
+    name = job.spec.name
+    dag = form_dag(
+        job,
+        backfill_dag_id(name),
+        f"Process recorded input of {name} again with today's code, beside the schedule, then switch to the result",
+        _DOC.format(name=name),
+        _form(),
+    )
+    with dag:
+        add_switch(job, (PLAN, PlanBackfillOperator), (BACKFILL, BackfillOperator))
+    return dag
+
+
+class PlanBackfillOperator(PlanOperator):
+    """Says what a backfill of the form's range would fork, replay and change. Changes nothing."""
+
+    def plan(self, master: JobMaster, form: dict[str, Any]) -> dict[str, Any]:
+        version = master.history(limit=1)[0]["version"]
+        plan = master.plan_backfill(form[FROM], form[UNTIL], form[FROM_CHECKPOINT])
+        return {
+            "checkpoint_id": plan["fork_point"],
+            "token": f"none (planned at manifest version {version})",
+            "subject": f"{plan['job']}: backfill, forked at {forms.named(plan['fork_point'])}",
+            "text": plan["text"],
+            "manifest_version": version,
+            "rows": dict.fromkeys(plan["sinks"]),
+            **{name: plan[name] for name in _FIXED},
+        }
+
+
+class BackfillOperator(PlannedOperator):
+    """Replays on a fork what the plan names and what has been completed since, then makes the fork the live timeline.
+
+    A retried task, and another run of the same form, go on with the fork.
+    """
+
+    def act(self, context: Context) -> dict[str, Any]:
+        from milepost.spark.driver.runner import SparkEpochRunner
+
+        plan, form = self.planned(context), dict(context["params"])
+        self.say_for_whom(plan)
+        master, session = self.jobmaster(), self.session(context)
+        done = switched_before(context, master, session, plan)
+        if done is None:
+            check_unchanged(plan, master.plan_backfill(form[FROM], form[UNTIL], form[FROM_CHECKPOINT]))
+            done = master.backfill(session, SparkEpochRunner(), None, form[UNTIL], plan["fork_point"], progress=_say)
+        log.info("%s: checkpoint %s is the head of timeline %s", *(done[name] for name in SWITCHED))
+        return {name: done[name] for name in SWITCHED}
+
+    def on_kill(self) -> None:
+        """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
+        raise AirflowTaskTerminated(
+            f"{self.task_id} was told to stop; another run of the same form goes on with its fork"
+        )
+
+
+def check_unchanged(plan: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raises AirflowFailException: what the plan is about has changed since it was made."""
+    changed = [f"{name}: {plan[name]} then, {now[name]} now" for name in _FIXED if plan[name] != now[name]]
+    if changed:
+        raise AirflowFailException(
+            f"the plan does not hold any more, plan again by a new run: {'; '.join(changed)}. Nothing was changed."
+        )
+
+
+def _say(step: str) -> None:
+    log.info("%s", step)
+
+
+def _form() -> dict[str, Param]:
+    return {
+        FROM: forms.optional_text(
+            "From",
+            f"Event time from which rows are processed again: {forms.MOMENT_EXAMPLES}. Either this or a checkpoint.",
+            forms.MOMENT_PATTERN,
+        ),
+        UNTIL: forms.optional_text(
+            "To",
+            "Event time before which the quality gate judges and the plan counts. Replay always goes on to the head.",
+            forms.MOMENT_PATTERN,
+        ),
+        FROM_CHECKPOINT: forms.optional_id(
+            "From checkpoint",
+            "Replay what was read after this checkpoint; 0: everything. Either this or a time.",
+            lowest=0,
+        ),
+        forms.DRY_RUN: forms.dry_run(),
+        forms.APPROVE: forms.approve("replay and switch"),
+    }
+
+
+_DOC = """### {name}: backfill
+
+Processes recorded input again with today's code, on a fork beside the schedule; when it has caught up, the fork takes
+the live timeline's place in one step, and every table follows. Until then the schedule and the tables do not notice.
+
+`plan_backfill` says where it forks and what it replays; `approve` shows that under *Required Actions*;
+`replay_and_fast_forward` does it, and goes on with its fork when it is retried or run again; `realign` sees that every
+table has followed. A failed or rejected run has left the live timeline as it was.
+
+Airflow's own backfill of `{name}__epoch` is something else: it runs epochs for past dates, which a later epoch covers.
+"""

@@ -1,0 +1,184 @@
+"""Makes the DAGs of a job from its spec: the epoch DAG, one run of which is one epoch, and those with a form.
+
+Parsed every few seconds by Airflow: nothing heavy is imported, no store is asked, no user code is loaded. What `lint`
+says of a spec takes a parser of SQL, so it is asked once per text and version (`lint_verdicts.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, AssetAlias, BaseOperator, CronTriggerTimetable, TriggerRule
+from airflow.sdk.exceptions import AirflowFailException
+
+from milepost.airflow.dags.backfill_dag import backfill_dag
+from milepost.airflow.dags.dag_settings import START, sink_assets, task_defaults
+from milepost.airflow.dags.lint_verdicts import require_linted
+from milepost.airflow.dags.resume_dag import resume_dag
+from milepost.airflow.dags.rollback_dag import rollback_dag
+from milepost.airflow.dags.savepoint_dag import savepoint_dag
+from milepost.airflow.operators import forms, tasks
+from milepost.airflow.operators.job_specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
+from milepost.airflow.task_output.task_log import keep_task_log_short
+from milepost.protocol.records.errors import CheckpointError
+from milepost.spec.job.spec import JobSpec, ScheduleSpec
+from milepost.spec.load.load import LoadedJob, load_job
+
+log = logging.getLogger(__name__)
+
+BROKEN_TAG = "broken spec"
+
+
+def job_dags(config: Path) -> dict[str, DAG]:
+    """Return the DAGs of every spec directly in a folder, by DAG id.
+
+    A spec that is not valid takes nothing else down: its job's epoch DAG has one task, which fails with what is wrong,
+    and its other DAGs are gone until it is valid.
+    """
+    dags: dict[str, DAG] = {}
+    for path in spec_files(config):
+        try:
+            job = load_job(path)
+            require_linted(job)
+        except CheckpointError as error:
+            log.warning("%s", error.message)
+            made = [broken_dag(path, error.message)]
+        else:
+            made = [make(job) for make in (epoch_dag, rollback_dag, savepoint_dag, backfill_dag, resume_dag)]
+        if made[0].dag_id in dags:
+            taken = made[0].dag_id
+            message = f"{path.name}: another spec in {config} has the job name of {taken} too; names are unique."
+            made = [broken_dag(path, message, suffix="__duplicate")]
+        dags |= {dag.dag_id: dag for dag in made}
+    return dags
+
+
+def epoch_dag(job: LoadedJob) -> DAG:
+    """Return the DAG `<job>__epoch`: scheduled by the spec's cron, or triggered with its form."""
+    spec = job.spec
+    dag = DAG(
+        dag_id=epoch_dag_id(spec.name),
+        description=f"One epoch of {spec.name}: a checkpoint of state, positions, in-flight data and tables",
+        doc_md=_describe(spec),
+        schedule=_timetable(spec.schedule),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        tags=set(spec.airflow.tags),
+        default_args=task_defaults(spec),
+        params=forms.epoch_form(),
+        render_template_as_native_obj=False,
+    )
+    path = str(job.path)
+    with dag:
+        trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=path)
+        run = tasks.RunEpochOperator(
+            task_id=tasks.RUN,
+            spec_path=path,
+            execution_timeout=execution_timeout(spec.checkpointing.timeout),
+        )
+        validate = tasks.ValidateOperator(task_id=tasks.VALIDATE, spec_path=path)
+        complete = tasks.CompleteCheckpointOperator(task_id=tasks.COMPLETE, spec_path=path)
+        notify = tasks.NotifyCompleteOperator.partial(
+            task_id=tasks.NOTIFY,
+            spec_path=path,
+            sink_assets=sink_assets(job),
+            outlets=[AssetAlias(f"milepost.{spec.name}")],
+            map_index_template="{{ task.committed['sink'] }}",
+        ).expand(committed=complete.output)
+        subsume = tasks.SubsumeOperator(task_id=tasks.SUBSUME, spec_path=path, trigger_rule=TriggerRule.NONE_FAILED)
+        abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=path, trigger_rule=TriggerRule.ONE_FAILED)
+        trigger >> run >> validate >> complete >> notify >> subsume
+        [trigger, run, validate, complete] >> abort
+    return dag
+
+
+def execution_timeout(checkpoint_timeout: timedelta) -> timedelta:
+    """What `run_epoch` may take: less than the checkpoint's deadline, so that its end precedes any sweep (I10)."""
+    return timedelta(seconds=max(1, math.floor(checkpoint_timeout.total_seconds() * 0.9)))
+
+
+class BrokenSpecOperator(BaseOperator):
+    """Stands for an epoch that cannot even be planned: says what is wrong with the spec, and fails.
+
+    Args:
+        problem: the complete message of the loader.
+    """
+
+    ui_color = "#f7e8e8"
+
+    def __init__(self, *, problem: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.problem = problem
+
+    def execute(self, context: Any) -> None:
+        keep_task_log_short()
+        raise AirflowFailException(self.problem)
+
+
+def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
+    """Return a DAG in place of a job whose spec is not valid.
+
+    Raising instead would take the DAGs of all other jobs of the same file off the schedule. The cron is kept as far as
+    it can still be read, so that whoever watches for failed runs hears of it.
+    """
+    name, schedule = _rescued(path)
+    dag = DAG(
+        dag_id=epoch_dag_id(name) + suffix,
+        description=f"{path.name} is not a valid job spec",
+        doc_md=f"This job's spec is not valid:\n\n```\n{problem.replace('`', chr(39))}\n```\n",
+        schedule=_timetable(schedule),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        tags={"milepost", BROKEN_TAG},
+    )
+    with dag:
+        BrokenSpecOperator(task_id=tasks.TRIGGER, problem=problem, retries=0)
+    return dag
+
+
+def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
+    """What can still be read of a broken spec: the job's name, else the file's; the schedule, else none."""
+    from milepost.protocol.records.ids import JOB_NAME_PATTERN
+    from milepost.spec.load.document import Unreadable, read_document
+
+    stem = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_") or "job"
+    try:
+        value = read_document(path.read_text(encoding="utf-8")).value
+    except (Unreadable, UnicodeDecodeError, OSError):
+        return stem, None
+    if not isinstance(value, dict):
+        return stem, None
+    stated = value.get("name")
+    name = stated if isinstance(stated, str) and JOB_NAME_PATTERN.fullmatch(stated) else stem
+    try:
+        return name, ScheduleSpec.model_validate(value.get("schedule"))
+    except ValueError:
+        return name, None
+
+
+def _timetable(schedule: ScheduleSpec | None) -> CronTriggerTimetable | None:
+    return CronTriggerTimetable(schedule.cron, timezone=schedule.timezone) if schedule else None
+
+
+def _describe(spec: JobSpec) -> str:
+    operators = ", ".join(f"`{operator.uid}` ({operator.kind})" for operator in spec.operators) or "none"
+    sinks = ", ".join(f"`{sink.name}` ({sink.mode})" for sink in spec.sinks) or "none"
+    back, again = rollback_dag_id(spec.name), backfill_dag_id(spec.name)
+    return (
+        f"### {spec.name}\n\n"
+        "One run of this DAG is one epoch. Before `complete_checkpoint` nothing is visible; after it everything is, "
+        "eventually. A failed run is aborted and leaves no trace in the tables; the next one takes up its input.\n\n"
+        f"To go back to a checkpoint, trigger [{back}](/dags/{back}); to process input again with today's code, "
+        f"[{again}](/dags/{again}). Airflow's own backfill of this DAG is harmless: a date that a later epoch covers "
+        "does nothing.\n\n"
+        f"* sources: {', '.join(f'`{name}`' for name in spec.sources)}\n"
+        f"* operators: {operators}\n"
+        f"* sinks: {sinks}\n"
+    )

@@ -1,0 +1,86 @@
+"""What every task of a job's DAGs has: the job, the session of its run, and errors that Airflow understands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from milepost.airflow.task_output.outcome import Reaction, told_to_airflow
+from milepost.airflow.task_output.task_log import keep_task_log_short
+from milepost.airflow.task_output.task_secrets import mask_secrets
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from milepost.jobmaster import JobMaster, Session
+
+log = logging.getLogger(__name__)
+
+RETURN_VALUE = "return_value"
+"""XCom key of a task's result."""
+
+
+def in_words(facts: Mapping[str, Any]) -> str:
+    """Return measured facts as a line of a log; what is not known is left out."""
+    return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in facts.items() if value is not None)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({in_words(value)})" if value else "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_word, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+class JobOperator(BaseOperator):
+    """Base of the Airflow operators of a job.
+
+    Args:
+        spec_path: the job's spec file; read again by every task, so that an edit reaches the next task.
+    """
+
+    ui_color = "#e8eef7"
+    if_busy = Reaction.SKIP
+    """What another session's lease means: an epoch of the schedule lets it be; what a person asked for fails."""
+
+    def __init__(self, *, spec_path: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spec_path = spec_path
+
+    def execute(self, context: Context) -> Any:
+        """Do this task's part, with every error turned into retry, skip or failure (`outcome.py`)."""
+        keep_task_log_short()
+        mask_secrets(self.spec_path)  # whatever a user's code, or an error, prints of them
+        with told_to_airflow(context["ti"], log, if_busy=self.if_busy):
+            return self.act(context)
+
+    def act(self, context: Context) -> Any:
+        """This task's part. Returns what the next tasks need to know, never rows."""
+        raise TypeError(f"{type(self).__name__} must define act()")
+
+    def jobmaster(self) -> JobMaster:
+        from milepost.jobmaster import JobMaster
+        from milepost.spec.load.load import load_job
+
+        return JobMaster(load_job(self.spec_path))
+
+    def session(self, context: Context) -> Session:
+        """The session of this DAG run: the same one in each of its tasks and tries (I3)."""
+        from milepost.jobmaster import Session
+
+        run = context["dag_run"]
+        run_type = str(getattr(run.run_type, "value", run.run_type))
+        logical_date = run.logical_date.isoformat() if run.logical_date else None
+        return Session.airflow(run.dag_id, run.run_id, run_type, logical_date)
+
+    def say_for_whom(self, acting: dict[str, Any]) -> int:
+        """Log the first line of a task: the checkpoint, timeline and token it acts for. Returns the checkpoint id."""
+        checkpoint_id = int(acting["checkpoint_id"])
+        log.info(
+            "checkpoint %d, timeline %s, token %s: %s", checkpoint_id, acting["timeline"], acting["token"], self.task_id
+        )
+        return checkpoint_id

@@ -1,0 +1,286 @@
+"""The Airflow operators of an epoch: each does its own part of the protocol, through the jobmaster and nothing else.
+
+Order: trigger_checkpoint, run_epoch, validate, complete_checkpoint (the commit point), notify_complete per sink,
+subsume; abort_checkpoint when one of the first four failed. Stopped before any of them, the store is in exactly the
+state which that position means. XComs carry ids and measured times, never data; everything heavy is imported while a
+task runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    DagRunTriggerException,
+    DownstreamTasksSkipped,
+)
+
+from milepost.airflow.operators.base import RETURN_VALUE, JobOperator, in_words
+from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
+from milepost.airflow.operators.job_specs import EPOCH_SUFFIX, backfill_dag_id, resume_dag_id
+from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
+from milepost.protocol.records.reasons import CheckpointFailureReason
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from milepost.jobmaster import JobMaster
+    from milepost.phases import StepClock
+
+log = logging.getLogger(__name__)
+
+TRIGGER = "trigger_checkpoint"
+RUN = "run_epoch"
+VALIDATE = "validate"
+COMPLETE = "complete_checkpoint"
+NOTIFY = "notify_complete"
+SUBSUME = "subsume"
+ABORT = "abort_checkpoint"
+BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
+
+
+_TOLD = ("rows_in", "rows_out", "late_rows", "full_bytes", "checkpointed_bytes", "in_flight_bytes", "watermark",
+         "sync_ms", "async_ms", "alignment_ms")  # fmt: skip
+"""What the log of an epoch says of the checkpoint that it has completed."""
+
+
+class EpochOperator(JobOperator):
+    """Base of the Airflow operators of an epoch."""
+
+    def pending(self, context: Context) -> dict[str, Any]:
+        """What `trigger_checkpoint` of this run left, with the token of the newest `run_epoch` try."""
+        ti = context["ti"]
+        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
+        if not triggered or "checkpoint_id" not in triggered:
+            raise AirflowFailException(
+                f"{ti.task_id}: this run has no checkpoint: {TRIGGER} left no id, expected one. "
+                f"Nothing was done. Clear the run from {TRIGGER} on, or trigger a new run."
+            )
+        ran: dict[str, Any] = ti.xcom_pull(task_ids=RUN) or {}
+        return triggered | {"token": ran.get("token", triggered["token"])}
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[tuple[JobMaster, StepClock]]:
+        """Give a job master, and a clock that measures the block as this step of the epoch."""
+        from milepost.phases import StepClock
+
+        master, clock = self.jobmaster(), StepClock()
+        clock(step)
+        yield master, clock
+        clock.end()
+
+
+class TriggerCheckpointOperator(EpochOperator):
+    """Claims the timeline, sweeps, plans, and records the pending checkpoint; or finds that there is nothing to do."""
+
+    def act(self, context: Context) -> dict[str, Any]:
+        from milepost.jobmaster import NothingToDo
+        from milepost.preflight import report_lines
+
+        def tell(report: list[dict[str, str]]) -> None:
+            for line in report_lines(report):
+                log.info("%s", line)
+
+        take_over = bool(context["params"].get(TAKE_OVER, False))
+        master, session = self.jobmaster(), self.session(context)
+        triggered = master.trigger(session, take_over=take_over, tell=tell)
+        if isinstance(triggered, NothingToDo):
+            log.info("%s", triggered.message)
+            if triggered.reason == "covered" and session.run.run_type == "backfill":
+                log.info("to process past input again, trigger %s", backfill_dag_id(master.job.spec.name))
+            # Skipping by exception returns no value: the reason is left for `subsume` by hand.
+            context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.reason})
+            raise DownstreamTasksSkipped(tasks=[RUN])
+        acting = {
+            "checkpoint_id": int(triggered.checkpoint_id),
+            "epoch": int(triggered.epoch),
+            "timeline": str(triggered.timeline),
+            "token": int(triggered.token),
+            "times": asdict(triggered.times),
+        }
+        self.say_for_whom(acting)
+        log.info("epoch %d is planned: %s", acting["epoch"], in_words(triggered.summary))
+        return acting
+
+
+class RunEpochOperator(EpochOperator):
+    """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
+
+    def act(self, context: Context) -> dict[str, Any]:
+        from milepost.phases import PlanTimes
+        from milepost.spark.driver.runner import SparkEpochRunner
+
+        acting = self.pending(context)
+        checkpoint_id = self.say_for_whom(acting)
+        planned = PlanTimes(**acting["times"]) if "times" in acting else None
+        report = self.jobmaster().run_epoch(self.session(context), checkpoint_id, SparkEpochRunner(), planned=planned)
+        done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
+        log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
+        return {"checkpoint_id": checkpoint_id, "timeline": acting["timeline"], "token": int(report.token)}
+
+    def on_kill(self) -> None:
+        """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
+        raise AirflowTaskTerminated(
+            f"{self.task_id} was told to stop; the checkpoint stays pending until it is aborted"
+        )
+
+
+class ValidateOperator(EpochOperator):
+    """Reads the quality verdict that `run_epoch` stored beside the acknowledgements, and decides."""
+
+    def act(self, context: Context) -> dict[str, Any]:
+        checkpoint_id = self.say_for_whom(self.pending(context))
+        verdict = self.jobmaster().validate(self.session(context), checkpoint_id)
+        log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict.summary())
+        for sink in verdict.verdicts:
+            judged = {"rows": sink.rows, "expectations": len(sink.expectations)}
+            log.info("sink %s: %s, %s", sink.sink, sink.status.value, in_words(judged))
+        return {"checkpoint_id": checkpoint_id}
+
+
+class CompleteCheckpointOperator(EpochOperator):
+    """The commit point: after this transition the checkpoint is the head.
+
+    Returns: one entry per sink that must be told: `notify_complete` is mapped over it.
+    """
+
+    def act(self, context: Context) -> list[dict[str, Any]]:
+        acting = self.pending(context)
+        checkpoint_id = self.say_for_whom(acting)
+        with self.timed("complete") as (master, clock):
+            completed = master.complete(self.session(context), checkpoint_id)
+        master.keep_times(checkpoint_id, completed.token, clock)
+        sinks = sorted(completed.unconfirmed)
+        log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
+        log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))
+        return [acting | {"sink": sink} for sink in sinks]
+
+
+class NotifyCompleteOperator(EpochOperator):
+    """Publishes one sink's part of a completed checkpoint, confirms it, and emits the asset event.
+
+    Args:
+        sink_assets: asset URI of every sink of the job.
+        committed: one entry of what `complete_checkpoint` returned.
+    """
+
+    def __init__(self, *, sink_assets: dict[str, str], committed: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.sink_assets = sink_assets
+        self.committed = committed
+
+    def act(self, context: Context) -> dict[str, Any]:
+        checkpoint_id = self.say_for_whom(self.committed)
+        sink = str(self.committed["sink"])
+        with self.timed(f"notify {sink}") as (master, clock):
+            published = master.notify_complete(self.session(context), checkpoint_id, sink)
+        master.keep_times(checkpoint_id, self.committed["token"], clock)
+        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, in_words(published))
+        about = {name: published[name] for name in ("checkpoint_id", "timeline", "watermark", "rows")}
+        for alias in self.outlets:
+            if isinstance(alias, AssetAlias):
+                context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about)
+        return about | {"sink": sink}
+
+
+class SubsumeOperator(EpochOperator):
+    """Drops checkpoints beyond the retention; then, when the form asked for it, triggers the successor of this run."""
+
+    def act(self, context: Context) -> None:
+        triggered: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=TRIGGER)
+        if not triggered:
+            raise AirflowSkipException(f"{TRIGGER} left this run nothing to do: another session holds the lease")
+        nothing_to_do = triggered.get("nothing_to_do")
+        if nothing_to_do == "covered":
+            raise AirflowSkipException("this run is already covered: nothing to do")
+        acting = self.pending(context) if nothing_to_do is None else None
+        if acting is not None:
+            self.say_for_whom(acting)
+        else:
+            log.info("no checkpoint in this run (%s): subsuming what older ones left", nothing_to_do)
+        with self.timed("subsume") as (master, clock):
+            log.info("subsumed: %s", in_words(master.subsume(self.session(context))))
+        if acting is not None:
+            master.keep_times(acting["checkpoint_id"], acting["token"], clock)
+        if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
+            raise self.successor(context)
+
+    def successor(self, context: Context) -> DagRunTriggerException:
+        """The request for the next run. Its id follows from this run's: a cleared task asks for the same one again."""
+        run = context["dag_run"]
+        origin = hashlib.sha256(run.run_id.encode()).hexdigest()[:16]
+        conf = {UNTIL_CAUGHT_UP: True}
+        log.info("until caught up: triggering the next epoch")
+        return DagRunTriggerException(
+            trigger_dag_id=run.dag_id,
+            dag_run_id=f"until_caught_up__{origin}",
+            conf=conf,
+            reset_dag_run=False,
+            skip_when_already_exists=True,
+            wait_for_completion=False,
+            allowed_states=[],
+            failed_states=[],
+            poke_interval=0,
+            deferrable=False,
+            note=f"successor of {run.run_id}",
+        )
+
+
+class AbortCheckpointOperator(EpochOperator):
+    """Gives up the pending checkpoint of a failed run, discards its files, and ends by failing unless tolerated."""
+
+    ui_color = "#f7e8e8"
+
+    def act(self, context: Context) -> None:
+        ti = context["ti"]
+        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
+        failure = self.failure(ti)
+        checkpoint_id: int | None = None
+        if triggered and "checkpoint_id" in triggered:
+            checkpoint_id = self.say_for_whom(self.pending(context))
+        # A trigger that died between its transition and its XCom left a checkpoint that only the manifest knows.
+        outcome = self.jobmaster().abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
+        if checkpoint_id is None and outcome["outcome"] == "nothing_pending":
+            raise AirflowFailException(
+                f"{TRIGGER} failed before it recorded a checkpoint of this run: {failure.detail}. Nothing is discarded."
+            )
+        checkpoint_id = outcome.get("checkpoint_id", checkpoint_id)
+        log.info("checkpoint %s: %s (%s: %s)", checkpoint_id, outcome["outcome"], failure.reason, failure.detail)
+        if outcome["outcome"] != "aborted":
+            raise AirflowFailException(
+                f"checkpoint {checkpoint_id} is not this run's to abort ({outcome['outcome']}), nothing was discarded. "
+                f"Failed: {failure.reason}: {failure.detail}"
+            )
+        # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
+        if not (outcome["counted"] and outcome["tolerated"]):
+            resume = resume_dag_id(context["dag_run"].dag_id.removesuffix(EPOCH_SUFFIX))
+            failed = outcome["job_status"] == "failed"
+            step = f". The job is FAILED now. What to do: fix the cause, then trigger {resume}" if failed else ""
+            raise AirflowFailException(
+                f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}{step}"
+            )
+        log.warning("the failure is tolerated (`tolerable_failures`): the run counts as successful")
+        # The other leaf is upstream_failed by now, which would make the run red.
+        raise DownstreamTasksSkipped(tasks=[SUBSUME])
+
+    @staticmethod
+    def failure(ti: Any) -> Failure:
+        """Why the run failed: what the last task that failed left behind."""
+        for task_id in reversed(BEFORE_THE_COMMIT_POINT):
+            left = ti.xcom_pull(task_ids=task_id, key=FAILURE_KEY)
+            if left is not None:
+                return Failure.from_xcom(left, task_id)
+        done = [task_id for task_id in BEFORE_THE_COMMIT_POINT if ti.xcom_pull(task_ids=task_id) is not None]
+        following = BEFORE_THE_COMMIT_POINT[len(done) : len(done) + 1]
+        if following == (TRIGGER,):
+            return Failure.from_xcom(None, TRIGGER, CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE)
+        return Failure.from_xcom(None, following[0] if following else None)

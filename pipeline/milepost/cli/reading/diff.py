@@ -1,0 +1,102 @@
+"""The command that compares two checkpoints: diff."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from milepost.cli.reading.inspection import TableFormat, ToFile, show_table
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output
+from milepost.protocol.records.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from milepost.diff import Difference
+
+_SHOWN_ROWS = 20
+_DOCUMENT_ROWS = 1000
+_COUNTED = ("added", "removed", "changed")
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command()(diff)
+
+
+def diff(
+    ctx: typer.Context,
+    job: Job,
+    before: Annotated[int, typer.Argument(metavar="A", min=0, help="A retained checkpoint; 0 is the empty state.")],
+    after: Annotated[int, typer.Argument(metavar="B", min=0, help="Another one: what it has and A has not is added.")],
+    operator: Annotated[str | None, typer.Option("--operator", metavar="UID", help="Only this state, whole.")] = None,
+    source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Only these objects, all.")] = None,
+    sink: Annotated[str | None, typer.Option("--sink", metavar="NAME", help="Only this table, whole.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            min=0,
+            metavar="N",
+            help=f"At most N rows of each; else {_SHOWN_ROWS}, with --json {_DOCUMENT_ROWS}, and all of one alone.",
+        ),
+    ] = None,
+    format_: TableFormat = None,
+    file: ToFile = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what changed between two checkpoints: state by key, consumed objects, published rows.
+
+    Rows are in the order of their key, or of their columns where there is none. Counts are of all rows.
+    """
+    from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
+
+    chosen = [(kind, name) for kind, name in (("operator", operator), ("source", source), ("sink", sink)) if name]
+    if len(chosen) > 1:
+        raise InvalidRequest("--operator, --source and --sink exclude each other. Nothing was read.")
+    if not chosen and (file is not None or format_ is not None):
+        raise InvalidRequest("--format and --output need --operator, --source or --sink: one table at a time.")
+    output: Output = ctx.obj
+    found = JobMaster(load_job(job)).diff(before, after, chosen[0] if chosen else None)
+    if limit is None and not chosen:
+        limit = _DOCUMENT_ROWS if output.json else _SHOWN_ROWS
+    if chosen and not (output.json and file is None):
+        if found[0].note:
+            output.note(f"{found[0].kind} {found[0].name}: {found[0].note}")
+        table = found[0].changes.table.slice(0, limit)
+        if left_out := found[0].changes.table.num_rows - table.num_rows:
+            output.note(f"{left_out:,} more rows are left out (--limit)")
+        return show_table(table, format_, file, output)
+    if output.json:
+        differences = [_document(item, limit) for item in found]
+        return output.document({"from": before, "to": after, "differences": differences})
+    return _show(found, limit, output)
+
+
+def _document(item: Difference, limit: int | None) -> dict[str, Any]:
+    from milepost.cli.terminal.tables import as_rows
+
+    table = item.changes.table.slice(0, limit)
+    left_out = item.changes.table.num_rows - table.num_rows
+    counts = {name: item.changes.count(name) for name in _COUNTED}
+    rows = {"columns": table.column_names, "rows": as_rows(table)}
+    return {"kind": item.kind, "name": item.name, "note": item.note, **counts, **rows, "left_out": left_out}
+
+
+def _show(found: list[Difference], limit: int | None, output: Output) -> None:
+    from milepost.cli.terminal.tables import as_rows
+
+    rows = [[item.kind, item.name, *(item.changes.count(name) for name in _COUNTED), item.note] for item in found]
+    output.table(["kind", "name", *_COUNTED, "note"], rows)
+    for item in found:
+        table = item.changes.table
+        if not table.num_rows:
+            continue
+        output.text()
+        output.text(f"{item.kind} {item.name}")
+        shown = as_rows(table.slice(0, limit))
+        output.table(table.column_names, [[row[name] for name in table.column_names] for row in shown])
+        if table.num_rows > len(shown):
+            output.note(f"{len(shown)} of {table.num_rows:,} rows; --{item.kind} {item.name} shows all")

@@ -1,0 +1,50 @@
+"""Where an epoch's time went, as tables: its phases, and each subtask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from milepost.cli.terminal.output import Output
+
+_SUBTASK_COLUMNS = {
+    "level": "level",
+    "subtask": "subtask",
+    "attempt": "attempt",
+    "rows": "rows",
+    "bytes": "bytes",
+    "buffers": "buffers",
+    "total_ms": "ms",
+    "read_ms": "read",
+    "exchange_wait_ms": "exchange wait",
+    "restore_ms": "restore",
+    "process_ms": "process",
+    "emit_ms": "emit",
+    "sync_ms": "sync",
+    "stage_ms": "stage",
+    "async_ms": "async",
+    "async_wait_ms": "async wait",
+}
+"""Field of a task -> heading. Times are milliseconds."""
+
+
+def show_phases(phases: Mapping[str, int | None], output: Output) -> None:
+    """Print the phases in their order, the total last; "-" for what was not measured."""
+    total_ms = phases["total_ms"]
+    rows = [["  " + name.removesuffix("_ms"), spent, _percent(spent, total_ms)] for name, spent in phases.items()]
+    output.table(["  phase", "ms", "%"], rows)
+
+
+def _percent(part: int | None, total: int | None) -> float | None:
+    return round(100 * part / total, 1) if total and part is not None else None
+
+
+def show_tasks(tasks: Sequence[Mapping[str, Any]], output: Output) -> None:
+    """Print a line for each attempt of each subtask."""
+    output.table(
+        list(_SUBTASK_COLUMNS.values()),
+        [
+            [task[name] for name in _SUBTASK_COLUMNS]
+            for task in sorted(tasks, key=lambda task: (task["level"], task["subtask"], task["attempt"]))
+        ],
+    )

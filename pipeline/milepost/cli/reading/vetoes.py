@@ -1,0 +1,26 @@
+"""How a terminal shows for which rows the quality gate refused an epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.cli.terminal.output import Output, printable
+
+
+def show_veto(veto: dict[str, Any], output: Output) -> None:
+    """Print each refusal with its observed value and its failing rows; text from data is made printable."""
+    if "problem" in veto:
+        output.text(f"  {printable(veto['problem'])}")
+    for refusal in veto["refusals"]:
+        observed = dict(refusal["observed"])
+        if refusal["observed_value"] is not None:
+            observed["observed_value"] = refusal["observed_value"]
+        facts = ", ".join(f"{name} {printable(value)}" for name, value in observed.items())
+        subject = f"{refusal['type']}({printable(refusal['column'] or '')})"
+        output.text(f"  sink {refusal['sink']}: {subject}: {printable(refusal['exception'] or facts)}")
+        rows = refusal["rows"]
+        if rows:
+            columns = list(rows[0])
+            output.table([printable(name) for name in columns], [[row[name] for name in columns] for row in rows])
+    if veto.get("shortened"):
+        output.text("  rows were left out: they would have been more than 64 kB")

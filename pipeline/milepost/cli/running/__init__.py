@@ -1,0 +1,1 @@
+"""Commands by which epochs run, end, and run again."""

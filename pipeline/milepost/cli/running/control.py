@@ -1,0 +1,156 @@
+"""Commands by which a person ends a job's epoch or a job, and lets it run again: abort, cancel, start, resume."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output, show_count
+from milepost.protocol.records.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from milepost.jobmaster import JobMaster
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    for command in (abort, cancel, start, resume):
+        app.command()(command)
+
+
+def _master(job: str) -> JobMaster:
+    from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
+
+    return JobMaster(load_job(job))
+
+
+def confirmed(question: str, yes: bool, output: Output) -> bool:
+    """Ask on the terminal whether to go on; without one, or with `--json`, only `--yes` says so.
+
+    Raises:
+        InvalidRequest: nobody can be asked and `--yes` is not given.
+    """
+    if yes:
+        return True
+    if output.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidRequest(f"{question} Nobody can be asked here. Nothing was changed.", hint="add --yes to go on")
+    return typer.confirm(question, err=True)
+
+
+def abort(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Give up the running epoch, whoever runs it; nothing of it will be visible, and the job goes on with the next."""
+    output: Output = ctx.obj
+    result = _master(job).abort_running()
+    if output.json:
+        return output.document(result)
+    if result["outcome"] != "aborted":
+        return output.text(f"nothing to abort: {result['message']}")
+    return output.text(
+        f"checkpoint {result['checkpoint_id']} is aborted ({result['reason']}); the session that ran it is fenced"
+    )
+
+
+def cancel(
+    ctx: typer.Context,
+    job: Job,
+    yes: Yes = False,
+    savepoint: Annotated[
+        bool, typer.Option("--savepoint", help="First save the checkpoint that the job ends at; else it goes on.")
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """End this incarnation of the job: its epoch is given up, what is completed is published, nothing runs again."""
+    output: Output = ctx.obj
+    master = _master(job)
+    if not confirmed(f"End this incarnation of {job}? Its running epoch is given up.", yes, output):
+        return output.note("nothing was changed")
+    result = master.cancel(savepoint=savepoint)
+    if output.json:
+        return output.document(result)
+    if savepoint:
+        output.text(f"savepoint {result['savepoint']['name']} holds checkpoint {result['savepoint']['checkpoint_id']}")
+    for line in result["published"]:
+        output.text(f"published {line}, which had waited")
+    if result["outcome"] != "canceled":
+        return output.text(f"nothing to cancel: job {job} is {_shown(result)}")
+    given_up = result["aborted_checkpoint"]
+    epoch = f"; its running epoch, checkpoint {given_up}, is given up" if given_up is not None else ""
+    return output.text(f"job {job} is {_shown(result)}{epoch}")
+
+
+def start(
+    ctx: typer.Context,
+    job: Job,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="ID|SAVEPOINT",
+            help="A checkpoint of this job, a savepoint of it by name, or any savepoint by its location: a URL, or a "
+            "path with a / relative to the spec. Default: the head.",
+        ),
+    ] = None,
+    claim: Annotated[
+        bool, typer.Option("--claim", help="The savepoint becomes the job's: it is deleted once all is restored.")
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Open the next incarnation of a job that has ended, or a new job from a savepoint; an epoch goes on there."""
+    output: Output = ctx.obj
+    result = _master(job).start(from_, claim=claim)
+    if output.json:
+        return output.document(result)
+    if "savepoint" in result:
+        return _show_restored(job, result, output)
+    if result["outcome"] != "started":
+        return output.text(f"nothing to start: job {job} is {result['job_status']}")
+    head = f"checkpoint {result['head']}" if result["head"] is not None else "the empty state"
+    if result["rolled_back_from"] is not None:
+        output.text(f"job {job} is back at {head}, on timeline {result['timeline']}")
+    return output.text(f"job {job}: incarnation {result['incarnation']} is open; its first epoch continues {head}")
+
+
+def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Clear a job's FAILED state after its cause is fixed."""
+    output: Output = ctx.obj
+    result = _master(job).resume()
+    if output.json:
+        return output.document(result)
+    before = "was FAILED and is" if result["resumed"] else "was not FAILED; it is"
+    return output.text(f"job {job} {before} {result['status']}")
+
+
+def _show_restored(job: str, result: dict[str, Any], output: Output) -> None:
+    """Print what a start from a savepoint did."""
+    saved = result["savepoint"]
+    output.text(
+        f"job {job}: incarnation {result['incarnation']} is open at checkpoint {result['head']}, a copy of checkpoint "
+        f"{saved['checkpoint_id']} of job {saved['job']} ({show_count(saved['objects'])} objects, "
+        f"{show_count(saved['bytes'])} bytes)"
+    )
+    for name in saved["not_restored"]:
+        output.note(f"note: the savepoint has a table of sink {name}, which the spec does not have: it was left there")
+    claimed = result["claimed"]
+    if claimed is None:
+        return output.note(f"The savepoint at {saved['location']} stays yours: nothing of the job needs it.")
+    if claimed["left"]:
+        output.note(f"at {claimed['location']}: {claimed['left']}")
+    if claimed["listed_by"]:
+        output.note(
+            f"note: if job {claimed['listed_by']} lists this savepoint, there is nothing behind its name any more: "
+            f"milepost savepoint list {claimed['listed_by']}; savepoint dispose takes it off the list"
+        )
+    return output.text(f"the savepoint was claimed: {show_count(claimed['deleted_objects'])} objects of it are deleted")
+
+
+def _shown(result: dict[str, Any]) -> str:
+    head = f"checkpoint {result['head']}" if result["head"] is not None else "none"
+    return f"{result['status'].upper()}, incarnation {result['incarnation']}, head {head}"

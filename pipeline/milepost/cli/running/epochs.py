@@ -1,0 +1,173 @@
+"""The command that runs epochs: run."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output, show_count
+from milepost.protocol.failure.restart import RestartAfter
+from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest
+
+if TYPE_CHECKING:
+    from milepost.cli.terminal.progress import EpochProgress
+    from milepost.recovery import Recovery
+
+_THAW_S = 2.0
+
+_SETTLES_SOON_MS = 5_000
+"""An epoch that is asked for here and now waits, once, for input that has just landed; not for minutes."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    app.command()(run)
+
+
+def run(
+    ctx: typer.Context,
+    job: Job,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, metavar="N", help="How many; default 1.")] = None,
+    until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="Until there is nothing new.")] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Abort another session's epoch and go on.")] = False,
+    allow_non_restored_state: Annotated[
+        bool,
+        typer.Option("--allow-non-restored-state", help="Leave state behind that nothing in the spec restores."),
+    ] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Until there is nothing new; then fire everything and end the job.")
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run epochs here and now, without Airflow. Those before a failure stay published."""
+    if epochs is not None and (until_caught_up or drain):
+        other = "--drain" if drain else "--until-caught-up"
+        raise InvalidRequest(f"--epochs and {other} exclude each other. Nothing was run.")
+
+    from milepost.cli.terminal.progress import EpochProgress
+    from milepost.jobmaster import JobMaster, Session
+    from milepost.preflight import report_lines
+    from milepost.recovery import Recovery
+    from milepost.spark.driver.runner import SparkEpochRunner
+    from milepost.spec.load.load import load_job
+
+    output: Output = ctx.obj
+    loaded = load_job(job)
+    master = JobMaster(loaded)
+    runner = SparkEpochRunner()
+    left = None if until_caught_up or drain else epochs or 1
+    several = left is None or left > 1
+    recovery = Recovery(loaded.spec.checkpointing.restart)
+
+    def tell(report: list[dict[str, str]]) -> None:
+        for line in report_lines(report):
+            output.note(output.as_typed(line))
+
+    # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
+    session, waited = Session.cli(), False
+    while left is None or left > 0:
+        with EpochProgress() as progress:
+            try:
+                result = master.run(
+                    session,
+                    runner,
+                    take_over=take_over,
+                    allow_non_restored_state=allow_non_restored_state,
+                    drain=drain,
+                    tell=tell,
+                    progress=progress,
+                    restarts=recovery.failed,
+                )
+            except Busy as busy:
+                if not several:
+                    raise
+                _wait_out(busy, progress)
+                continue
+            except CheckpointError as error:
+                if not recovery.failed(error):
+                    raise
+                _wait_for_restart(error, recovery, output, progress)
+                continue
+        session = Session.cli()
+        settles_in_ms = result.get("settles_in_ms")
+        if settles_in_ms is not None and (left is None or (settles_in_ms <= _SETTLES_SOON_MS and not waited)):
+            waited = True
+            _wait_to_settle(settles_in_ms, result["message"], output)
+            continue
+        _show_epoch(result, output)
+        if "checkpoint_id" not in result or result["final"]:
+            break
+        left = None if left is None else left - 1
+
+
+def _wait_out(busy: Busy, progress: EpochProgress) -> None:
+    """Wait until `min_pause`, or a freeze, is over, which the next of several epochs has to; else raise it again.
+
+    A freeze may end long before its time, so it is looked at again soon.
+    """
+    wait_ms = busy.details.get("wait_ms")
+    if not isinstance(wait_ms, int):
+        raise busy
+    if "until_ms" in busy.details:
+        progress("waiting for a backfill to take its last step")
+        time.sleep(min(wait_ms / 1000, _THAW_S))
+        return
+    progress(f"waiting {-(-wait_ms // 1000)} s for the minimum pause")
+    time.sleep(wait_ms / 1000)
+
+
+def _wait_to_settle(settles_in_ms: int, why: str, output: Output) -> None:
+    """Wait until what has landed just now counts as written."""
+    output.note(f"{why}; waiting {settles_in_ms / 1000:.1f} s for it")
+    time.sleep((settles_in_ms + 1) / 1000)
+
+
+def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output, progress: EpochProgress) -> None:
+    """Say what failed and wait; the epoch is then run again, from the last completed checkpoint."""
+    decision = recovery.decision
+    assert isinstance(decision, RestartAfter)
+    output.note(f"the epoch failed: {error.message}")
+    words = f"{decision.words} in {decision.delay_ms / 1000:g} s"
+    output.note(words)
+    progress(f"waiting for {words}")
+    time.sleep(decision.delay_ms / 1000)
+
+
+def _show_epoch(result: dict[str, Any], output: Output) -> None:
+    if output.json:
+        return output.document(result)
+    if "checkpoint_id" not in result:
+        return output.text(f"nothing to do: {result.get('message') or result.get('status')}")
+    counts = ", ".join(
+        f"{show_count(result[key])} {words}"
+        for key, words in (("rows_in", "rows in"), ("rows_out", "rows out"), ("late_rows", "late"))
+        if result.get(key) is not None
+    )
+    seconds = f" in {result['duration_ms'] / 1000:.1f} s" if result.get("duration_ms") is not None else ""
+    what = f"checkpoint {result['checkpoint_id']} {result.get('status', '')}: epoch {result.get('epoch')}"
+    if result.get("in_flight_bytes"):
+        counts += f", {show_count(result['in_flight_bytes'])} bytes left in flight"
+    if result.get("held_back"):
+        output.note(f"new input was held back by {result['held_back']}")
+    for name, source in result.get("sources", {}).items():
+        _show_faults(name, source, output)
+    ended = "; it was the last one: the job is finished" if result.get("final") else ""
+    return output.text(f"{what}, {counts}{seconds}{ended}")
+
+
+def _show_faults(name: str, source: dict[str, Any], output: Output) -> None:
+    """Say what of a source's input does not count as it stands."""
+    if source["bad_names"]:
+        count, first = source["skipped"]["bad_names"], source["bad_names"][0]
+        output.note(f"source {name}: {count} object(s) left out for their names, such as {first}")
+    ahead = source["ahead"]
+    if ahead["rows"]:
+        first = ahead["objects"][0]
+        output.note(
+            f"source {name}: {show_count(ahead['rows'])} row(s) are further ahead than max_event_time_ahead, such as "
+            f"{first['newest_event_time']} in {first['object']}: kept, without moving the watermark"
+        )

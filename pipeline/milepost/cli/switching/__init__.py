@@ -1,0 +1,1 @@
+"""Commands that take a job to another checkpoint, or make it anew: rollback, backfill, savepoints."""

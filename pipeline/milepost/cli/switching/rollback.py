@@ -1,0 +1,83 @@
+"""The command that takes a job back: rollback."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command()(rollback)
+
+
+def rollback(
+    ctx: typer.Context,
+    job: Job,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="ID|TIME",
+            help="A retained checkpoint, 0 for the empty state, or a time: the newest checkpoint triggered by then.",
+        ),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    yes: Yes = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Abort a running epoch and fence its session.")
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Return state, source positions, rows in flight and every table to a checkpoint; nothing is deleted."""
+    from milepost.jobmaster import JobMaster, Session
+    from milepost.spec.load.load import load_job
+
+    output: Output = ctx.obj
+    master = JobMaster(load_job(job))
+    plan = output.as_typed(master.plan_rollback(to))
+    if dry_run:
+        _show_plan(plan, output)
+        return output.document(plan) if output.json else output.text("nothing was changed")
+    if not yes:
+        _show_plan(plan, output)
+    target = plan["target"]["checkpoint_id"]
+    if not confirmed(f"Roll {plan['job']} back to {_named(target)}?", yes, output):
+        return output.note("nothing was changed")
+    result = master.rollback(
+        Session.cli(),
+        target,
+        take_over=take_over,
+        detail=f"by a person: milepost rollback --to {to}",
+        expected_head=0 if plan["head"] is None else plan["head"]["checkpoint_id"],
+    )
+    told = output.as_typed(result)
+    return output.document(told) if output.json else _show_result(told, output)
+
+
+def _show_plan(plan: dict[str, Any], output: Output) -> None:
+    for line in plan["text"]:
+        output.text(line)
+
+
+def _show_result(result: dict[str, Any], output: Output) -> None:
+    at = _named(result["checkpoint_id"])
+    if result["aborted_checkpoint"] is not None:
+        output.text(f"checkpoint {result['aborted_checkpoint']} is aborted; the session that ran it is fenced")
+    if result["outcome"] == "nothing_to_roll_back":
+        followed = f"; sinks that had yet to follow: {', '.join(result['followed'])}" if result["followed"] else ""
+        return output.text(f"nothing to roll back: job {result['job']} is at {at}{followed}")
+    left = ", ".join(map(str, result["discarded"])) or "none"
+    output.text(f"job {result['job']} is back at {at}, on timeline {result['timeline']}; discarded: {left}")
+    output.text(f"sinks that are back: {', '.join(result['sinks']) or 'none'}")
+    return output.text(f"next: {result['next_step']}")
+
+
+def _named(checkpoint_id: int) -> str:
+    return f"checkpoint {checkpoint_id}" if checkpoint_id else "the empty state"

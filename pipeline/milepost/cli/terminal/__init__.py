@@ -1,0 +1,1 @@
+"""How a command speaks: options, output, progress, failures, tables."""

@@ -1,0 +1,61 @@
+"""From an exception to what its user sees: what, what is true now, what to do; and the exit code."""
+
+from __future__ import annotations
+
+import traceback
+
+from milepost.cli.terminal.output import Output
+from milepost.protocol.records.errors import CheckpointError
+
+_LINES = 22
+_CHARACTERS = 500
+INTERRUPTED = 130
+
+
+def report(error: BaseException, output: Output) -> int:
+    """Print an error in at most 24 lines (plus a stack trace with `-v`) and return the exit code."""
+    if isinstance(error, CheckpointError):
+        name, code = type(error).__name__, error.exit_code
+        message, hint = output.as_typed(error.message), output.as_typed(error.hint)
+        details: dict[str, object] = output.as_typed(dict(error.details))
+    elif isinstance(error, KeyboardInterrupt):
+        name, message, hint, code = "Interrupted", "interrupted.", "", INTERRUPTED
+        details = {}
+    else:
+        first = (str(error).strip().splitlines() or [""])[0]
+        name, code, details = type(error).__name__, 1, {}
+        message = f"unexpected {name}: {first}"[:_CHARACTERS]
+        hint = "This is a bug of ours or of the environment; -v shows the stack trace."
+    if output.json:
+        fields = {"class": name, "message": message, "hint": hint, "details": details, "exit_code": code}
+        output.failure(fields)
+    else:
+        for line in _bounded(message, hint):
+            output.note(line)
+    if output.verbose:
+        output.note("".join(traceback.format_exception(error)).rstrip())
+    return code
+
+
+def usage(message: str, hint: str, output: Output) -> int:
+    """Print a usage error and return its exit code, 2."""
+    if output.json:
+        output.failure({"class": "UsageError", "message": message, "hint": hint, "details": {}, "exit_code": 2})
+    else:
+        for line in _bounded(message, hint):
+            output.note(line)
+    return 2
+
+
+def _bounded(message: str, hint: str) -> list[str]:
+    lines = [line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1] + "…" for line in message.splitlines()]
+    if len(lines) > _LINES:
+        lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines (--json has all)"]
+    shown = [f"Error: {lines[0]}" if lines else "Error", *lines[1:]]
+    return [*shown, *([_sentence(hint)] if hint else [])]
+
+
+def _sentence(hint: str) -> str:
+    """Return a hint as a line of its own; one that begins with a command keeps its first letter."""
+    line = " ".join(hint.split())
+    return line if line.startswith("milepost ") else line[:1].upper() + line[1:]

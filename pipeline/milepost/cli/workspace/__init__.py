@@ -1,0 +1,1 @@
+"""Commands about specs, the machine, and what a job has stored."""

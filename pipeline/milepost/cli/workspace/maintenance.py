@@ -1,0 +1,128 @@
+"""Commands that look after what a job has stored: fsck, gc."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output, show_count
+
+_SHOWN = 20
+_HOUR_MS = 3_600_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    app.command()(fsck)
+    app.command()(gc)
+
+
+def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Find missing and unreachable objects, with proof: exit 7 when something needed is missing or unreadable.
+
+    What is merely unreachable is no damage (exit 0): it costs space until it is collected.
+    """
+    from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
+
+    output: Output = ctx.obj
+    report = JobMaster(load_job(job)).fsck()
+    code = int(report["exit_code"])
+    if output.json:
+        output.document(report, ok=code == 0)
+    else:
+        _show_report(report, output)
+    raise typer.Exit(code)
+
+
+def gc(
+    ctx: typer.Context,
+    job: Job,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Delete what is provably unreachable: listed first, deleted once it has been listed for the grace period."""
+    from milepost.jobmaster import JobMaster
+    from milepost.spec.load.load import load_job
+
+    output: Output = ctx.obj
+    report = JobMaster(load_job(job)).collect_garbage(dry_run=dry_run)
+    if output.json:
+        return output.document(report)
+    would = "would be " if dry_run else ""
+    output.text(f"job {report['job']} at manifest version {report['manifest_version']}")
+    _show_list("unreachable", [_line(item) for item in report["unreachable"]], output)
+    _show_list(f"{would}listed as garbage", report["listed"], output)
+    _show_list("due, would be deleted" if dry_run else "due", report["due"], output)
+    _show_list(f"{would}discarded at the sinks", report["staged"], output)
+    for table in report["tables"]:
+        name = f"sink {table['sink']}: published files"
+        _show_list(f"{name} {would}listed as garbage", table["listed"], output)
+        _show_list(f"{name} due, would be deleted" if dry_run else f"{name} due", table["due"], output)
+        if table["kept_because"] is not None:
+            output.text(f"{name}: all kept: {table['kept_because']}")
+        _show_unreadable([f"sink {table['sink']}: {line}" for line in table["unreadable_lists"]], output)
+    _show_list("left by probes, would be deleted" if dry_run else "left by probes", report["probes"], output)
+    expired = "failing rows of vetoed epochs, kept no longer"
+    _show_list(f"{expired}, would be deleted" if dry_run else expired, report["vetoes"], output)
+    if report["compactable_entries"]:
+        output.text(f"entries of the log {would}compacted: {show_count(report['compactable_entries'])}")
+    hours = report["grace_ms"] / _HOUR_MS
+    waiting = report["waiting"] + sum(table["waiting"] for table in report["tables"])
+    output.text(f"waiting: {waiting} older entries; an entry is deleted {hours:.1f} h after it was listed")
+    done = "nothing was changed" if dry_run else f"deleted: {show_count(report['deleted_objects'])} objects, "
+    if not dry_run:
+        done += f"{show_count(report['pruned_files'])} published files"
+    return output.text(done)
+
+
+def _show_report(report: dict[str, Any], output: Output) -> None:
+    output.text(f"job {report['job']} at manifest version {report['manifest_version']}")
+    output.text(f"walked: {', '.join(report['roots'])}")
+    counts = ", ".join(f"{show_count(count)} {name.replace('_', ' ')}" for name, count in report["objects"].items())
+    output.text(f"objects: {counts}")
+    _show_list("damaged", report["damaged"], output)
+    chains = [
+        f"{item['where']}: {item['key']}: {item['problem']}; needed by {' -> '.join(item['chain'])}"
+        for item in report["missing"]
+    ]
+    _show_list("missing", chains, output)
+    _show_unreadable(report["unreadable_lists"], output)
+    for line in report["unasked"]:
+        output.text(f"not asked: {line}")
+    if any(item["where"].startswith("savepoint ") for item in report["missing"]):
+        output.text(
+            f"a savepoint that was moved, or is lost, is taken off the list by: milepost savepoint dispose "
+            f"{report['job']} --name NAME"
+        )
+    if not report["complete"]:
+        output.text("unreachable: not judged, because not every root could be read")
+    else:
+        _show_list("unreachable", [_line(item) for item in report["unreachable"]], output)
+    _show_list("foreign", [_line(item) for item in report["foreign"]], output)
+    waiting = report["garbage"]
+    output.text(
+        f"garbage list: {waiting['entries']} entries, {show_count(waiting['objects'])} objects, "
+        f"{show_count(waiting['bytes'])} bytes; `milepost gc`, or a later epoch, deletes them once they are due"
+    )
+
+
+def _show_unreadable(lines: list[str], output: Output) -> None:
+    if lines:
+        _show_list("unreadable lists of garbage: delete them, what they name is judged and listed anew", lines, output)
+
+
+def _line(item: dict[str, Any]) -> str:
+    age = item["age_ms"] / _HOUR_MS
+    return f"{item['where']}: {item['key']} ({show_count(item['size'])} bytes, {age:.1f} h old): {item['proof']}"
+
+
+def _show_list(name: str, lines: list[str], output: Output) -> None:
+    output.text(f"{name}: {len(lines)}")
+    for line in lines[:_SHOWN]:
+        output.text(f"  {line}")
+    if len(lines) > _SHOWN:
+        output.text(f"  … and {len(lines) - _SHOWN} more (--json has all)")

@@ -1,0 +1,125 @@
+"""Commands about specs and the machine: init, lint, schema, doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output
+from milepost.protocol.records.errors import EnvironmentUnusable
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    app.command()(init)
+    app.command()(lint)
+    app.command()(schema)
+    app.command()(doctor)
+
+
+def init(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new job.")],
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write config/NAME.yaml and a little sample data, ready to run."""
+    from milepost.cli.workspace.scaffold import write_job
+
+    output: Output = ctx.obj
+    files = write_job(name, Path.cwd())
+    if output.json:
+        return output.document({"job": name, "files": [str(path) for path in files]})
+    for path in files:
+        output.text(f"wrote {path}")
+    return output.note(f"Next: `milepost run {name}`, then `milepost read {name} totals`.")
+
+
+def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Validate a spec, show its graph, and compare it with the job's head."""
+    from milepost.preflight import advice
+    from milepost.spec.load.lint import lint_report
+    from milepost.spec.load.load import load_job
+
+    output: Output = ctx.obj
+    loaded = load_job(job)
+    report = lint_report(loaded)
+    report["compatibility"], report["compatibility_unknown"] = _compatibility(loaded)
+    refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
+    hint = output.as_typed(advice(str(report["job"]), refused)) if refused else None
+    if output.json:
+        output.document(report | {"hint": hint}, ok=not refused)
+        raise typer.Exit(2 if refused else 0)
+    rows = [
+        [node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"], ", ".join(node["key"])]
+        for node in report["nodes"]
+    ]
+    output.text(f"{loaded.path}: job {report['job']} is valid; exchanges per epoch: {report['levels']}")
+    output.table(["uid", "kind", "level", "inputs", "output", "key"], rows)
+    if report["columns_unknown"]:
+        names = ", ".join(report["columns_unknown"])
+        output.note(f"note: lint loads no process function: what reads the columns of {names} is checked by `run`")
+    for uid in report["unread"]:
+        output.note(f"note: nothing reads {uid}")
+    if report["compatibility"]:
+        output.text()
+        rows = [[row["uid"], row["outcome"], row["verdict"], row["detail"]] for row in report["compatibility"]]
+        output.table(["with the head", "outcome", "verdict", "detail"], rows)
+    elif report["compatibility_unknown"]:
+        output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
+    if hint is not None:
+        output.note(f"`run` refuses this. What to do: {hint}")
+    raise typer.Exit(2 if refused else 0)
+
+
+def _compatibility(loaded: Any) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the verdicts against the job's head, and why there are none when the store cannot be asked."""
+    from milepost.jobmaster import JobMaster
+    from milepost.protocol.records.errors import StoreUnavailable
+
+    try:
+        return list(JobMaster(loaded).compatibility()), None
+    except (StoreUnavailable, EnvironmentUnusable) as error:
+        # A spec can be checked where its store cannot be reached, as in CI; what was not compared is said.
+        return [], error.message.splitlines()[0]
+
+
+def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Print the JSON Schema of a spec, for editors: only what works."""
+    from milepost.spec.load.lint import json_schema
+
+    output: Output = ctx.obj
+    if output.json:
+        output.document(json_schema())
+    output.text(json.dumps(json_schema(), indent=2))
+
+
+def doctor(
+    ctx: typer.Context,
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Also this job's stores, sources and expectations.")
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check Python, Java, Spark, disk and host name; of a job, its stores' guarantees, sources and expectations."""
+    from milepost.cli.workspace.doctor import environment_checks
+
+    output: Output = ctx.obj
+    checks = environment_checks()
+    if job is not None:
+        from milepost.cli.workspace.doctor import job_checks
+        from milepost.spec.load.load import load_job
+
+        checks += job_checks(load_job(job))
+    failed = [check for check in checks if not check["ok"]]
+    if output.json:
+        output.document({"checks": checks}, ok=not failed)
+    for check in checks:
+        word = "FAIL" if not check["ok"] else "warn" if check["warning"] else "ok  "
+        output.text(f"{word}  {check['check']}: {check['detail']}")
+    raise typer.Exit(EnvironmentUnusable.exit_code if failed else 0)

@@ -1,0 +1,105 @@
+"""What the tasks of `<job>__backfill` do to a job, one by one, without a scheduler and without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from milepost.airflow.dags.dag_factory import job_dags
+from tests.harness.backfill_job import BackfillJob
+from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.task_runs import FormDagRun
+
+DAYS = 4
+FROM = {"from": "2026-03-03"}
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackfillJob:
+    """Days with the wrong rule from the third on; the rule is corrected, and no epoch was run since."""
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    job = BackfillJob.create(tmp_path / "job", DAYS)
+    job.fix()
+    return job
+
+
+def dag_run(job: BackfillJob, **form: Any) -> FormDagRun:
+    return FormDagRun(job_dags(job.small.folder / "config")["small__backfill"], **form)
+
+
+def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) -> None:
+    run = dag_run(job, **FROM)
+    plan = run.execute("plan_backfill")
+    assert (plan["checkpoint_id"], plan["timeline"], run.skipped) == (2, "main", set())
+    run.approve()
+    job.next_day(DAYS + 1)  # the schedule goes on while the plan waits
+    done = run.execute("replay_and_fast_forward")
+    run.execute("realign")
+    assert done["outcome"] == "fast_forwarded"
+    job.assert_table(DAYS + 1, fixed=True, fixed_from=3)
+    ((_, extra),) = run.outlets.emitted
+    assert (extra["checkpoint_id"], extra["timeline"]) == (done["checkpoint_id"], job.state.live)
+    assert extra["watermark"] == job.master.show(done["checkpoint_id"])["watermark"] is not None
+
+
+def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:
+    run = dag_run(job, **FROM, approve=False)
+    run.execute("plan_backfill")
+    job.edit("watermark_delay: 2h", "watermark_delay: 3h")
+    history = job.master.history()
+    with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*spec_hash: .* Nothing was changed"):
+        run.execute("replay_and_fast_forward")
+    assert job.master.history() == history
+
+
+def test_a_plan_that_was_edited_on_its_way_is_refused(job: BackfillJob) -> None:
+    """After it was approved: by its digest. Where nobody is asked: by what the form asks for."""
+    history = job.master.history()
+    approved = dag_run(job, **FROM)
+    plan = approved.execute("plan_backfill")
+    approved.approve()
+    approved.pushed["plan_backfill", "return_value"] = plan | {"fork_point": 1}
+    with pytest.raises(AirflowFailException, match="not what was approved"):
+        approved.execute("replay_and_fast_forward")
+
+    unasked = dag_run(job, **FROM, approve=False)
+    unasked.execute("plan_backfill")
+    unasked.pushed["plan_backfill", "return_value"] = plan | {"fork_point": 1}
+    with pytest.raises(AirflowFailException, match=r"fork_point: 1 then, 2 now\. Nothing was changed"):
+        unasked.execute("replay_and_fast_forward")
+    assert job.master.history() == history
+
+
+def test_a_retried_backfill_that_had_landed_is_not_done_again(job: BackfillJob) -> None:
+    """Its own switch made another timeline live: to the retry the plan would look outdated."""
+    run = dag_run(job, **FROM, approve=False)
+    run.execute("plan_backfill")
+    first = run.execute("replay_and_fast_forward")
+    job.next_day(DAYS + 1)
+    history = job.master.history()
+    again = run.execute("replay_and_fast_forward", try_number=2)
+    assert (again["checkpoint_id"], again["timeline"]) == (first["checkpoint_id"], first["timeline"])
+    assert job.master.history() == history
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        ({}, "expected exactly one of"),
+        ({**FROM, "from_checkpoint": 1}, "expected exactly one of"),
+        ({**FROM, "to": "2026-03-01"}, "the range is empty"),
+        ({"from_checkpoint": 99}, "checkpoint 99 is no retained checkpoint of the live timeline"),
+        ({"from_checkpoint": DAYS}, "there is nothing to replay"),
+    ],
+)
+def test_what_cannot_be_replayed_fails_in_the_first_task_in_one_line(
+    job: BackfillJob, form: dict[str, Any], why: str
+) -> None:
+    history = job.master.history()
+    with pytest.raises(AirflowFailException, match=why) as failed:
+        dag_run(job, **form).execute("plan_backfill")
+    assert "\n" not in str(failed.value)
+    assert job.master.history() == history

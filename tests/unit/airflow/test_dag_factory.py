@@ -1,0 +1,213 @@
+"""The epoch DAG has the shape that INTERFACE section 3 promises, and one broken spec hurts only its own job."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow.sdk import DAG, AssetAlias
+from airflow.sdk.exceptions import AirflowFailException
+
+from milepost.airflow.dags.dag_factory import BROKEN_TAG, epoch_dag, execution_timeout, job_dags, sink_assets
+from milepost.airflow.operators import tasks
+from milepost.spec.load.load import LoadedJob, load_job
+
+ROOT = Path(__file__).resolve().parents[3]
+
+SPEC = """
+name: {name}
+storage: state
+sources:
+  flights:
+    format: csv
+    path: landing/*.csv
+    schema: {{carrier: string, delay: int32}}
+operators:
+  - {{uid: carriers, kind: aggregate, inputs: [flights], key: [carrier], aggregates: {{flights: count(*)}}}}
+sinks:
+  - {{name: carriers, input: carriers, format: parquet, path: lake/carriers, mode: upsert}}
+  - {{name: remote, input: carriers, format: parquet, path: "${{env:SOMEWHERE}}/remote", mode: upsert}}
+checkpointing: {{timeout: 20m}}
+"""
+SCHEDULE = 'schedule: {cron: "*/10 * * * *", timezone: Europe/Vienna}\n'
+AIRFLOW = "airflow: {owner: ops, tags: [milepost, air], retries: 5, pool: heavy}\n"
+
+MODULES_AFTER_PARSING = """
+import json, runpy, sys, time
+import airflow.sdk
+after_airflow = time.process_time()
+dags = [name for name, value in runpy.run_path(sys.argv[1]).items() if isinstance(value, airflow.sdk.DAG)]
+print(json.dumps({"modules": sorted(sys.modules), "seconds": time.process_time() - after_airflow, "dags": dags}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where verdicts of `lint` are kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "milepost" / "lint"
+
+
+def write(folder: Path, name: str, *more: str) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(SPEC.format(name=name) + "".join(more))
+    return path
+
+
+def of_job(name: str) -> list[str]:
+    return [f"{name}__{kind}" for kind in ("epoch", "rollback", "savepoint", "backfill", "resume")]
+
+
+def dag_of(folder: Path, *more: str) -> DAG:
+    return epoch_dag(load_job(write(folder, "flights", *more)))
+
+
+def test_one_run_is_one_epoch_in_seven_tasks(tmp_path: Path) -> None:
+    dag = dag_of(tmp_path)
+    assert dag.dag_id == "flights__epoch"
+    assert [task.task_id for task in dag.topological_sort() if task.task_id != "abort_checkpoint"] == [
+        "trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume",
+    ]  # fmt: skip
+    assert set(dag.task_ids) - {"abort_checkpoint"} == {*tasks.BEFORE_THE_COMMIT_POINT, "notify_complete", "subsume"}
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+
+
+def test_abort_follows_only_the_tasks_before_the_commit_point(tmp_path: Path) -> None:
+    """I9, DESIGN 4.5: what is completed is never aborted; a sink that is down delays, it does not abort."""
+    abort = dag_of(tmp_path).get_task("abort_checkpoint")
+    assert abort.upstream_task_ids == set(tasks.BEFORE_THE_COMMIT_POINT)
+    assert abort.trigger_rule == "one_failed"
+    assert not abort.downstream_task_ids
+
+
+def test_subsume_runs_when_nothing_before_it_failed(tmp_path: Path) -> None:
+    """Mapped tasks over no sinks are skipped; `none_failed` still runs what follows (INTERFACE 3.5)."""
+    subsume = dag_of(tmp_path).get_task("subsume")
+    assert subsume.upstream_task_ids == {"notify_complete"}
+    assert subsume.trigger_rule == "none_failed"
+
+
+def test_the_epoch_must_end_before_its_lease(tmp_path: Path) -> None:
+    """I10."""
+    assert dag_of(tmp_path).get_task("run_epoch").execution_timeout == timedelta(minutes=18)
+    assert execution_timeout(timedelta(seconds=2)) < timedelta(seconds=2)
+
+
+def test_schedule_and_airflow_settings_come_from_the_spec(tmp_path: Path) -> None:
+    assert dag_of(tmp_path).schedule is None
+    dag = dag_of(tmp_path, SCHEDULE, AIRFLOW)
+    assert dag.schedule.expression == "*/10 * * * *"
+    assert dag.schedule.timezone == "Europe/Vienna"
+    run = dag.get_task("run_epoch")
+    assert (run.owner, run.retries, run.pool, dag.tags) == ("ops", 5, "heavy", {"milepost", "air"})
+
+
+def test_the_form_has_two_switches_that_are_off(tmp_path: Path) -> None:
+    dag = dag_of(tmp_path)
+    assert {name: dag.params[name] for name in dag.params} == {"until_caught_up": False, "take_over": False}
+    for name in dag.params:
+        with pytest.raises(Exception, match="not of type 'boolean'"):
+            dag.params.get_param(name).resolve(value="yes")
+
+
+def test_sinks_are_assets_and_show_no_value_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 9: what is shown is the unresolved spec."""
+    monkeypatch.setenv("SOMEWHERE", "s3://secret-bucket")
+    job = load_job(write(tmp_path, "flights"))
+    assert sink_assets(job) == {"carriers": f"file://{tmp_path}/lake/carriers", "remote": "milepost://flights/remote"}
+    outlets = epoch_dag(job).get_task("notify_complete").partial_kwargs["outlets"]
+    assert outlets == [AssetAlias("milepost.flights")]
+
+
+def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> None:
+    write(tmp_path, "flights", SCHEDULE)
+    (tmp_path / "taxis.yaml").write_text("name: taxis\nstorages: x\n" + SCHEDULE)
+    (tmp_path / "No Yaml.yaml").write_text("{ this is : [ not\n")
+    (tmp_path / "notes.txt").write_text("not a spec")
+    dags = job_dags(tmp_path)
+    assert set(dags) - set(of_job("flights")) == {"taxis__epoch", "no-yaml__epoch"}
+    assert BROKEN_TAG not in dags["flights__epoch"].tags
+    broken = dags["taxis__epoch"]
+    assert BROKEN_TAG in broken.tags
+    assert broken.schedule.expression == "*/10 * * * *", "its failing runs are what tells its owner"
+    with pytest.raises(AirflowFailException, match="storages"):
+        broken.get_task("trigger_checkpoint").execute({})
+
+
+def test_a_spec_that_lint_refuses_shows_as_broken_with_file_line_and_problem(tmp_path: Path) -> None:
+    """Not only what the schema refuses: it would fail every epoch."""
+    path = write(tmp_path, "flights")
+    path.write_text(path.read_text().replace("key: [carrier]", "key: [carier]"))
+    write(tmp_path, "taxis")
+    dags = job_dags(tmp_path)
+    assert set(dags) - set(of_job("taxis")) == {"flights__epoch"}
+    with pytest.raises(AirflowFailException, match=r"flights.yaml:10:\d+: operators\[0\].key.*carier"):
+        dags["flights__epoch"].get_task("trigger_checkpoint").execute({})
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_lint_is_asked_once_per_text_and_again_when_its_verdict_is_lost(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    asked: list[str] = []
+    graph = LoadedJob.graph
+
+    def counted(job: LoadedJob) -> object:
+        asked.append(job.spec.name)
+        return graph(job)
+
+    monkeypatch.setattr(LoadedJob, "graph", counted)
+    path = write(tmp_path, "flights")
+    if refused:
+        path.write_text(path.read_text().replace("key: [carrier]", "key: [carier]"))
+    first = set(job_dags(tmp_path))
+    assert (set(job_dags(tmp_path)), len(asked)) == (first, 1)
+    (verdict,) = cache.iterdir()
+    verdict.write_text("{ not json")
+    assert (set(job_dags(tmp_path)), len(asked)) == (first, 2)
+    path.write_text(path.read_text() + "# edited\n")
+    assert (set(job_dags(tmp_path)), len(asked)) == (first, 3)
+    assert len(list(cache.iterdir())) == 1, "one verdict per spec"
+
+
+def test_without_a_folder_for_verdicts_lint_is_asked_each_time(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file where the folder should be")
+    write(tmp_path, "flights")
+    assert set(job_dags(tmp_path)) == set(job_dags(tmp_path)) == set(of_job("flights"))
+
+
+def test_two_specs_of_one_name_do_not_silently_replace_each_other(tmp_path: Path) -> None:
+    write(tmp_path, "flights")
+    (tmp_path / "flights_copy.yaml").write_text(SPEC.format(name="flights"))
+    dags = job_dags(tmp_path)
+    assert BROKEN_TAG in dags["flights__epoch__duplicate"].tags
+    assert BROKEN_TAG not in dags["flights__epoch"].tags
+
+
+def test_the_dag_file_parses_without_anything_heavy(tmp_path: Path) -> None:
+    """DESIGN 2: DAG files parse in under a second; no store, no engine and no user code is loaded."""
+    write(tmp_path, "flights")
+    write(tmp_path, "taxis")
+    environ = os.environ | {
+        "MILEPOST_CONFIG": str(tmp_path),
+        "AIRFLOW_HOME": str(tmp_path / "home"),
+    }
+    job_dags(tmp_path)  # what `lint` says of the two is known from here on
+    parsed = subprocess.run(
+        [sys.executable, "-c", MODULES_AFTER_PARSING, str(ROOT / "dags" / "jobs.py")],
+        env=environ, capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    seen = json.loads(parsed.stdout.splitlines()[-1])
+    assert seen["dags"] == of_job("flights") + of_job("taxis")
+    heavy = {"pyspark", "pyarrow", "great_expectations", "boto3", "botocore", "pandas", "numpy", "duckdb", "sqlglot"}
+    assert heavy & set(seen["modules"]) == set()
+    assert "milepost.jobmaster" not in seen["modules"]
+    assert seen["seconds"] < 1.0, "CPU seconds, beyond those of importing airflow.sdk"

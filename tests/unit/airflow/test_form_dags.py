@@ -1,0 +1,104 @@
+"""The DAGs with a form: what their forms take and refuse, and which task follows which (INTERFACE section 3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import ParamValidationError
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.operators.approval import as_markdown
+from milepost.airflow.operators.job_specs import job_of_dag
+from milepost.protocol.records.errors import NotFound
+from tests.harness.sparkless_job import SparklessJob
+
+
+@pytest.fixture
+def dags(tmp_path: Path) -> dict[str, DAG]:
+    SparklessJob.create(tmp_path)
+    return job_dags(tmp_path / "config")
+
+
+def refuses(dag: DAG, name: str, value: Any) -> bool:
+    try:
+        dag.params.get_param(name).resolve(value=value)
+    except ParamValidationError:
+        return True
+    return False
+
+
+FORMS: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {
+    ("small__rollback", "to"): (
+        ["0", "41", "2026-07-01", "2026-07-01T12:00", "2026-07-01 12:00:07.5", "2026-07-01T12:00:00+02:00"],
+        ["", "head", "-1", "4.0", "41; rm", "2026-7-1", "2026-07-01T", "2026-07-01T12", "{{ ds }}", 41, None],
+    ),
+    ("small__rollback", "dry_run"): ([True, False], ["yes", None]),
+    ("small__rollback", "approve"): ([True, False], ["yes", None]),
+    ("small__rollback", "take_over"): ([True, False], ["yes", None]),
+    ("small__savepoint", "action"): (["create", "dispose"], ["list", None]),
+    ("small__savepoint", "name"): ([None, "v1", "before-the-fix"], ["", "12", "V1", "../x", "a/b", "-a", "a" * 64]),
+    ("small__savepoint", "at"): ([None, 1, 41], [0, -1, "41", 1.5]),
+    ("small__resume", "dry_run"): ([True, False], ["yes", None]),
+    ("small__backfill", "from"): ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "march", "2026-03", "41"]),
+    ("small__backfill", "to"): ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "now", "2026-03", "41"]),
+    ("small__backfill", "from_checkpoint"): ([None, 0, 41], [-1, "41", 1.5]),
+    ("small__backfill", "dry_run"): ([True, False], ["yes", None]),
+    ("small__backfill", "approve"): ([True, False], ["yes", None]),
+}
+
+
+@pytest.mark.parametrize(("dag_id", "name"), FORMS, ids=[" ".join(field) for field in FORMS])
+def test_a_form_takes_what_can_be_meant_and_refuses_the_rest(dags: dict[str, DAG], dag_id: str, name: str) -> None:
+    good, bad = FORMS[dag_id, name]
+    assert [value for value in good if refuses(dags[dag_id], name, value)] == []
+    assert [value for value in bad if not refuses(dags[dag_id], name, value)] == []
+
+
+def test_every_field_of_a_form_has_a_title_a_description_and_a_test(dags: dict[str, DAG]) -> None:
+    with_form = [dag for dag_id, dag in dags.items() if not dag_id.endswith("__epoch")]
+    assert {(dag.dag_id, name) for dag in with_form for name in dag.params} == set(FORMS)
+    for dag in with_form:
+        for name in dag.params:
+            param = dag.params.get_param(name)
+            assert param.schema["title"] and param.description
+
+
+def test_each_dag_of_a_job_leads_to_its_job(dags: dict[str, DAG], tmp_path: Path) -> None:
+    """The Checkpoints page is a tab of all of them, and says which one to trigger."""
+    assert {job_of_dag(tmp_path / "config", dag_id).spec.name for dag_id in dags} == {"small"}
+    with pytest.raises(NotFound):
+        job_of_dag(tmp_path / "config", "small__other")
+
+
+def test_a_dag_with_a_form_runs_only_when_asked_and_once_at_a_time(dags: dict[str, DAG]) -> None:
+    """Nobody who has to roll back wants to find the DAG paused."""
+    for dag_id, dag in dags.items():
+        if not dag_id.endswith("__epoch"):
+            assert (dag.schedule, dag.max_active_runs, dag.is_paused_upon_creation) == (None, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "tasks"),
+    [
+        ("small__rollback", ["plan_rollback", "approve", "rollback", "realign"]),
+        ("small__backfill", ["plan_backfill", "approve", "replay_and_fast_forward", "realign"]),
+    ],
+)
+def test_a_plan_is_shown_before_anything_is_done_and_nobody_is_asked_twice(
+    dags: dict[str, DAG], dag_id: str, tasks: list[str]
+) -> None:
+    dag = dags[dag_id]
+    assert [task.task_id for task in dag.topological_sort()] == tasks
+    approve = dag.get_task("approve")
+    assert (approve.retries, approve.ignore_downstream_trigger_rules, approve.fail_on_reject) == (0, True, False)
+    assert dag.get_task(tasks[2]).trigger_rule == "none_failed", "the approval may be left out, never fail"
+    assert dag.get_task("realign").trigger_rule == "all_success"
+
+
+def test_what_a_plan_says_is_never_markup() -> None:
+    """DESIGN 9: text from data is escaped."""
+    shown = as_markdown(["sink <b>: 3 -> 1 rows", "`[x](javascript:alert(1))`", "**"])
+    assert shown == "* `sink <b>: 3 -> 1 rows`\n* `'[x](javascript:alert(1))'`\n* `**`"

@@ -1,0 +1,140 @@
+"""What an error means to the scheduler: every action has one reaction, and the reason reaches `abort_checkpoint`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    DownstreamTasksSkipped,
+)
+
+from milepost.airflow.operators.tasks import AbortCheckpointOperator
+from milepost.airflow.task_output.outcome import (
+    FAILURE_KEY,
+    MAX_DETAIL_CHARS,
+    REACTIONS,
+    Failure,
+    Reaction,
+    failure_of,
+    told_to_airflow,
+)
+from milepost.protocol.records import errors
+from milepost.protocol.records.errors import Action, CheckpointError
+from milepost.protocol.records.reasons import CheckpointFailureReason
+
+LOG = logging.getLogger(__name__)
+
+
+class TaskInstance:
+    """As much of Airflow's task instance as a failing task uses: it keeps what is pushed."""
+
+    def __init__(self) -> None:
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+def error_classes() -> list[type[CheckpointError]]:
+    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, CheckpointError)]
+    return [kind for kind in found if kind is not CheckpointError]
+
+
+def told(error: BaseException) -> tuple[BaseException, dict[str, Any]]:
+    ti = TaskInstance()
+    with pytest.raises(BaseException) as caught, told_to_airflow(ti, LOG):
+        raise error
+    return caught.value, ti.pushed
+
+
+def test_every_action_has_a_reaction() -> None:
+    assert set(REACTIONS) == set(Action)
+
+
+@pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
+def test_airflow_retries_only_what_asks_for_it(kind: type[CheckpointError]) -> None:
+    """DESIGN 4.2: retry loops do not multiply. Fenced, a failed gate, bad input: asking again cannot help."""
+    raised, pushed = told(kind("what happened", hint="do this"))
+    reaction = REACTIONS[kind.action]
+    assert isinstance(raised, AirflowFailException) == (reaction is Reaction.FAIL)
+    assert isinstance(raised, AirflowSkipException) == (reaction is Reaction.SKIP)
+    assert isinstance(raised, kind) == (reaction is Reaction.RETRY)
+    assert (FAILURE_KEY in pushed) == (reaction is not Reaction.SKIP)
+
+
+def test_busy_is_a_skip_and_fenced_a_failure_without_retry() -> None:
+    """I10, I3."""
+    assert isinstance(told(errors.Busy("busy"))[0], AirflowSkipException)
+    assert isinstance(told(errors.Fenced("fenced"))[0], AirflowFailException)
+    assert isinstance(told(errors.StoreUnavailable("no answer"))[0], errors.StoreUnavailable)
+
+
+def test_the_message_tells_what_to_do() -> None:
+    raised, _ = told(errors.InvalidRequest("the spec is wrong.", hint="correct it"))
+    assert str(raised) == "the spec is wrong. What to do: correct it."
+    raised, _ = told(errors.Fenced("checkpoint 3: token 7, current 9."))
+    assert str(raised) == "fenced; trigger a new run: checkpoint 3: token 7, current 9."
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (errors.QualityGateFailed("x"), "QUALITY_GATE_FAILED"),
+        (errors.SubtaskDeclined("x"), "CHECKPOINT_DECLINED"),
+        (errors.SubtaskDeclined("x", reason="BAD_RECORD"), "BAD_RECORD"),
+        (errors.SubtaskDeclined("x", reason="no such reason"), "CHECKPOINT_DECLINED"),
+        (errors.StateCorrupt("x"), "STATE_CORRUPT"),
+        (AirflowTaskTimeout("x"), "CHECKPOINT_EXPIRED"),
+        (RuntimeError("spark is gone"), "TASK_FAILURE"),
+    ],
+)
+def test_the_reason_of_an_error_is_one_of_the_closed_vocabulary(error: BaseException, reason: str) -> None:
+    assert failure_of(error).reason == reason
+    assert reason in CheckpointFailureReason.__members__
+
+
+def test_reaching_the_execution_timeout_is_an_expired_checkpoint_and_is_not_retried() -> None:
+    """I10: `execution_timeout` lies before the deadline; another try would begin with the lease nearly over."""
+    raised, pushed = told(AirflowTaskTimeout("too long"))
+    assert isinstance(raised, AirflowFailException)
+    assert pushed[FAILURE_KEY]["reason"] == "CHECKPOINT_EXPIRED"
+
+
+def test_a_bug_is_left_to_airflow_and_its_reason_is_kept() -> None:
+    raised, pushed = told(ZeroDivisionError("a bug"))
+    assert isinstance(raised, ZeroDivisionError)
+    assert pushed[FAILURE_KEY] == {"reason": "TASK_FAILURE", "detail": "ZeroDivisionError: a bug"}
+
+
+def test_a_request_to_airflow_is_not_a_failure() -> None:
+    raised, pushed = told(DownstreamTasksSkipped(tasks=["run_epoch"]))
+    assert isinstance(raised, DownstreamTasksSkipped)
+    assert not pushed
+
+
+def test_what_a_task_leaves_behind_is_bounded() -> None:
+    _, pushed = told(RuntimeError("x" * 100_000))
+    assert len(pushed[FAILURE_KEY]["detail"]) == MAX_DETAIL_CHARS
+
+
+def test_a_task_that_was_killed_left_nothing_and_the_abort_says_so() -> None:
+    failure = Failure.from_xcom(None, "run_epoch")
+    assert failure.reason == "TASK_FAILURE"
+    assert failure.detail.startswith("task run_epoch ended without saying why")
+
+
+def test_a_trigger_that_was_lost_is_a_failed_trigger() -> None:
+    """It may have recorded its checkpoint before it could tell the id: the abort finds that one by the session."""
+
+    class Instance:
+        def xcom_pull(self, task_ids: str, key: str = "return_value") -> None:
+            return None
+
+    failure = AbortCheckpointOperator.failure(Instance())
+    assert failure.reason == "TRIGGER_CHECKPOINT_FAILURE"
+    assert failure.detail.startswith("task trigger_checkpoint ended without saying why")

@@ -1,0 +1,71 @@
+"""What the task of `<job>__resume` does to a job, without a scheduler; and that a failed run names it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.operators import tasks
+from milepost.airflow.task_output.outcome import FAILURE_KEY
+from milepost.jobmaster import Session
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.task_runs import FormDagRun, TaskInstance
+
+VETO = {"reason": "QUALITY_GATE_FAILED", "detail": "sink table: 1 critical expectation is not met"}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    return job
+
+
+def vetoed(job: SparklessJob) -> str:
+    """Fail an epoch as a gate's veto does, by its Airflow tasks. Returns what its last task says."""
+    run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
+    pushed: dict[tuple[str, str], Any] = {}
+    spec = str(job.folder / "config" / "small.yaml")
+
+    def context(task_id: str) -> Any:
+        return {"ti": TaskInstance(task_id, pushed), "dag_run": run, "params": {}}
+
+    trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=spec)
+    pushed[tasks.TRIGGER, "return_value"] = trigger.execute(context(tasks.TRIGGER))
+    pushed[tasks.VALIDATE, FAILURE_KEY] = VETO
+    abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=spec)
+    with pytest.raises(AirflowFailException) as failed:
+        abort.execute(context(tasks.ABORT))
+    return str(failed.value)
+
+
+def test_a_veto_that_fails_the_job_names_the_dag_that_resumes_it_and_so_does_every_later_run(job: SparklessJob) -> None:
+    assert "The job is FAILED now. What to do: fix the cause, then trigger small__resume" in vetoed(job)
+    with pytest.raises(AirflowFailException, match=r"trigger small__resume \(on a shell: milepost resume small\)"):
+        vetoed(job)
+
+
+def test_the_form_shows_why_the_job_failed_and_lets_it_run_again(
+    job: SparklessJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    vetoed(job)
+    dag = job_dags(job.folder / "config")["small__resume"]
+    history = job.master.history()
+    with caplog.at_level(logging.INFO):
+        shown = FormDagRun(dag, dry_run=True).execute("resume")
+    assert shown == {"resumed": False, "status": "failed"}
+    assert f"its last failure: QUALITY_GATE_FAILED: {VETO['detail']}" in caplog.text
+    assert job.master.history() == history
+
+    assert FormDagRun(dag, "manual__7").execute("resume") == {"resumed": True, "status": "running"}
+    newest = job.master.history(limit=1)[0]
+    assert (newest["event"], newest["session_id"]) == ("JobResumed", "airflow:small__resume/manual__7")
+    assert FormDagRun(dag).execute("resume") == {"resumed": False, "status": "running"}
+    assert job.master.run(Session.cli(), SparklessRunner())["status"] == "completed"
