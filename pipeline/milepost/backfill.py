@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from milepost.backfill_forks import dispose_all, fork_to_continue, left_behind, purpose_of
 from milepost.backfill_plan import BackfillPlan, BackfillRequest, document_of, prepare, request_of
 from milepost.backfill_run import Backfill, EpochSteps, Progress
-from milepost.epoch_run import EpochRunner
+from milepost.epoch.answers import EpochRunner
 from milepost.job_context import JobContext
 from milepost.replay import consumed_by, left_to_replay
 from milepost.sessions import Session

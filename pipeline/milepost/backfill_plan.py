@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from milepost.dataflow.quality.gate import resolve_suite
+from milepost.epoch.iso_times import watermark_text, watermark_us
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.in_flight import check_continuable
 from milepost.job_code import JobCode, LoadedCode, read_code
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.preflight import check_compatible, preflight
 from milepost.protocol.manifest.transaction.preconditions import ended
 from milepost.protocol.records.errors import InvalidRequest, NotFound
@@ -29,7 +30,6 @@ from milepost.rewind_plan import DOWN
 from milepost.spec.graph.compatibility import UNCHANGED
 from milepost.spec.load.load import from_text
 from milepost.summary import watermark_of
-from milepost.times import watermark_text, watermark_us
 
 _MICROSECONDS = 1_000_000
 

@@ -19,11 +19,11 @@ from typing import Any, Protocol
 from milepost.backfill_forks import check_idle, dispose_left_behind, fork_to_continue, open_fork, purpose_of, thaw_for
 from milepost.backfill_plan import BackfillPlan, is_judged
 from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.epoch.answers import EpochReport, EpochRunner
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch_inputs import over_max_in_flight
-from milepost.epoch_run import EpochReport, EpochRunner
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest

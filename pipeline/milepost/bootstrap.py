@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from milepost.code import code_by_name
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.epoch.code_hash import code_by_name
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.installation import Made, acknowledged_by_writer, installed, installing_session
 from milepost.job_code import LoadedCode, read_code
 from milepost.job_context import JobContext
 from milepost.job_control import JobControl
-from milepost.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.planning import InputRecord, encode_input_record
 from milepost.preflight import expected_operator
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, NotFound

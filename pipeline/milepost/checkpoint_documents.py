@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from milepost.epoch.iso_times import iso_ms
 from milepost.protocol.codec.codec import to_json
 from milepost.protocol.codec.log_entries import Tombstone
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
@@ -17,7 +18,6 @@ from milepost.protocol.records.checkpoints import (
     Run,
 )
 from milepost.protocol.records.ids import SessionId
-from milepost.times import iso_ms
 
 _NOT_KEPT = (
     *("timeline", "trigger_time", "duration_ms", "sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.garbage_lists import fold, forget_lists, is_large, read_list, write_list
 from milepost.job_context import JobContext
 from milepost.log_compaction import compact_some, record_backlog
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest

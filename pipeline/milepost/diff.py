@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import EXPIRES_COLUMN
 from milepost.dataflow.sources.consumed import load
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.renames import with_names_of
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.protocol.records.errors import NotFound
-from milepost.renames import with_names_of
 from milepost.row_changes import RowChanges, changes_by_key, changes_of_rows
 from milepost.state.runs.handles import StateHandle
 from milepost.tables import Tables, operator_rows

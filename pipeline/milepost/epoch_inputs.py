@@ -17,9 +17,9 @@ from milepost.dataflow.sources.consumed import ConsumedSet
 from milepost.dataflow.sources.objects import list_objects
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import InputRecord, SourceInput, source_input
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
-from milepost.planning import InputRecord, SourceInput, source_input
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.source_spec import SourceSpec

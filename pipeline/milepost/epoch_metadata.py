@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from milepost.code import code_by_name
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.contract import Committable
 from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
-from milepost.job_context import JobContext
-from milepost.metadata import (
+from milepost.epoch.code_hash import code_by_name
+from milepost.epoch.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
     OperatorSnapshot,
@@ -21,8 +20,10 @@ from milepost.metadata import (
     SinkSnapshot,
     SourceSnapshot,
 )
-from milepost.pace import Pace, Work, measure
-from milepost.planning import EpochPlan
+from milepost.epoch.plan import EpochPlan
+from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.throughput import Pace, Work, measure
+from milepost.job_context import JobContext
 from milepost.protocol.codec.codec import decode, from_json
 from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
@@ -31,7 +32,6 @@ from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.layout import consumed_prefix, metrics_prefix
-from milepost.task_times import TaskTimes
 
 _MICROSECONDS = 1_000_000
 

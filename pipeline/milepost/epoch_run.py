@@ -6,31 +6,28 @@ All of it lies below the token's own prefix, so a fenced try that still runs wri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
-import pyarrow as pa
-
-from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.contract import Committable, SinkMark, StagedFile
 from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord, decode_input_record
+from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.epoch_metadata import build_metadata, predecessor_of
 from milepost.heartbeat import Heartbeat
 from milepost.in_flight import restored_firing
 from milepost.job_code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
-from milepost.phases import PlanTimes, StepClock
-from milepost.planning import EpochAlignment, EpochPlan, InputRecord, decode_input_record
-from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, Verified, verify
+from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, stating
 from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import Fenced, InvalidRequest
-from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.graph.in_flight import input_signatures
@@ -38,52 +35,6 @@ from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.checked import read_handle
 from milepost.storage.layout import metadata_key
 from milepost.vetoes import stage_veto
-
-
-@dataclass(frozen=True, slots=True)
-class EpochAnswers:
-    """What the data plane returns: the subtasks' answers, and the schemas they worked with.
-
-    Attributes:
-        answers: every acknowledgement that reached the driver, distinct copies included, and every decline.
-        operators: stateful operators by uid. schemas: of every node's rows, `<uid>.late` included.
-        session_ms: time until Spark was there. job_ms: time of the Spark job.
-    """
-
-    answers: tuple[SubtaskAnswer, ...]
-    operators: Mapping[str, StatefulOperator]
-    schemas: Mapping[str, pa.Schema]
-    session_ms: int
-    job_ms: int
-
-
-class EpochRunner(Protocol):
-    """The data plane as the JobMaster sees it."""
-
-    def prepare(self, plan: EpochPlan) -> None:
-        """Import what `run` will need. Afterwards another thread may import libraries beside it."""
-
-    def run(self, plan: EpochPlan) -> EpochAnswers:
-        """Run one epoch. Raises SubtaskDeclined, or what the store raises."""
-
-    def stop(self) -> None:
-        """End what `run` is doing, from another thread: its session was fenced. Nothing, when it does nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpochReport:
-    """The end of a try: acknowledged by every subtask, judged by the gate, durable; not yet committed.
-
-    Attributes:
-        write_ms: of making `_metadata` durable; 0 for a try that found the checkpoint completed.
-    """
-
-    checkpoint_id: CheckpointId
-    token: FencingToken
-    verdict: GateVerdict
-    rows_in: int
-    rows_out: int
-    write_ms: int = 0
 
 
 def run_planned_epoch(

@@ -14,10 +14,11 @@ from milepost.checkpoint_documents import (
     leader_document,
     pending_document,
 )
+from milepost.epoch.iso_times import iso_ms
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_context import JobContext
 from milepost.job_result import ended_step, job_document
 from milepost.log_search import confirmed_after, end_of, leads_to
-from milepost.metadata import CheckpointMetadata
 from milepost.phases import AfterCommit
 from milepost.preflight import misfits, preflight
 from milepost.protocol.codec.codec import to_json
@@ -42,7 +43,6 @@ from milepost.protocol.retention.lineage import continues, lineage
 from milepost.sessions import provably_dead
 from milepost.source_health import backlog, stale
 from milepost.summary import details_of
-from milepost.times import iso_ms
 from milepost.vetoes import read_veto
 
 

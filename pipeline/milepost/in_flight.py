@@ -6,9 +6,9 @@ after the last epoch of `run --drain` every new row would be late where windows 
 
 from __future__ import annotations
 
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_code import LoadedCode
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.spec.graph.graph import JobGraph

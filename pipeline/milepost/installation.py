@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from milepost.cleanup import discard
+from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
-from milepost.metadata import AcknowledgedSubtask, CheckpointMetadata
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import Transition

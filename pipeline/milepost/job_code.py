@@ -11,12 +11,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.code import code_by_name, code_hash_of
 from milepost.dataflow.operators.declared import declare
 from milepost.dataflow.operators.process import ProcessFunction
 from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction, read_function
+from milepost.epoch.code_hash import code_by_name, code_hash_of
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason

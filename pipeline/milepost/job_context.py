@@ -17,14 +17,14 @@ from milepost.dataflow.sinks.build import build_sink
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.dataflow.sources.consumed import ConsumedSet, read_run
 from milepost.dataflow.sources.objects import split_path
-from milepost.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.renames import with_names_of
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.renames import with_names_of
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob

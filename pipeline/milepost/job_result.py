@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from milepost.epoch.iso_times import iso_ms
 from milepost.protocol.codec.codec import to_json
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase, result_of
 from milepost.protocol.records.manifest_state import CleanUp, ManifestState, Timeline
-from milepost.times import iso_ms
 
 
 def job_document(state: ManifestState | None) -> dict[str, Any]:

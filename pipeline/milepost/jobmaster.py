@@ -21,17 +21,19 @@ from milepost.bootstrap import Bootstrap
 from milepost.cleanup import delete_garbage, subsume_old
 from milepost.dataflow.quality.gate import resolve_suite
 from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.epoch.answers import EpochReport, EpochRunner
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import InputRecord
+from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.epoch_inputs import nothing_new, plan_epoch, plan_sources, settles_in_ms
-from milepost.epoch_run import EpochReport, EpochRunner, run_planned_epoch
+from milepost.epoch_run import run_planned_epoch
 from milepost.fork_sweep import sweep_forks
 from milepost.gc import collect_garbage
 from milepost.history import History
 from milepost.in_flight import check_continuable, is_drained
 from milepost.job_code import read_code
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
-from milepost.phases import PlanTimes, StepClock, after_commit, keep
-from milepost.planning import InputRecord
+from milepost.phases import after_commit, keep
 from milepost.preflight import Tell, check_compatible
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome

@@ -13,9 +13,9 @@ from typing import Any
 
 from milepost.cleanup import discard_losers, discard_staged
 from milepost.dataflow.sinks.contract import SinkMark
+from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.job_context import Decided, JobContext
-from milepost.metadata import CheckpointMetadata, decode_metadata
-from milepost.planning import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, stating
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome

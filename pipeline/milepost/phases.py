@@ -8,17 +8,17 @@ it, it goes with them, and writing it may fail.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.step_clock import StepClock
+from milepost.epoch.task_times import divided
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.codec.codec import decode, encode
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import after_commit_key, after_commit_prefix
-from milepost.task_times import divided
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,57 +36,6 @@ plan: sweep, listings, input record, claim. begin: token, base, code. session: u
 checkpoint. read to spark: the Spark job, `task_times.JOB_PHASES`. prepare: the sinks' part before the commit point.
 commit: the metadata, the verdict, the transition.
 """
-
-
-@dataclass(slots=True)
-class StepClock:
-    """Measures steps that follow one another; is told each step as it begins, and tells it on.
-
-    Attributes:
-        tell: told the steps as well. started_ms: wall clock of this machine, ms since the epoch.
-    """
-
-    tell: Callable[[str], None] | None = None
-    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
-    _started: float = field(default_factory=time.monotonic)
-    _step: str | None = None
-    _since: float = 0.0
-    _spent: dict[str, float] = field(default_factory=dict)
-
-    def __call__(self, step: str) -> None:
-        """End the step before it, and begin this one."""
-        self.end()
-        self._step, self._since = step, time.monotonic()
-        if self.tell is not None:
-            self.tell(step)
-
-    def end(self) -> None:
-        """End the step that is being measured, if there is one."""
-        if self._step is not None:
-            self._spent[self._step] = self._spent.get(self._step, 0.0) + time.monotonic() - self._since
-            self._step = None
-
-    def ms(self, *steps: str) -> int:
-        """Milliseconds of the ended steps of these names."""
-        return round(sum(self._spent.get(step, 0.0) for step in steps) * 1000)
-
-    @property
-    def steps(self) -> dict[str, int]:
-        """Milliseconds of every ended step."""
-        return {step: self.ms(step) for step in self._spent}
-
-    @property
-    def now_ms(self) -> int:
-        """Now, as this clock sees it: its start and what has passed since."""
-        return self.started_ms + round((time.monotonic() - self._started) * 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanTimes:
-    """What the trigger of an epoch measured. Attributes: started_ms: wall clock, ms since the epoch."""
-
-    started_ms: int
-    plan_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ import pyarrow as pa
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import SCALE, StatefulOperator
 from milepost.dataflow.sinks.contract import decode_schema
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.in_flight import is_known, refusals
 from milepost.job_code import JobCode, LoadedCode, check_locations
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import (
     BEGINS_EMPTY,

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import StagedFile, TableWalk
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.garbage_lists import listed_in
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt

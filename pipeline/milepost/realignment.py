@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import Committable, SinkMark
 from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.events import TimelineSwitched

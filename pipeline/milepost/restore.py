@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.renames import with_names_of
 from milepost.in_flight import check_continuable
 from milepost.installation import Made, installed, installing_session
 from milepost.job_code import JobCode, LoadedCode, read_code
 from milepost.job_control import JobControl
-from milepost.metadata import CheckpointMetadata
 from milepost.preflight import check_compatible
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StateCorrupt, advising
@@ -24,7 +25,6 @@ from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ENDED, ManifestState, Savepoint
 from milepost.protocol.retention.retention import root_in_job
-from milepost.renames import with_names_of
 from milepost.restored_copy import SavepointCopier, own_metadata
 from milepost.savepoint_document import SavedTable
 from milepost.savepoint_files import SavedCheckpoint, read_savepoint

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from milepost.dataflow.sinks.contract import Committable
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkPosition, SinkSnapshot, SourceSnapshot
 from milepost.installation import acknowledged_by_writer
 from milepost.job_code import LoadedCode
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata, OperatorSnapshot, SinkPosition, SinkSnapshot, SourceSnapshot
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.protocol.records.object_store import ObjectStore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from milepost.dataflow.sources.consumed import load
 from milepost.dataflow.sources.objects import list_objects
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.storage.open import open_store
 

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
+from milepost.epoch.iso_times import iso_ms
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.preflight import misfits, preflight
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import (
@@ -26,7 +27,6 @@ from milepost.reachability import metadata_handles
 from milepost.realignment import route
 from milepost.rewind_inputs import consumed_since, read_again
 from milepost.storage.checked import stat_handle
-from milepost.times import iso_ms
 
 DOWN = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 """What a sink raises that does not answer: it follows later, and delays the next epoch until then."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, NotFound
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.metadata import METADATA_FORMAT, CheckpointMetadata, OperatorSnapshot, decode_metadata
+from milepost.epoch.metadata import METADATA_FORMAT, CheckpointMetadata, OperatorSnapshot, decode_metadata
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
+from milepost.epoch.iso_times import iso_ms
 from milepost.job_control import HeadMoved
 from milepost.pinned import held
 from milepost.protocol.manifest import coordinator
@@ -48,7 +49,6 @@ from milepost.sessions import Session
 from milepost.storage.below import StoreBelow
 from milepost.storage.checked import read_handle
 from milepost.storage.copying import Copied
-from milepost.times import iso_ms
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from milepost.epoch.iso_times import iso_ms, watermark_text
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import NAMED_BAD_NAMES
 from milepost.epoch_inputs import SourcePlans, left_out, no_match, plan_one, plan_sources
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
-from milepost.planning import NAMED_BAD_NAMES
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SourceChanged
 from milepost.spec.load.load import LoadedJob
-from milepost.times import iso_ms, watermark_text
 
 
 def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -> dict[str, Any]:

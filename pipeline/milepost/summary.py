@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from milepost.epoch.iso_times import watermark_text
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_code import code_differences
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata
 from milepost.phases import AfterCommit, kept, notified_of, phases_of
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
-from milepost.times import watermark_text
 
 
 def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:

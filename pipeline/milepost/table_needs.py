@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from milepost.dataflow.sinks.contract import Committable, StagedFile, TableReference
 from milepost.dataflow.sinks.sink_head import data_key_owner, snapshot_version
 from milepost.dataflow.sinks.table_history import TableHistory
-from milepost.metadata import CheckpointMetadata, SinkPosition, SinkSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, SinkPosition, SinkSnapshot
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.pruning import may_be_listed

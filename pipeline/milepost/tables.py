@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId

@@ -133,7 +133,7 @@ def test_what_is_lost_or_changed_inside_an_exchange_declines_the_epoch(
 def test_a_worker_that_runs_other_code_declines(job: FlightsJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """I13: what a long-lived worker once imported is what it runs."""
     with monkeypatch.context() as patch:
-        patch.setattr("milepost.code.CODE_HASH", "f" * 64)
+        patch.setattr("milepost.epoch.code_hash.CODE_HASH", "f" * 64)
         declined(job, "CODE_MISMATCH", "the epoch was planned by code ffffffffffff")
     recovers(job)
 

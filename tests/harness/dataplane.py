@@ -21,8 +21,8 @@ from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.dataflow.sinks.contract import RowsPiece, StagedFile
 from milepost.dataflow.sources.contract import SourceObject
+from milepost.epoch.plan import EpochAlignment
 from milepost.epoch_metadata import acknowledged, newest_event_us
-from milepost.planning import EpochAlignment
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import source_watermark

@@ -29,10 +29,11 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.sources": {"protocol", "spec"},
     "dataflow.quality": {"protocol", "spec"},
     "dataflow.sinks": {"protocol", "spec", "storage"},
-    JOBMASTER: LOWER,
-    "spark": LOWER | {JOBMASTER},
-    "airflow": {JOBMASTER, "spec", "protocol"},
-    "cli": {JOBMASTER, "spec", "protocol"},
+    "epoch": LOWER,
+    JOBMASTER: LOWER | {"epoch"},
+    "spark": LOWER | {"epoch"},
+    "airflow": {JOBMASTER, "epoch", "spec", "protocol"},
+    "cli": {JOBMASTER, "epoch", "spec", "protocol"},
     "__main__": {"cli"},
 }
 ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark"}, "cli": {"spark"}}

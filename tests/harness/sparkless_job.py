@@ -11,17 +11,17 @@ import pyarrow as pa
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sources.consumed import append
-from milepost.job_context import JobContext
-from milepost.jobmaster import JobMaster, Session, Triggered
-from milepost.leadership import Leadership
-from milepost.metadata import (
+from milepost.epoch.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
     SinkPosition,
     SinkSnapshot,
     SourceSnapshot,
 )
-from milepost.planning import decode_input_record
+from milepost.epoch.plan import decode_input_record
+from milepost.job_context import JobContext
+from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.leadership import Leadership
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.epoch_run import EpochAnswers
-from milepost.planning import EpochPlan
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.task.attempt import Attempt

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from milepost.epoch_run import EpochAnswers
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import Session
-from milepost.planning import EpochPlan
 from milepost.spark.driver.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import SINKS, without_quality

@@ -9,10 +9,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.code import CODE_HASH
-from milepost.epoch_run import EpochAnswers
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.code_hash import CODE_HASH
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import JobMaster, Session, Triggered
-from milepost.planning import EpochPlan
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.records.errors import NotFound, SubtaskDeclined
 from milepost.spark.driver.runner import SparkEpochRunner

@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from milepost.epoch_run import EpochAnswers
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import JobMaster, Session
-from milepost.planning import EpochPlan
 from milepost.spark.driver import connect
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job

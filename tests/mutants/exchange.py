@@ -88,7 +88,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the hash of a job's code leaves its process functions out",
         "I13",
-        "pipeline/milepost/code.py",
+        "pipeline/milepost/epoch/code_hash.py",
         "    if not functions:\n        return CODE_HASH\n",
         "    return CODE_HASH\n",
         (_TEST_CODE + "test_code_that_changes_between_trigger_and_run_declines_the_epoch",),

@@ -16,7 +16,7 @@ import pytest
 import milepost
 import milepost.protocol.retention.lineage
 import milepost.state.runs.runs
-from milepost.code import CODE_HASH, hash_package
+from milepost.epoch.code_hash import CODE_HASH, hash_package
 from scripts.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
 from tests.harness.import_rules import ROOT
 from tests.harness.processes import run_python

@@ -14,8 +14,8 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageErro
 from typer.core import TyperGroup
 
 from milepost import __version__
-from milepost.cli.running import control, epochs
 from milepost.cli.reading import diff, inspection
+from milepost.cli.running import control, epochs
 from milepost.cli.switching import backfill, rollback, savepoints
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
 from milepost.cli.terminal.options import Json, Verbose

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import Session
-from milepost.planning import EpochPlan
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.planning import EpochPlan
+from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, TaskAcknowledgeResult, verify
 from milepost.protocol.exchange.declines import Decline, RollbackRequests
 from milepost.protocol.records.checkpoints import SubtaskKey

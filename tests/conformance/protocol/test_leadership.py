@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from milepost import epoch_run
+from milepost.epoch.plan import EpochPlan
 from milepost.heartbeat import Heartbeat
 from milepost.jobmaster import Session, Triggered
-from milepost.planning import EpochPlan
 from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
 from milepost.protocol.manifest.transaction.lease import revocation

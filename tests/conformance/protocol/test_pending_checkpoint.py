@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import Session
-from milepost.planning import EpochPlan
 from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,
     ConsumedAttempt,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster import Session
-from milepost.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.records.checkpoints import CheckpointKind, ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import NothingToDo, Session, Triggered
-from milepost.planning import EpochPlan
 from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled
 from milepost.protocol.records.errors import (

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.cli.running import epochs
 from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.planning import EpochPlan
+from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
 from milepost.spark.driver import runner as spark_runner
 from tests.harness.milepost_cli import Outcome, milepost

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from milepost.backfill_run import check_equal
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import Session
-from milepost.planning import EpochPlan
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.records.errors import (
     Busy,

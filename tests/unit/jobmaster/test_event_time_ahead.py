@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from milepost.epoch.iso_times import watermark_text
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster import Session
-from milepost.metadata import CheckpointMetadata
 from milepost.storage.local import LocalStore
-from milepost.times import watermark_text
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.tables import assert_same_rows

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster import NothingToDo, Session, Triggered
-from milepost.planning import InputRecord, decode_input_record
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.checked import read_handle
 from tests.harness.sparkless_job import SparklessJob

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import Session
-from milepost.metadata import CheckpointMetadata
-from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.layout import metadata_key, token_prefix
 from tests.harness.sparkless_job import SparklessJob

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from milepost import installation, leadership
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.job_context import JobContext
 from milepost.jobmaster import Session
-from milepost.metadata import CheckpointMetadata
 from milepost.protocol.codec.codec import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_hash import KeyHash, new_secret

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from milepost.dataflow.sources.event_times import RowsAhead
+from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.throughput import Pace
 from milepost.job_context import JobContext
-from milepost.metadata import CheckpointMetadata, decode_metadata
-from milepost.pace import Pace
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.task_times import TaskTimes
 from tests.harness.job_log import KEY_HASH_SECRET
 from tests.harness.key_hashes import KEYED, UNKEYED
 from tests.harness.sparkless_job import SparklessJob

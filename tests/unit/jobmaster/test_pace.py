@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.pace import PROCESSING_SHARE, Pace, Work, measure
+from milepost.epoch.throughput import PROCESSING_SHARE, Pace, Work, measure
 from milepost.protocol.records.errors import StateCorrupt
 
 AMOUNT = st.integers(0, 10**9)

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.step_clock import StepClock
+from milepost.epoch.task_times import JOB_PHASES, TaskTimes, divided
 from milepost.jobmaster import Session, Triggered
-from milepost.metadata import CheckpointMetadata, decode_metadata
-from milepost.phases import AfterCommit, StepClock, decode_after_commit, kept, phases_of
+from milepost.phases import AfterCommit, decode_after_commit, kept, phases_of
 from milepost.protocol.codec.codec import encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix
-from milepost.task_times import JOB_PHASES, TaskTimes, divided
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store
 from tests.harness.milepost_cli import milepost

@@ -15,7 +15,7 @@ from milepost.dataflow.sinks import parquet, sink_chain
 from milepost.dataflow.sinks.contract import Committable, SinkMark
 from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
 from milepost.dataflow.sinks.sink_head import SinkHead
-from milepost.metadata import SinkPosition, SinkSnapshot
+from milepost.epoch.metadata import SinkPosition, SinkSnapshot
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.locations import file_url

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.jobmaster import Session
-from milepost.metadata import CheckpointMetadata, decode_metadata
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import AbortRequest

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.contract import SinkMark
+from milepost.epoch.iso_times import iso_ms
 from milepost.epoch_metadata import predecessor_of
 from milepost.jobmaster import NothingToDo, Session
 from milepost.protocol.records.errors import (
@@ -22,7 +23,6 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.times import iso_ms
 from tests.harness.counted_job import SEEN_SINK, CountedJob
 from tests.harness.job_stores import hook_stores, later
 from tests.harness.sparkless_runner import SparklessRunner

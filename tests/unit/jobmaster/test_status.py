@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from milepost.epoch.iso_times import iso_ms
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster import Session
-from milepost.metadata import CheckpointMetadata
 from milepost.source_health import stale
-from milepost.times import iso_ms
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.times import watermark_text, watermark_us
+from milepost.epoch.iso_times import watermark_text, watermark_us
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost.planning import EpochAlignment
+from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.wire.exchange import BufferLimits

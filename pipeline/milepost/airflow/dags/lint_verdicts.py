@@ -11,8 +11,8 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from milepost.code import CODE_HASH
-from milepost.private_cache import private_cache
+from milepost.epoch.code_hash import CODE_HASH
+from milepost.epoch.private_cache import private_cache
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.spec.load.load import LoadedJob
 

@@ -33,8 +33,8 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from milepost.epoch.step_clock import StepClock
     from milepost.jobmaster import JobMaster
-    from milepost.phases import StepClock
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class EpochOperator(JobOperator):
     @contextmanager
     def timed(self, step: str) -> Iterator[tuple[JobMaster, StepClock]]:
         """Give a job master, and a clock that measures the block as this step of the epoch."""
-        from milepost.phases import StepClock
+        from milepost.epoch.step_clock import StepClock
 
         master, clock = self.jobmaster(), StepClock()
         clock(step)
@@ -116,7 +116,7 @@ class RunEpochOperator(EpochOperator):
     """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
 
     def act(self, context: Context) -> dict[str, Any]:
-        from milepost.phases import PlanTimes
+        from milepost.epoch.step_clock import PlanTimes
         from milepost.spark.driver.runner import SparkEpochRunner
 
         acting = self.pending(context)

@@ -26,7 +26,7 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest, SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-from milepost.planning import EpochPlan
+from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engine import epoch_tag
 from milepost.spark.driver.session import quiet_pyspark

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from milepost.planning import EpochPlan
+from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import FencingToken
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from milepost.planning import EpochPlan
+from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver.sql_projection import decode_items, encode_items, project, wide_type
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import Batches, HostTask, TailTask, epoch_tasks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.planning import EpochPlan
+from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver.classic import ClassicEngine
 from milepost.spark.driver.engine import Engine
 from milepost.spark.driver.session import open_session

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from milepost.epoch_run import EpochAnswers
-from milepost.planning import EpochPlan
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import CheckpointExpired
 from milepost.spark.driver.deadline import Deadline
 from milepost.spark.driver.engine import SPARK_ERRORS, Engine, epoch_tag

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.code import code_hash_of
 from milepost.dataflow.operators.user_code import UserFunction
 from milepost.dataflow.sinks.build import build_sink
 from milepost.dataflow.sinks.contract import Sink
-from milepost.planning import EpochPlan
+from milepost.epoch.code_hash import code_hash_of
+from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable

@@ -16,7 +16,7 @@ from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import SourceReader
-from milepost.planning import EpochPlan, split_inputs
+from milepost.epoch.plan import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import OperatorUid
 from milepost.spark.task.output_stage import TailPlan

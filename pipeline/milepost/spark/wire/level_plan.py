@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.planning import EpochAlignment
+from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, source_watermark
 from milepost.protocol.records.ids import CheckpointId, FencingToken

@@ -10,7 +10,7 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from milepost.task_times import TaskTimes
+from milepost.epoch.task_times import TaskTimes
 
 
 @dataclass(slots=True)

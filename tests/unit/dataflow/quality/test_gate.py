@@ -14,8 +14,8 @@ import pytest
 
 from milepost.dataflow.quality.gate import begin_loading, check_suite, evaluate, evaluate_all, resolve_suite
 from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import Session
-from milepost.planning import EpochPlan
 from milepost.protocol.records.errors import (
     EnvironmentUnusable,
     InvalidRequest,

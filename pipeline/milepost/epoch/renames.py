@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from milepost.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.spec.graph.compatibility import RENAMED_FROM
 from milepost.spec.job.spec import JobSpec, SqlOperator
 

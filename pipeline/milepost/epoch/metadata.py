@@ -16,8 +16,9 @@ import pyarrow as pa
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.contract import Committable, decode_schema, encode_schema
 from milepost.dataflow.sources.event_times import RowsAhead
-from milepost.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
-from milepost.pace import Pace
+from milepost.epoch.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
+from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.throughput import Pace
 from milepost.protocol.codec.codec import from_json, to_json
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
 from milepost.protocol.exchange.watermarks import operator_watermark
@@ -28,7 +29,6 @@ from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.layout import require_own_key
-from milepost.task_times import TaskTimes
 
 METADATA_FORMAT = 5
 

@@ -1,0 +1,61 @@
+"""What the data plane answers for an epoch, and what of it the job master reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.epoch.plan import EpochPlan
+from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAnswers:
+    """What the data plane returns: the subtasks' answers, and the schemas they worked with.
+
+    Attributes:
+        answers: every acknowledgement that reached the driver, distinct copies included, and every decline.
+        operators: stateful operators by uid. schemas: of every node's rows, `<uid>.late` included.
+        session_ms: time until Spark was there. job_ms: time of the Spark job.
+    """
+
+    answers: tuple[SubtaskAnswer, ...]
+    operators: Mapping[str, StatefulOperator]
+    schemas: Mapping[str, pa.Schema]
+    session_ms: int
+    job_ms: int
+
+
+class EpochRunner(Protocol):
+    """The data plane as the JobMaster sees it."""
+
+    def prepare(self, plan: EpochPlan) -> None:
+        """Import what `run` will need. Afterwards another thread may import libraries beside it."""
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        """Run one epoch. Raises SubtaskDeclined, or what the store raises."""
+
+    def stop(self) -> None:
+        """End what `run` is doing, from another thread: its session was fenced. Nothing, when it does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReport:
+    """The end of a try: acknowledged by every subtask, judged by the gate, durable; not yet committed.
+
+    Attributes:
+        write_ms: of making `_metadata` durable; 0 for a try that found the checkpoint completed.
+    """
+
+    checkpoint_id: CheckpointId
+    token: FencingToken
+    verdict: GateVerdict
+    rows_in: int
+    rows_out: int
+    write_ms: int = 0
