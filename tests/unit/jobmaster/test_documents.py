@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +97,8 @@ def _told(folder: Path) -> dict[str, Any]:
     def epoch() -> Any:
         return job.master.run(session, runner)
 
-    def read(step: str) -> None:
-        for name in ("status", "history", "list_checkpoints"):
+    def read(step: str, *more: str) -> None:
+        for name in ("status", *more):
             told.note(f"{step}: {name}", getattr(job.master, name))
 
     told.note("nothing landed: run", epoch)
@@ -114,7 +116,7 @@ def _told(folder: Path) -> dict[str, Any]:
         raise StoreUnavailable("the store is away", hint="bring it back")
 
     told.note("a failed epoch: run", lambda: job.master.run(session, SparklessRunner(before=lost)))
-    read("after a failed epoch")
+    read("after a failed epoch", "list_checkpoints", "history")
     told.note("a failed epoch: show", lambda: job.master.show(3))
     told.note("a failed job: run", epoch)
     told.note("a failed job: resume", job.master.resume)
@@ -128,13 +130,24 @@ def _told(folder: Path) -> dict[str, Any]:
     read("rolled back")
     told.note("rolled back: show the left one", lambda: job.master.show(4))
     told.note("fourth epoch: run", epoch)
-    told.note("backfill: plan", lambda: job.master.plan_backfill(from_checkpoint=1))
-    told.note("backfill", lambda: job.master.backfill(session, runner, from_checkpoint=1))
+    told.note("nothing pending: abort", lambda: job.master.abort(session, None, "ABORTED_BY_USER", "asked for"))
+    job.land("d.csv", _rows((5, "2024-01-05 08:00:00")))
+    told.note("fifth epoch: trigger", lambda: asdict(job.master.trigger(session)))
+    told.note("fifth epoch: run_epoch", lambda: asdict(job.master.run_epoch(session, 6, runner)))
+    read("running")
+    told.note("fifth epoch: validate", lambda: asdict(job.master.validate(session, 6)))
+    told.note("fifth epoch: complete", lambda: asdict(job.master.complete(session, 6)))
+    read("unpublished")
+    for sink in ("table", "days"):
+        told.note(f"fifth epoch: notify {sink}", partial(job.master.notify_complete, session, 6, sink))
+    told.note("fifth epoch: subsume", lambda: job.master.subsume(session))
+    told.note("backfill: plan", lambda: job.master.plan_backfill(from_checkpoint=2))
+    told.note("backfill", lambda: job.master.backfill(session, runner, from_checkpoint=2))
     read("backfilled")
     told.note("savepoint: dispose", lambda: job.master.dispose_savepoint("kept"))
     told.note("gc", lambda: job.master.collect_garbage(dry_run=True))
     told.note("cancel", job.master.cancel)
-    read("canceled")
+    read("canceled", "list_checkpoints", "history")
     told.note("start", job.master.start)
     told.note("started: job_state", job.master.job_state)
     told.note("compatibility", job.master.compatibility)
