@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from milepost.backfill_forks import open_fork
+from milepost.backfill_plan import prepare, request_of
 from milepost.backfill_run import check_equal
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster import Session
@@ -380,6 +382,25 @@ def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(jo
     job.backfill(runner)
     assert len(runner.plans) == 3
     assert left not in {one.timeline_id for one in open_forks(job.state)}
+    job.assert_table(DAYS, fixed=True)
+
+
+def test_of_two_forks_of_one_backfill_the_one_that_got_further_goes_on(job: BackfillJob) -> None:
+    """Two processes may open one each at the same moment; what either has replayed is not replayed once more."""
+
+    def decline() -> None:
+        raise SubtaskDeclined("subtask 0 declined")
+
+    plan = prepare(job.small.context, request_of("2026-03-03", None, None))
+    with mortal_session() as session:
+        forks = [open_fork(job.small.context, session, plan) for _ in range(2)]
+        for _ in range(2):
+            with pytest.raises(SubtaskDeclined) as failed:
+                job.backfill(at_epoch(2, decline), session=session)
+            assert failed.value.details["fork"] in forks
+    shown = job.master.plan_backfill("2026-03-03")
+    assert (shown["continues"], shown["replayed_ranges"]) == (failed.value.details["fork"], 2)
+    job.backfill()
     job.assert_table(DAYS, fixed=True)
 
 

@@ -67,6 +67,16 @@ def test_a_missing_run_is_reported_with_the_chain_that_needs_it(tmp_path: Path) 
     assert missing["chain"] == [f"manifest version {version}", "retained checkpoint 1", first.metadata.key]
 
 
+def test_the_input_record_of_a_running_epoch_is_needed_by_it(tmp_path: Path) -> None:
+    job = job_with_epochs(tmp_path, 1)
+    job.land("running.csv")
+    plan = job.trigger(Session.cli()).plan
+    job.context.store.delete([plan.key])
+    (missing,) = job.master.fsck()["missing"]
+    version = job.context.head().version
+    assert (missing["key"], missing["chain"]) == (plan.key, [f"manifest version {version}", "pending checkpoint 2"])
+
+
 def test_an_object_of_another_size_is_damage(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 1)
     plan = job.context.head().state.checkpoints[0].plan

@@ -341,6 +341,11 @@ def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_b
     assert job.master.show(6)["sinks"] == dict.fromkeys(("seen", "table"), "unpublished")
     report = job.master.fsck()
     assert (report["exit_code"], report["unreachable"]) == (0, [])
+    staged = next((job.small.folder / "lake" / "seen" / "data" / f"chk-{6:020d}").rglob("*.parquet"))
+    aside = staged.rename(job.small.folder / staged.name)
+    (missing,) = job.master.fsck()["missing"]
+    assert missing["chain"][-1] == "way back of sink seen to it"
+    aside.rename(staged)
     job.rollback(6)
     assert job.live_ids == [1, 2, 3, 4, 5, 6]
     job.assert_tables_equal_the_oracle()

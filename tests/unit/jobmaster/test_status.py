@@ -105,6 +105,14 @@ def test_a_job_whose_newest_event_is_old_is_beyond_the_lag_although_objects_land
     )
 
 
+def test_an_event_of_a_few_seconds_from_now_is_no_seconds_old(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path, TIMED)
+    job.land("a.csv", "k,v,t\n1,a,2026-01-01T00:00:00Z\n")
+    soon_us = time.time_ns() // 1000 + HOUR_US
+    job.epoch(lambda made: replace(made, sources={"rows": replace(made.sources["rows"], newest_event_us=soon_us)}))
+    assert job.master.status()["sources"]["rows"]["event_time_age_ms"] == 0
+
+
 def test_a_source_without_event_time_beside_one_with_it_lands_when_it_likes(tmp_path: Path) -> None:
     static = {"operators:\n": "  codes: {format: csv, path: ../codes/*.csv, schema: {k: int64}}\noperators:\n"}
     job = SparklessJob.create(tmp_path, TIMED | static)

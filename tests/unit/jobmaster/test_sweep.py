@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster import Session
 from milepost.leadership import Leadership
 from milepost.protocol.records.errors import Busy
 from tests.harness.sparkless_job import SparklessJob
 
 Meanwhile = Callable[[], object]
+Change = Callable[[CheckpointMetadata], CheckpointMetadata]
 
 
 @pytest.fixture
@@ -72,7 +76,9 @@ def test_a_living_newcomer_makes_a_second_one_wait(job: SparklessJob, monkeypatc
         job.master.trigger(Session.cli())
 
 
-def finish_without_complete(job: SparklessJob, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def finish_without_complete(
+    job: SparklessJob, session: Session, monkeypatch: pytest.MonkeyPatch, change: Change = lambda made: made
+) -> None:
     """Everything up to a durable `_metadata`; the process dies before the commit point."""
     with monkeypatch.context() as dying:
 
@@ -81,4 +87,17 @@ def finish_without_complete(job: SparklessJob, session: Session, monkeypatch: py
 
         dying.setattr(Leadership, "complete", die)
         with pytest.raises(KeyboardInterrupt):
-            job.complete(session, job.pending)
+            job.complete(session, job.pending, change)
+
+
+def test_an_epoch_that_its_gate_refused_is_given_up_and_not_adopted(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I7: its metadata is there and whole, as that of an epoch that may be adopted; what it says is a veto."""
+    session = Session.cli()
+    pending = job.trigger(session)
+    refused = GateVerdict.of((Verdict("table", VerdictStatus.FAILED, 1, ()),))
+    finish_without_complete(job, session, monkeypatch, lambda made: replace(made, verdict=refused))
+    Leadership(job.context).sweep(Session.cli(), take_over=True)
+    shown = job.master.show(int(pending.checkpoint_id))
+    assert (shown["status"], shown["failure_reason"]) == ("aborted", "QUALITY_GATE_FAILED")

@@ -157,6 +157,7 @@ def test_entries_of_replaced_runs_and_of_other_ranges_are_removed(node: Node) ->
     halves = [node.restore(subtask, 2) for subtask in range(2)]
     assert sum(half.rows().num_rows for half in halves) == 120
     assert len(node.entries()) == 2, "one entry per half, the whole range is gone"
+    assert {entry.parent for entry in node.entries()} == set(node.directory.iterdir()), "and its folder"
 
 
 def test_an_entry_that_was_removed_is_not_held_on_the_disk(node: Node) -> None:

@@ -345,6 +345,7 @@ def test_a_damaged_run_is_refused_naming_run_checkpoint_and_command(tmp_path: Pa
         checkpoints.restore()
     assert key in caught.value.message and "checkpoint 7" in caught.value.message
     assert "milepost verify flights" in caught.value.hint and caught.value.exit_code == 7
+    assert caught.value.details == {"checkpoint_id": 7, "uid": "agg", "run": key}
 
 
 def test_handles_that_do_not_cover_the_subtask_are_refused(tmp_path: Path) -> None:

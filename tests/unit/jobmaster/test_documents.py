@@ -1,0 +1,162 @@
+"""Every document that a person or a program reads of a job, whole: one history of a job, and all that it says.
+
+The golden file is what the commands print with `--json`; what differs from run to run is masked. A change of a document
+is a change of what others read: look at the difference, then put the file that the test has written in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from milepost.diff import Difference
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster import Session
+from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
+from tests.harness.sparkless_job import SparklessJob
+from tests.harness.sparkless_runner import SparklessRunner
+
+GOLDEN = Path(__file__).parent / "golden" / "documents.json"
+EDIT = {
+    "    schema: {k: int64, v: string}\n": "    schema: {k: int64, v: string, at: 'timestamp[us]'}\n"
+    "    event_time: at\n    max_event_time_ahead: 7d\n    on_bad_name: skip\n",
+    "retained: {last: 1}": "retained: {last: 3}",
+    "aggregates: {rows: count(*)}}\n": "aggregates: {rows: count(*), newest: max(at)}}\n"
+    "  - {uid: daily, kind: window, inputs: [rows], key: [k], window: {tumbling: 1d}, aggregates: {rows: count(*)}}\n",
+    "mode: upsert}\n": "mode: upsert}\n"
+    "  - {name: days, input: daily, format: parquet, path: ../lake/days, mode: append}\n",
+}
+_VARYING = (
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "<time>"),
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"\b[0-9a-f]{12,}\b"), "<hash>"),
+)
+_FIXED = re.compile(r"(20(23|24)|2999)-\d\d-\d\dT")
+"""Event times of the data are the same in every run."""
+
+_MEASURED = ("_ms", "bytes", "size")
+_OF_THIS_MACHINE = ("host", "pid", "machine")
+
+
+class _Told:
+    """What was said, step by step."""
+
+    def __init__(self, folder: Path) -> None:
+        self.steps: dict[str, Any] = {}
+        self._folder = str(folder)
+
+    def note(self, step: str, told: Callable[[], Any]) -> None:
+        try:
+            said = told()
+        except CheckpointError as error:
+            said = {
+                "error": type(error).__name__, "message": error.message, "hint": error.hint, "details": error.details,
+            }  # fmt: skip
+        assert step not in self.steps
+        self.steps[step] = self._masked(said)
+
+    def _masked(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            measured = name.endswith(_MEASURED)
+            return {str(key): self._masked(one, name if measured else str(key)) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._masked(one, name) for one in value]
+        if isinstance(value, bool) or value is None:
+            return value
+        if name.endswith(_OF_THIS_MACHINE):
+            return "<machine>"
+        if isinstance(value, (int, float)) and name.endswith(_MEASURED):
+            return "<measured>"
+        return self._text(value) if isinstance(value, str) else value
+
+    def _text(self, text: str) -> str:
+        text = text.replace(self._folder, "<folder>")
+        for pattern, mask in _VARYING:
+            text = pattern.sub(lambda found, mask=mask: found[0] if _FIXED.match(found[0]) else mask, text)
+        return text
+
+
+def _rows(*rows: tuple[int, str]) -> str:
+    return "k,v,at\n" + "".join(f"{k},x,{at}\n" for k, at in rows)
+
+
+def _difference(found: Difference) -> dict[str, Any]:
+    return {"kind": found.kind, "name": found.name, "note": found.note, "rows": found.changes.table.to_pylist()}
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    """Live through a job's life and ask for every document on the way."""
+    job = SparklessJob.create(folder, EDIT)
+    told, runner, session = _Told(folder), SparklessRunner(), Session.cli()
+
+    def epoch() -> Any:
+        return job.master.run(session, runner)
+
+    def read(step: str, *more: str) -> None:
+        for name in ("status", *more):
+            told.note(f"{step}: {name}", getattr(job.master, name))
+
+    told.note("nothing landed: run", epoch)
+    read("nothing landed")
+    job.land("a.csv", _rows((1, "2024-01-01 08:00:00"), (2, "2024-01-01 09:00:00")))
+    told.note("first epoch: run", epoch)
+    job.land("b.csv", _rows((1, "2024-01-03 08:00:00"), (1, "2023-01-03 08:00:00"), (3, "2999-01-01 00:00:00")))
+    job.land("c.csv", _rows((4, "2024-01-04 08:00:00")))
+    told.note("second epoch: run", epoch)
+    read("one object unread")
+    told.note("second epoch: show", lambda: job.master.show(2))
+    told.note("what it read: diff", lambda: [_difference(one) for one in job.master.diff(1, 2)])
+
+    def lost(plan: EpochPlan) -> None:
+        raise StoreUnavailable("the store is away", hint="bring it back")
+
+    told.note("a failed epoch: run", lambda: job.master.run(session, SparklessRunner(before=lost)))
+    read("after a failed epoch", "list_checkpoints", "history")
+    told.note("a failed epoch: show", lambda: job.master.show(3))
+    told.note("a failed job: run", epoch)
+    told.note("a failed job: resume", job.master.resume)
+    told.note("third epoch: run", epoch)
+    told.note("verify", job.master.verify)
+    told.note("fsck", job.master.fsck)
+    told.note("savepoint: create", lambda: job.master.create_savepoint("kept"))
+    told.note("savepoint: list", job.master.list_savepoints)
+    told.note("rollback: plan", lambda: job.master.plan_rollback(2))
+    told.note("rollback", lambda: job.master.rollback(session, 2))
+    read("rolled back")
+    told.note("rolled back: show the left one", lambda: job.master.show(4))
+    told.note("fourth epoch: run", epoch)
+    told.note("nothing pending: abort", lambda: job.master.abort(session, None, "ABORTED_BY_USER", "asked for"))
+    job.land("d.csv", _rows((5, "2024-01-05 08:00:00")))
+    told.note("fifth epoch: trigger", lambda: asdict(job.master.trigger(session)))
+    told.note("fifth epoch: run_epoch", lambda: asdict(job.master.run_epoch(session, 6, runner)))
+    read("running")
+    told.note("fifth epoch: validate", lambda: asdict(job.master.validate(session, 6)))
+    told.note("fifth epoch: complete", lambda: asdict(job.master.complete(session, 6)))
+    read("unpublished")
+    for sink in ("table", "days"):
+        told.note(f"fifth epoch: notify {sink}", partial(job.master.notify_complete, session, 6, sink))
+    told.note("fifth epoch: subsume", lambda: job.master.subsume(session))
+    told.note("backfill: plan", lambda: job.master.plan_backfill(from_checkpoint=2))
+    told.note("backfill", lambda: job.master.backfill(session, runner, from_checkpoint=2))
+    read("backfilled")
+    told.note("savepoint: dispose", lambda: job.master.dispose_savepoint("kept"))
+    told.note("gc", lambda: job.master.collect_garbage(dry_run=True))
+    told.note("cancel", job.master.cancel)
+    read("canceled", "list_checkpoints", "history")
+    told.note("start", job.master.start)
+    told.note("started: job_state", job.master.job_state)
+    told.note("compatibility", job.master.compatibility)
+    told.note("show of what never was", lambda: job.master.show(99))
+    return told.steps
+
+
+def test_every_document_of_a_job_says_what_it_said(tmp_path: Path) -> None:
+    told = json.dumps(_told(tmp_path), indent=1, default=str, ensure_ascii=False) + "\n"
+    written = tmp_path / GOLDEN.name
+    written.write_text(told, encoding="utf-8")
+    assert json.loads(told) == json.loads(GOLDEN.read_text(encoding="utf-8")), f"what is told now: {written}"
