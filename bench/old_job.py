@@ -114,7 +114,7 @@ class OldJob:
         from milepost.reachability import walk_job
 
         kinds: Counter[str] = Counter()
-        for item in place_objects(walk_job(self.master._context)):
+        for item in place_objects(walk_job(self.master.context)):
             if item.sink is None:
                 waits = item.standing in (Standing.LISTED, Standing.UNREACHABLE)
                 kinds["garbage"] += item.stat.size * waits

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from milepost.backfill_forks import dispose_all, fork_to_continue, left_behind, purpose_of
 from milepost.backfill_plan import BackfillPlan, BackfillRequest, document_of, prepare, request_of
-from milepost.backfill_run import Backfill, EpochSteps, Progress
+from milepost.backfill_run import Backfill, Progress
 from milepost.epoch.answers import EpochRunner
+from milepost.epochs import Epochs
 from milepost.job_context import JobContext
 from milepost.replay import consumed_by, left_to_replay
 from milepost.sessions import Session
 from milepost.store_checks import require_stores
 
 
-class _Opened(Protocol):
-    _context: JobContext
-
-
-class _Master(_Opened, EpochSteps, Protocol):
-    """What the use cases need of the class that they are part of."""
-
-
 class Backfills:
-    """Backfill of one job."""
+    """The use cases of one job's backfills."""
+
+    def __init__(self, context: JobContext, epochs: Epochs) -> None:
+        self._context, self._epochs = context, epochs
 
     def plan_backfill(
-        self: _Opened,
+        self,
         from_: str | None = None,
         to: str | None = None,
         from_checkpoint: int | None = None,
@@ -51,7 +47,7 @@ class Backfills:
         return _plan(self._context, request)[1]
 
     def backfill(
-        self: _Master,
+        self,
         session: Session,
         runner: EpochRunner,
         from_: str | None = None,
@@ -75,9 +71,9 @@ class Backfills:
             allow_non_restored_state=allow_non_restored_state,
         )
         plan, _ = _plan(self._context, request)
-        return Backfill(self._context, self, session, runner, progress or _quiet).run(plan)
+        return Backfill(self._context, self._epochs, session, runner, progress or _quiet).run(plan)
 
-    def dispose_backfills(self: _Opened) -> dict[str, Any]:
+    def dispose_backfills(self) -> dict[str, Any]:
         """Give up every fork that a backfill has open, also one that still runs. Returns {job, disposed: forks}."""
         return {"job": self._context.head().state.job, "disposed": dispose_all(self._context, Session.cli())}
 

@@ -14,20 +14,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from milepost.backfill_forks import check_idle, dispose_left_behind, fork_to_continue, open_fork, purpose_of, thaw_for
 from milepost.backfill_plan import BackfillPlan, is_judged
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.epoch.answers import EpochReport, EpochRunner
+from milepost.epoch.answers import EpochRunner
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch_inputs import over_max_in_flight
+from milepost.epochs import Epochs
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,
@@ -51,27 +50,6 @@ Progress = Callable[[str], None]
 _WAIT_S = 1.0
 _PATIENCE = 3
 """After so many epochs that did not bring the fork closer to the live head, the live timeline is frozen."""
-
-
-class EpochSteps(Protocol):
-    """What a backfill needs of the `JobMaster`: the steps of an epoch that has been triggered."""
-
-    def run_epoch(
-        self,
-        session: Session,
-        checkpoint_id: int,
-        runner: EpochRunner,
-        progress: Progress | None = None,
-        *,
-        judged: bool = True,
-    ) -> EpochReport:
-        """Up to a durable `_metadata`."""
-
-    def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
-        """Raises QualityGateFailed."""
-
-    def complete(self, session: Session, checkpoint_id: int) -> CompletedCheckpoint:
-        """The commit point of the timeline that the checkpoint is pending on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +78,13 @@ class Backfill:
     def __init__(
         self,
         context: JobContext,
-        steps: EpochSteps,
+        epochs: Epochs,
         session: Session,
         runner: EpochRunner,
         progress: Progress,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._context, self._steps, self._session, self._runner = context, steps, session, runner
+        self._context, self._epochs, self._session, self._runner = context, epochs, session, runner
         self._say, self._wait = progress, wait
 
     def run(self, plan: BackfillPlan) -> dict[str, Any]:
@@ -224,10 +202,10 @@ class Backfill:
         what = f"what {_span(now)} read" if now else "rows in flight"
         self._say(f"checkpoint {pending.checkpoint_id} replays {what} and leaves {len(later)} for later")
         try:
-            self._steps.run_epoch(session, pending.checkpoint_id, self._runner, judged=is_judged(plan.request, at.tip))
-            self._steps.validate(session, pending.checkpoint_id)
+            self._epochs.run_epoch(session, pending.checkpoint_id, self._runner, judged=is_judged(plan.request, at.tip))
+            self._epochs.validate(session, pending.checkpoint_id)
             self._check_read(leadership, pending.checkpoint_id)
-            self._steps.complete(session, pending.checkpoint_id)
+            self._epochs.complete(session, pending.checkpoint_id)
         except BaseException as error:
             leadership.give_up(session, pending.checkpoint_id, error, None)
             raise

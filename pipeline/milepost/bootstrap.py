@@ -25,13 +25,15 @@ from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.installation import Made, acknowledged_by_writer, installed, installing_session
 from milepost.job_code import LoadedCode, read_code
 from milepost.job_context import JobContext
-from milepost.job_control import JobControl
+from milepost.job_control import Lifecycle
+from milepost.leadership import Leadership
 from milepost.preflight import expected_operator
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.protocol.records.locations import file_url
-from milepost.restore import Restore
+from milepost.restore import check_tables, startable
+from milepost.rewind import Rollbacks
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
 from milepost.state.keyed.keyed_state import restore_state
@@ -46,8 +48,12 @@ from milepost.store_checks import require_stores
 _KINDS = "aggregate, deduplicate, process"
 
 
-class Bootstrap(Restore):
-    """Starting from tables, part of the `JobMaster`."""
+class Bootstrap:
+    """Starting a job from tables."""
+
+    def __init__(self, context: JobContext, leadership: Leadership, lifecycle: Lifecycle, rollbacks: Rollbacks) -> None:
+        self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
+        self._rollbacks = rollbacks
 
     def bootstrap(self, files: Mapping[str, str]) -> dict[str, Any]:
         """Make a checkpoint with this state the job's head, and open the job if it has ended.
@@ -60,7 +66,7 @@ class Bootstrap(Restore):
             NotFound: there is no such operator or file. Nothing was changed.
         """
         context, session = self._context, installing_session()
-        state = self._startable(session, "a table")
+        state = startable(context, self._lifecycle, session, "a table")
         require_stores(context)
         if not files:
             raise InvalidRequest("bootstrap needs at least one UID=FILE. Nothing was changed.")
@@ -68,7 +74,7 @@ class Bootstrap(Restore):
         loaded = code.load(context)
         specs = {uid: _spec(context, loaded, uid) for uid in files}
         tables = {uid: read_table(context, loaded, specs[uid], file) for uid, file in files.items()}
-        self._check_tables(state, {})
+        check_tables(context, state, {})
         plan = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
@@ -106,8 +112,8 @@ class Bootstrap(Restore):
         detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
         with installed(context, self._leadership, session, made, write) as completed:
             head = 0 if state is None else int(state.timeline().head)
-            self.rollback(session, int(completed.checkpoint_id), expected_head=head, detail=detail)
-        opened = JobControl.start(self)
+            self._rollbacks.rollback(session, int(completed.checkpoint_id), expected_head=head, detail=detail)
+        opened = self._lifecycle.start()
         return opened | {
             "outcome": "started",
             "operators": {uid: {"file": file, "rows": tables[uid][1].num_rows} for uid, file in files.items()},

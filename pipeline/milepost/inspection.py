@@ -13,17 +13,15 @@ from milepost.job_context import JobContext
 from milepost.job_result import job_document
 from milepost.pinned import pinned
 from milepost.preflight import preflight
-from milepost.spec.load.load import LoadedJob
 from milepost.tables import Tables
 from milepost.way_back import naming_the_way_back
 
 
-class Inspection:
-    """The read-only use cases of one job, part of the `JobMaster`."""
+class Reports:
+    """The read-only use cases of one job."""
 
-    def __init__(self, job: LoadedJob) -> None:
-        self.job = job
-        self._context = JobContext(job)
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
 
     def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """Checkpoints, newest first, as INTERFACE section 2 describes one."""

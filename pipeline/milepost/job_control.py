@@ -13,8 +13,7 @@ import logging
 from typing import Any
 
 from milepost.cleanup import discard_staged
-from milepost.inspection import Inspection
-from milepost.job_context import Decided
+from milepost.job_context import Decided, JobContext
 from milepost.leadership import Leadership
 from milepost.protocol.codec.log_entries import Tombstone
 from milepost.protocol.manifest import coordinator
@@ -36,7 +35,6 @@ from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.realignment import Realigner
 from milepost.sessions import Session
-from milepost.spec.load.load import LoadedJob
 from milepost.storage.notices import AbortNotice
 
 _LOG = logging.getLogger(__name__)
@@ -47,16 +45,14 @@ class HeadMoved(CommitConflict):
     """The head is another one than the caller has looked at."""
 
 
-class JobControl(Inspection):
-    """The status-changing use cases of one job, part of the `JobMaster`.
+class Lifecycle:
+    """The use cases of one job that change its status.
 
     Each finishes the clean-up of an ended incarnation first, and raises NotFound for a job that has never run.
     """
 
-    def __init__(self, job: LoadedJob) -> None:
-        super().__init__(job)
-        self._leadership = Leadership(self._context)
-        self._realigner = Realigner(self._context)
+    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner) -> None:
+        self._context, self._leadership, self._realigner = context, leadership, realigner
 
     def abort_running(self) -> dict[str, Any]:
         """Give up the pending checkpoint, whoever runs it; that session is fenced, and its run ends as fenced.
@@ -65,7 +61,7 @@ class JobControl(Inspection):
         Raises: Fenced: the epoch's driver took a new token under each of several tries.
         """
         session = Session.cli()
-        state = self._finish_clean_up(session)
+        state = self.finish_clean_up(session)
         for _ in range(_TRIES):
             pending = state.timeline().pending
             if pending is None:
@@ -136,7 +132,7 @@ class JobControl(Inspection):
         Raises: JobNotRunnable: FAILED. And what keeps a clean-up from ending.
         """
         session = Session.cli()
-        self._finish_clean_up(session)
+        self.finish_clean_up(session)
         request = StartRequest(session.session_id)
         decided = self._context.transact(lambda state, now: coordinator.start(state, request, now))
         started = isinstance(decided.outcome, Transition)
@@ -148,20 +144,21 @@ class JobControl(Inspection):
         Raises: JobNotRunnable: the job has ended.
         """
         session = session or Session.cli()
-        self._finish_clean_up(session)
+        self.finish_clean_up(session)
         request = ResumeRequest(session.session_id)
         decided = self._context.transact(lambda state, now: coordinator.resume(state, request, now))
         return {"resumed": isinstance(decided.outcome, Transition), "status": decided.state.status.value}
 
-    def _finish_clean_up(self, session: Session) -> ManifestState:
+    def finish_clean_up(self, session: Session) -> ManifestState:
         """Do what the end of an incarnation left to do, if anything. Returns the head. Raises NotFound: never run."""
-        return self._clean_up(session, self._context.head().state)[0]
+        return self.clean_up(session, self._context.head().state)[0]
 
     def _ended(self, session: Session, decided: Decided, outcome: str) -> dict[str, Any]:
-        state, published = self._clean_up(session, decided.state)
+        state, published = self.clean_up(session, decided.state)
         return _told(state, outcome) | {"published": published}
 
-    def _clean_up(self, session: Session, state: ManifestState) -> tuple[ManifestState, list[str]]:
+    def clean_up(self, session: Session, state: ManifestState) -> tuple[ManifestState, list[str]]:
+        """Do what the end of an incarnation left to do in this state. Returns the head, and what was published."""
         dirty = dirty_results(state.results)
         if not dirty:
             return state, []

@@ -17,7 +17,9 @@ from milepost.epoch.renames import with_names_of
 from milepost.in_flight import check_continuable
 from milepost.installation import Made, installed, installing_session
 from milepost.job_code import JobCode, LoadedCode, read_code
-from milepost.job_control import JobControl
+from milepost.job_context import JobContext
+from milepost.job_control import Lifecycle
+from milepost.leadership import Leadership
 from milepost.preflight import check_compatible
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StateCorrupt, advising
@@ -26,6 +28,7 @@ from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ENDED, ManifestState, Savepoint
 from milepost.protocol.retention.retention import root_in_job
 from milepost.restored_copy import SavepointCopier, own_metadata
+from milepost.rewind import Rollbacks
 from milepost.savepoint_document import SavedTable
 from milepost.savepoint_files import SavedCheckpoint, read_savepoint
 from milepost.savepoints import Savepoints, delete_copy
@@ -36,8 +39,19 @@ from milepost.store_checks import require_stores
 _DAMAGED = "put the savepoint's folder back from a copy of it, or start from another savepoint"
 
 
-class Restore(Savepoints):
-    """Starting from a savepoint, part of the `JobMaster`."""
+class Restores:
+    """Starting a job from a savepoint."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        leadership: Leadership,
+        lifecycle: Lifecycle,
+        rollbacks: Rollbacks,
+        savepoints: Savepoints,
+    ) -> None:
+        self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
+        self._rollbacks, self._savepoints = rollbacks, savepoints
 
     def start(self, from_: str | int | None = None, *, claim: bool = False) -> dict[str, Any]:
         """Open the next incarnation of a job that has ended; from a savepoint also of one that has never run.
@@ -53,9 +67,9 @@ class Restore(Savepoints):
         if from_ is None or str(from_).isdecimal():
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
-            return super().start(from_)
+            return self._rollbacks.start(from_)
         restored, own, saved = self._restored(installing_session(), str(from_))
-        opened = JobControl.start(self) | {"outcome": "started", "rolled_back_from": None}
+        opened = self._lifecycle.start() | {"outcome": "started", "rolled_back_from": None}
         return opened | restored | {"claimed": self._claim(own, saved) if claim else None}
 
     def restore(self, session: Session, location: str, *, claim: bool = False) -> dict[str, Any]:
@@ -77,14 +91,14 @@ class Restore(Savepoints):
     def _restored(self, session: Session, location: str) -> tuple[dict[str, Any], Savepoint | None, SavedCheckpoint]:
         """Restore, and say what was; with the job's record of the savepoint if it has one, and what was read of it."""
         context = self._context
-        state = self._startable(session, location)
+        state = startable(context, self._lifecycle, session, location)
         require_stores(context)
         with advising(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
         code = read_code(context)
         loaded = code.load(context)
         self._check_fit(saved, code, loaded)
-        self._check_tables(state, saved.document.tables)
+        check_tables(context, state, saved.document.tables)
         plan = saved.metadata.plan
         with advising(StateCorrupt, _DAMAGED):
             copy_objects([Copy(saved.store, plan, context.store, plan.key)])
@@ -99,7 +113,7 @@ class Restore(Savepoints):
                 return copier.write(pending, timeline)
 
         with installed(context, self._leadership, session, made, write) as completed:
-            self.rollback(session, int(completed.checkpoint_id), expected_head=int(head), detail=detail)
+            self._rollbacks.rollback(session, int(completed.checkpoint_id), expected_head=int(head), detail=detail)
         document = saved.document
         restored = {
             "savepoint": {
@@ -115,22 +129,6 @@ class Restore(Savepoints):
         }
         return restored, own, saved
 
-    def _startable(self, session: Session, location: str) -> ManifestState | None:
-        """The head of a job that may start from elsewhere; None: it has never run. Raises InvalidRequest."""
-        head = self._context.log.head()
-        if head is None:
-            return None
-        state = self._clean_up(session, head.state)[0]
-        live = state.timeline()
-        if state.status in ENDED or (live.head == 0 and live.pending is None):
-            return state
-        raise InvalidRequest(
-            f"job {state.job} is {state.status.name} at checkpoint {live.head}: it cannot start from {location}. "
-            "Nothing was changed.",
-            hint=f"milepost cancel {state.job} ends it first; milepost rollback {state.job} --to ID goes back to a "
-            "checkpoint of its own",
-        )
-
     def _saved(self, state: ManifestState | None, location: str) -> tuple[Savepoint | None, SavedCheckpoint]:
         """The savepoint that is meant, read and checked, with the job's record of it if it has one."""
         if "/" in location:
@@ -143,10 +141,10 @@ class Restore(Savepoints):
                 f"job {self._context.spec.name} has never run and has no savepoint {location}. Nothing was changed.",
                 hint="name the savepoint of another job by its location, with a `/`: milepost savepoint list tells it",
             )
-        own = self.savepoint(state, location)
-        store = self.savepoint_store(own)
+        own = self._savepoints.savepoint(state, location)
+        store = self._savepoints.savepoint_store(own)
         saved = read_savepoint(store)
-        self.document(own, store)  # what lies there is what was listed under that name
+        self._savepoints.document(own, store)  # what lies there is what was listed under that name
         return own, saved
 
     def _lies_at(self, savepoint: Savepoint) -> str | None:
@@ -172,37 +170,60 @@ class Restore(Savepoints):
         check_compatible(context, own, code, loaded, allow_non_restored_state=True, rebuild=False)
         check_continuable(context, own, loaded)
 
-    def _check_tables(self, state: ManifestState | None, tables: Mapping[str, SavedTable]) -> None:
-        """Refuse a sink whose table could not follow: another job's, or one from an earlier life of a new job."""
-        for spec in self._context.spec.sinks:
-            sink = self._context.sink(spec.name)
-            table = tables.get(spec.name)
-            if table is not None and (table.mode, table.key) != (sink.mode.value, sink.key):
-                raise InvalidRequest(
-                    f"sink {spec.name}: its table in the savepoint has mode {table.mode} and key {list(table.key)}, the"
-                    f" spec says mode {sink.mode.value} and key {list(sink.key)}. Nothing was changed.",
-                    hint="undo the change of mode or key, or give the sink a new name to begin a new table",
-                    sink=spec.name,
-                )
-            head = sink.head()
-            if head is not None and state is None:
-                raise InvalidRequest(
-                    f"sink {spec.name}: the job has never run, and the table at {sink.store.config.url} is of an"
-                    " earlier life of it. Nothing was changed.",
-                    hint="give the sink a new path, or move the old table away",
-                    sink=spec.name,
-                )
-
     def _claim(self, own: Savepoint | None, saved: SavedCheckpoint) -> dict[str, Any]:
         """Take the savepoint: nothing needs it any more. What fails here leaves the job restored, and is said."""
         document = saved.document
         claimed: dict[str, Any] = {"location": saved.where, "deleted_objects": 0, "left": None, "listed_by": None}
         try:
             if own is not None:
-                disposed = self.dispose_savepoint(own.name)
+                disposed = self._savepoints.dispose_savepoint(own.name)
                 return claimed | {name: disposed[name] for name in ("deleted_objects", "left")}
             deleted = delete_copy(document, saved.store)
         except CheckpointError as error:
             return claimed | {"left": f"not everything was deleted: {error.message}"}
         other = document.job if document.job != self._context.spec.name else None
         return claimed | {"deleted_objects": deleted, "listed_by": other}
+
+
+def startable(context: JobContext, lifecycle: Lifecycle, session: Session, source: str) -> ManifestState | None:
+    """Return the head of a job that may start from elsewhere; None: it has never run.
+
+    Args:
+        source: what it would start from, for people.
+    Raises: InvalidRequest: it runs.
+    """
+    head = context.log.head()
+    if head is None:
+        return None
+    state = lifecycle.clean_up(session, head.state)[0]
+    live = state.timeline()
+    if state.status in ENDED or (live.head == 0 and live.pending is None):
+        return state
+    raise InvalidRequest(
+        f"job {state.job} is {state.status.name} at checkpoint {live.head}: it cannot start from {source}. "
+        "Nothing was changed.",
+        hint=f"milepost cancel {state.job} ends it first; milepost rollback {state.job} --to ID goes back to a "
+        "checkpoint of its own",
+    )
+
+
+def check_tables(context: JobContext, state: ManifestState | None, tables: Mapping[str, SavedTable]) -> None:
+    """Refuse a sink whose table could not follow: another job's, or one from an earlier life of a new job."""
+    for spec in context.spec.sinks:
+        sink = context.sink(spec.name)
+        table = tables.get(spec.name)
+        if table is not None and (table.mode, table.key) != (sink.mode.value, sink.key):
+            raise InvalidRequest(
+                f"sink {spec.name}: its table in the savepoint has mode {table.mode} and key {list(table.key)}, the"
+                f" spec says mode {sink.mode.value} and key {list(sink.key)}. Nothing was changed.",
+                hint="undo the change of mode or key, or give the sink a new name to begin a new table",
+                sink=spec.name,
+            )
+        head = sink.head()
+        if head is not None and state is None:
+            raise InvalidRequest(
+                f"sink {spec.name}: the job has never run, and the table at {sink.store.config.url} is of an"
+                " earlier life of it. Nothing was changed.",
+                hint="give the sink a new path, or move the old table away",
+                sink=spec.name,
+            )

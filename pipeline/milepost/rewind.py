@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.job_control import JobControl
+from milepost.job_context import JobContext
+from milepost.job_control import Lifecycle
+from milepost.leadership import Leadership
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.timelines.incarnation import job_phase
 from milepost.protocol.manifest.transaction.answers import Transition
@@ -19,13 +21,17 @@ from milepost.protocol.manifest.transaction.requests import RollbackRequest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
-from milepost.realignment import route
+from milepost.realignment import Realigner, route
 from milepost.rewind_plan import DOWN, build_plan, readable_target, resolve_target
 from milepost.sessions import Session
 
 
-class Rewind(JobControl):
-    """The use cases of one job that move it to an earlier checkpoint, part of the `JobMaster`."""
+class Rollbacks:
+    """The use cases of one job that move it to an earlier checkpoint."""
+
+    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner, lifecycle: Lifecycle) -> None:
+        self._context, self._leadership, self._realigner = context, leadership, realigner
+        self._lifecycle = lifecycle
 
     def plan_rollback(self, to: str | int) -> dict[str, Any]:
         """What a rollback would do; its `text` is for people. Changes nothing.
@@ -64,7 +70,7 @@ class Rewind(JobControl):
             StoreUnavailable, …: the job is rolled back and a sink has yet to follow; the message says so.
         """
         context = self._context
-        state = self._finish_clean_up(session)
+        state = self._lifecycle.finish_clean_up(session)
         target = resolve_target(state, to, context.store.clock_ms())
         self._check(state, target)
         pending = state.timeline().pending
@@ -94,15 +100,15 @@ class Rewind(JobControl):
 
         Args:
             from_: a checkpoint id; None: continue the head.
-        Returns: as `JobControl.start`, with `rolled_back_from`: the head that was left, None when it was not.
+        Returns: as `Lifecycle.start`, with `rolled_back_from`: the head that was left, None when it was not.
         Raises: InvalidRequest: the job has not ended. And as `rollback`, `start`.
         """
         session = Session.cli()
         if from_ is None:
-            self._finish_clean_up(session)
+            self._lifecycle.finish_clean_up(session)
             self._realigner.finish(session)
-            return super().start() | {"rolled_back_from": None}
-        state = self._finish_clean_up(session)
+            return self._lifecycle.start() | {"rolled_back_from": None}
+        state = self._lifecycle.finish_clean_up(session)
         if state.status not in ENDED:
             raise InvalidRequest(
                 f"job {state.job} is {state.status.name}, and only a job that has ended is started. Nothing was "
@@ -111,7 +117,7 @@ class Rewind(JobControl):
             )
         back = self.rollback(session, from_, detail=f"started from checkpoint {from_}")
         left = back["from_head"] if back["outcome"] == "rolled_back" else None
-        return super().start() | {"rolled_back_from": left}
+        return self._lifecycle.start() | {"rolled_back_from": left}
 
     def _check(self, state: ManifestState, target: CheckpointId) -> None:
         """Refuse now what could not be continued or followed later. A sink that does not answer may follow later."""

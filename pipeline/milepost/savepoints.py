@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
-from milepost.job_control import HeadMoved
+from milepost.job_context import JobContext
+from milepost.job_control import HeadMoved, Lifecycle
 from milepost.pinned import held
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import Answer, Transition
@@ -41,7 +42,6 @@ from milepost.protocol.records.layout import (
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.rewind import Rewind
 from milepost.savepoint_copy import Contents, contents_of, require_free, write_copy
 from milepost.savepoint_document import SavepointDocument, decode_document
 from milepost.savepoint_places import require_outside, require_unread
@@ -59,8 +59,11 @@ def _unwatched(size: int) -> None:
     return None
 
 
-class Savepoints(Rewind):
-    """The use cases of one job's savepoints, part of the `JobMaster`."""
+class Savepoints:
+    """The use cases of one job's savepoints."""
+
+    def __init__(self, context: JobContext, lifecycle: Lifecycle) -> None:
+        self._context, self._lifecycle = context, lifecycle
 
     def create_savepoint(
         self, name: str | None = None, *, at: int | None = None, target: str | None = None, copied: Copied = _unwatched
@@ -173,17 +176,17 @@ class Savepoints(Rewind):
         }
 
     def cancel(self, *, expected_head: CheckpointId | None = None, savepoint: bool = False) -> dict[str, Any]:
-        """As `JobControl.cancel`; with `savepoint` the checkpoint that the job ends at is saved first.
+        """As `Lifecycle.cancel`; with `savepoint` the checkpoint that the job ends at is saved first.
 
         Returns: with `savepoint`: what `create_savepoint` tells, or {name, checkpoint_id} of one that was there.
         Raises: as `create_savepoint`; then the job goes on. HeadMoved: epochs completed during each of several tries.
         """
         if not savepoint:
-            return super().cancel(expected_head=expected_head)
+            return self._lifecycle.cancel(expected_head=expected_head)
         for _ in range(_TRIES):
             saved, fresh = self._save_head()
             try:
-                ended = super().cancel(expected_head=CheckpointId(saved["checkpoint_id"]))
+                ended = self._lifecycle.cancel(expected_head=CheckpointId(saved["checkpoint_id"]))
             except HeadMoved as moved:
                 _LOG.info("%s; saving that one", moved.message)
                 if fresh:

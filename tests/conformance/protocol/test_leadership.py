@@ -390,7 +390,7 @@ def test_what_the_closing_of_a_job_fails_with_reaches_who_asked_for_it(job: Spar
     session = Session.cli()
     job.master.run(session, SparklessRunner())
     master = job.master
-    closing = master._context.store
+    closing = master.context.store
     writes: list[str] = []
 
     def before(operation: str, key: str) -> None:
@@ -401,7 +401,7 @@ def test_what_the_closing_of_a_job_fails_with_reaches_who_asked_for_it(job: Spar
         if operation == "get" and len(writes) > 1:
             raise StoreUnavailable("no answer")
 
-    master._context.__dict__["store"] = HookedStore(closing, before=before)
+    master.context.__dict__["store"] = HookedStore(closing, before=before)
     with pytest.raises(CommitOutcomeUnknown, match="no answer"):
         master.finish(session)
     assert job.master.status()["result"]["clean_up"] == "dirty"
