@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from typing import Any
 
 from milepost.backfill_plan import BackfillPlan
-from milepost.installation import opening_of
+from milepost.fork_opening import opening_of
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
 from milepost.protocol.manifest import coordinator
@@ -24,12 +23,11 @@ from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, 
 from milepost.protocol.records.errors import Busy, CommitConflict
 from milepost.protocol.records.ids import SessionId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.protocol.retention.lineage import open_forks
 from milepost.replay import consumed_by, left_to_replay
 from milepost.sessions import Session, provably_alive, provably_dead
+from milepost.unfinished_backfills import OPENED_BY, forks_of_backfills
 
 _LOG = logging.getLogger(__name__)
-_OPENED_BY = "backfill:"
 
 
 def purpose_of(context: JobContext, plan: BackfillPlan) -> str:
@@ -49,7 +47,7 @@ def purpose_of(context: JobContext, plan: BackfillPlan) -> str:
 
 def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> TimelineId:
     """Open a fork at the plan's fork point. Raises NotFound: it is not retained any more. InvalidRequest: too many."""
-    opener = SessionId(f"{_OPENED_BY}{purpose_of(context, plan)}/{session.session_id}")
+    opener = SessionId(f"{OPENED_BY}{purpose_of(context, plan)}/{session.session_id}")
     request = ForkRequest(opener, plan.fork_point)
     decided = context.transact(lambda state, now: coordinator.fork(state, request, now))
     assert isinstance(decided.outcome, Transition)
@@ -118,53 +116,6 @@ def dispose_all(context: JobContext, session: Session) -> list[TimelineId]:
     for fork in gone:
         _dispose(context, session, fork)
     return [fork.timeline_id for fork in gone]
-
-
-def unfinished_backfills(context: JobContext, state: ManifestState) -> list[dict[str, Any]]:
-    """What people are told of each open fork of a backfill.
-
-    Returns: [{fork, fork_point, head, pending, session_id, working, next_step}]; `head` and `pending` are None for
-        none; `working` is False when its process is provably gone, None when nobody can know from here.
-    """
-    told = []
-    for fork, _ in forks_of_backfills(context, state):
-        assert fork.parent is not None, "a fork has one"
-        leader, point = fork.leader, int(fork.parent[1])
-        working = None
-        if leader is not None and provably_alive(leader.holder):
-            working = True
-        elif leader is not None and provably_dead(leader.holder):
-            working = False
-        own_head = int(fork.head) if fork.head != fork.parent[1] else None
-        job, forked = state.job, f"backfill on fork {fork.timeline_id}, from checkpoint {point}"
-        step = (
-            f"{forked}, is running: wait for it (milepost backfill {job} --dispose stops it and gives it up)"
-            if working
-            else f"{forked}, is not finished: milepost backfill {job} --from-checkpoint {point}, with the options it "
-            f"was begun with, goes on with it; milepost backfill {job} --dispose gives it up"
-        )
-        told.append(
-            {
-                "fork": fork.timeline_id,
-                "fork_point": point,
-                "head": own_head,
-                "pending": None if fork.pending is None else int(fork.pending.checkpoint_id),
-                "session_id": None if leader is None else leader.session_id,
-                "working": working,
-                "next_step": step,
-            }
-        )
-    return told
-
-
-def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[Timeline, str]]:
-    """The open forks that backfills opened, with the purpose of each."""
-    found = []
-    for timeline in open_forks(state):
-        opener = opening_of(context, timeline).session_id
-        if opener.startswith(_OPENED_BY):
-            found.append((timeline, opener.removeprefix(_OPENED_BY).partition("/")[0]))
-    return found
 
 
 def thaw_for(context: JobContext, fork: Timeline) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from milepost.dataflow.quality.gate import resolve_suite
 from milepost.epoch.iso_times import watermark_text, watermark_us
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.summary import watermark_of
 from milepost.in_flight import check_continuable
 from milepost.job_code import JobCode, LoadedCode, read_code
 from milepost.job_context import JobContext
@@ -29,7 +30,6 @@ from milepost.replay import Consumed, LiveRanges, RecordedRange, check_objects
 from milepost.rewind_plan import DOWN
 from milepost.spec.graph.compatibility import UNCHANGED
 from milepost.spec.load.load import from_text
-from milepost.summary import watermark_of
 
 _MICROSECONDS = 1_000_000
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from milepost.backfill_forks import unfinished_backfills
 from milepost.checkpoint_documents import (
     aborted_document,
     compacted_document,
@@ -43,6 +42,7 @@ from milepost.protocol.retention.lineage import continues, lineage
 from milepost.sessions import provably_dead
 from milepost.source_health import backlog, stale
 from milepost.summary import details_of
+from milepost.unfinished_backfills import unfinished_backfills
 from milepost.vetoes import read_veto
 
 

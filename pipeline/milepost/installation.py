@@ -17,9 +17,9 @@ from uuid import uuid4
 
 from milepost.cleanup import discard
 from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
+from milepost.fork_opening import opening_of
 from milepost.job_context import JobContext
 from milepost.leadership import Leadership
-from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import ForkDisposed, TimelineForked
@@ -158,14 +158,6 @@ def _give_up_dead(context: JobContext, session: Session) -> None:
         if opened.session_id.startswith(INSTALLING) and _is_dead(fork, opened.at_ms, context.store.clock_ms()):
             _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, opened.session_id)
             _give_up(context, session, fork.timeline_id)
-
-
-def opening_of(context: JobContext, fork: Timeline) -> TimelineForked:
-    """Return how an open fork was opened: it is named by the manifest version that did it, which is kept meanwhile."""
-    entry = context.log.entry(int(fork.timeline_id.removeprefix("t")))
-    assert isinstance(entry, LogEntry)
-    assert isinstance(entry.event, TimelineForked)
-    return entry.event
 
 
 def _is_dead(fork: Timeline, forked_ms: int, now_ms: int) -> bool:

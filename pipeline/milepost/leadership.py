@@ -15,6 +15,7 @@ from milepost.cleanup import discard_losers, discard_staged
 from milepost.dataflow.sinks.contract import SinkMark
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
+from milepost.epoch.summary import summary_of
 from milepost.job_context import Decided, JobContext
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, stating
 from milepost.protocol.manifest import coordinator
@@ -50,7 +51,6 @@ from milepost.state.layers.key_hash import new_secret
 from milepost.storage.checked import write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, metadata_key
 from milepost.storage.notices import AbortNotice
-from milepost.summary import summary_of
 from milepost.vetoes import with_veto
 
 _LOG = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from milepost.dataflow.sources.objects import list_objects, named_objects
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
+from milepost.epoch.summary import watermark_of
 from milepost.job_context import JobContext
 from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
@@ -24,7 +25,6 @@ from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
-from milepost.summary import watermark_of
 
 Version = tuple[str, str, int]
 """Key, etag and size of an object: what is consumed once."""
