@@ -61,7 +61,7 @@ class OldJob:
     """The job in a folder, and what its epochs cost."""
 
     def __init__(self, folder: Path) -> None:
-        from milepost.jobmaster import JobMaster
+        from milepost.jobmaster.jobmaster import JobMaster
         from milepost.spark.driver.runner import SparkEpochRunner
         from milepost.spec.load.load import load_job
 
@@ -86,7 +86,7 @@ class OldJob:
 
     def epoch(self) -> dict[str, Any]:
         """Run one epoch. Returns its wall seconds, and the bytes of log and metadata that it wrote."""
-        from milepost.sessions import Session
+        from milepost.jobmaster.job.session import Session
 
         self.land()
         started = time.perf_counter()
@@ -109,9 +109,9 @@ class OldJob:
 
     def stored(self) -> dict[str, int]:
         """Bytes of the job's store by kind; what is garbage, and waits for its grace period, is a kind of its own."""
-        from milepost.fsck import place_objects
+        from milepost.jobmaster.retention.fsck import place_objects
+        from milepost.jobmaster.retention.reachability import walk_job
         from milepost.protocol.retention.reach import Standing
-        from milepost.reachability import walk_job
 
         kinds: Counter[str] = Counter()
         for item in place_objects(walk_job(self.master.context)):
@@ -229,7 +229,7 @@ def _reads(job: OldJob) -> dict[str, Callable[[], object]]:
 
 def _acts(job: OldJob, first: int) -> dict[str, float]:
     """Seconds of what a person does to a job, each checked: fsck, a rollback, an epoch, a backfill, fsck again."""
-    from milepost.sessions import Session
+    from milepost.jobmaster.job.session import Session
 
     def sound() -> None:
         assert job.master.fsck()["exit_code"] == 0

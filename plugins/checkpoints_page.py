@@ -72,7 +72,7 @@ def _answer(dag_id: str, template: str, read: Callable[[Any], dict[str, Any]]) -
 
 
 def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
 
     document = JobMaster(job).show(checkpoint_id)
     phases: dict[str, Any] = dict(document.get("phases") or {})
@@ -89,7 +89,7 @@ def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
 
 
 def _read(job: Any) -> dict[str, Any]:
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
 
     master = JobMaster(job)
     state = master.job_state()

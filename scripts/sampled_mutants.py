@@ -29,8 +29,8 @@ from scripts.mutations import MutableModule, Mutation
 from scripts.reached_lines import Reach, digest_of, measure
 
 KEPT = ROOT / ".milepost" / "mutants"
-FOLDERS = ("state", "dataflow/operators", "spark", "dataflow/sinks", "dataflow/sources", "")
-"""Below `pipeline/milepost/`; the last one is the job master: the modules of the root."""
+FOLDERS = ("state", "dataflow/operators", "spark", "dataflow/sinks", "dataflow/sources", "epoch", "jobmaster")
+"""Below `pipeline/milepost/`."""
 
 ONLY_ON_SPARK = frozenset(
     f"pipeline/milepost/spark/{name}.py"
@@ -90,7 +90,7 @@ def sampled(root: Path, sample: int, seed: int, words: Sequence[str]) -> Iterato
 
 def mutable_files(root: Path, words: Sequence[str]) -> list[str]:
     product = root / "pipeline" / "milepost"
-    found = [path for folder in FOLDERS for path in sorted((product / folder).glob("**/*.py" if folder else "*.py"))]
+    found = [path for folder in FOLDERS for path in sorted((product / folder).rglob("*.py"))]
     names = [path.relative_to(root).as_posix() for path in found]
     return [
         name

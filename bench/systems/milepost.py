@@ -106,7 +106,7 @@ class Milepost:
         )
         if self._fresh:
             return
-        from milepost.jobmaster import JobMaster
+        from milepost.jobmaster.jobmaster import JobMaster
         from milepost.spark.driver.runner import SparkEpochRunner
         from milepost.spec.load.load import load_job
 
@@ -120,7 +120,7 @@ class Milepost:
         if self._fresh:
             self._document = self._command("run", "--json")
             return
-        from milepost.sessions import Session
+        from milepost.jobmaster.job.session import Session
 
         self._document = self._master.run(Session.cli(), self._runner)
 
@@ -153,7 +153,7 @@ class Milepost:
         from pyspark import SparkContext
 
         from bench.systems.counting import counted_requests
-        from milepost.sessions import Session
+        from milepost.jobmaster.job.session import Session
 
         scheduler = SparkContext._active_spark_context._jsc.sc().dagScheduler()
         jobs = scheduler.numTotalJobs()
@@ -173,7 +173,7 @@ class Milepost:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from milepost.job_context import JobContext
+        from milepost.jobmaster.job.context import JobContext
         from milepost.protocol.records.ids import CheckpointId
         from milepost.spec.load.load import load_job
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from milepost.garbage_lists import listed_in
+from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.airflow_instance import AirflowInstance
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.jobmaster import Session, Triggered
+from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Fenced
 from tests.harness.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
 from tests.harness.form_run import FormRun

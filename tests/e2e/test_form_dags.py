@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.airflow_instance import AirflowInstance, E2eJob
 from tests.harness.form_run import FormRun
 from tests.harness.sparkless_runner import SparklessRunner

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.layout import checkpoint_prefix

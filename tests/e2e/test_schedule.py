@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.airflow_instance import AirflowInstance, E2eJob
 from tests.harness.sparkless_runner import SparklessRunner
 

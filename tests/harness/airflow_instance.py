@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 
 from milepost.airflow.operators.job_specs import epoch_dag_id
-from milepost.job_context import JobContext
-from milepost.jobmaster import JobMaster
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import LoadedJob, load_job
 from scripts.airflow_rest import AirflowRest
 from scripts.stack import Stack

@@ -16,11 +16,11 @@ import duckdb
 import psutil
 import pyarrow as pa
 
-from milepost.jobmaster import JobMaster, Session
+from milepost.jobmaster.job.session import this_machine
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.sessions import this_machine
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from milepost.job_code import read_code
-from milepost.jobmaster import Session
-from milepost.preflight import preflight
+from milepost.jobmaster.compatibility.preflight import preflight
+from milepost.jobmaster.job.code import read_code
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from milepost.epoch.plan import decode_input_record
-from milepost.jobmaster import JobMaster, Session
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.storage.checked import read_handle
 from tests.harness.sparkless_job import SparklessJob

@@ -22,7 +22,7 @@ from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.dataflow.sinks.contract import RowsPiece, StagedFile
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.plan import EpochAlignment
-from milepost.epoch_metadata import acknowledged, newest_event_us
+from milepost.jobmaster.run.results import acknowledged, newest_event_us
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import source_watermark

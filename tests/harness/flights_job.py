@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from milepost.epoch.plan import decode_input_record
-from milepost.job_context import JobContext
-from milepost.jobmaster import JobMaster, Session
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.codec.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner

@@ -15,9 +15,6 @@ FOLDER = "pipeline/milepost"
 
 TOOLS = ("scripts", "tests", "bench", "dags", "plugins")
 
-JOBMASTER = "jobmaster"
-"""Stands for `pipeline/milepost/jobmaster.py` and the modules beside it."""
-
 FLOW = {f"dataflow.{name}" for name in ("sources", "operators", "sinks", "quality")}
 LOWER = {"protocol", "spec", "storage", "state", *FLOW}
 ALLOWED: dict[str, set[str]] = {
@@ -30,10 +27,10 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.quality": {"protocol", "spec"},
     "dataflow.sinks": {"protocol", "spec", "storage"},
     "epoch": LOWER,
-    JOBMASTER: LOWER | {"epoch"},
+    "jobmaster": LOWER | {"epoch"},
     "spark": LOWER | {"epoch"},
-    "airflow": {JOBMASTER, "epoch", "spec", "protocol"},
-    "cli": {JOBMASTER, "epoch", "spec", "protocol"},
+    "airflow": {"jobmaster", "epoch", "spec", "protocol"},
+    "cli": {"jobmaster", "epoch", "spec", "protocol"},
     "__main__": {"cli"},
 }
 ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark"}, "cli": {"spark"}}
@@ -41,6 +38,14 @@ ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark"}, "cli": {"
 FLOORS: dict[str, tuple[str, ...]] = {
     "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
     "state": ("layers", "runs statistics", "buffers cache", "keyed"),
+    "jobmaster": (
+        "job",
+        "compatibility retention",
+        "leadership reports",
+        "rollback run",
+        "backfill savepoints",
+        "jobmaster",
+    ),
     "spark": ("worker", "wire", "task", "driver"),
     "spec": ("values", "job sql", "graph", "load"),
     "airflow": ("task_output", "operators", "dags"),
@@ -125,14 +130,9 @@ def files(*folders: str) -> list[Path]:
 
 
 def package_of(module: str) -> str:
-    """`milepost.spark.driver.java` -> `spark`; `milepost.history` -> the jobmaster's group; `milepost` -> ``""``."""
+    """`milepost.spark.driver.java` -> `spark`; `milepost.dataflow.sinks` -> `dataflow.sinks`; `milepost` -> ``""``."""
     parts = module.split(".")
-    if len(parts) == 1:
-        return ""
-    for room in (".".join(parts[1:3]), parts[1]):
-        if room in ALLOWED:
-            return room
-    return JOBMASTER if (ROOT / FOLDER / f"{parts[1]}.py").exists() else ""
+    return next((room for room in (".".join(parts[1:3]), ".".join(parts[1:2])) if room in ALLOWED), "")
 
 
 def package_of_file(file: Path) -> str:

@@ -11,7 +11,7 @@ from milepost.storage.open import open_store
 from tests.harness.faulty_store import Fault, FaultyStore
 from tests.harness.hooked_store import Hook, HookedStore
 
-_OPENER = "milepost.job_context.open_store"
+_OPENER = "milepost.jobmaster.job.context.open_store"
 
 
 @dataclass(eq=False)

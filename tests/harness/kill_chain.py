@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from milepost.job_context import JobContext
+from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.layout import token_prefix

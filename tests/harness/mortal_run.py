@@ -21,8 +21,9 @@ from typing import Any
 
 from pyspark import java_gateway
 
-from milepost import epoch_inputs, job_context
 from milepost.__main__ import main
+from milepost.jobmaster.job import context as job_context
+from milepost.jobmaster.job import next_input as epoch_inputs
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.hooked_store import HookedStore

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.codec.codec import decode_entry
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
 from milepost.protocol.exchange.declines import Decline
@@ -26,7 +27,6 @@ from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.load.load import LoadedJob
-from milepost.store_checks import require_stores
 from tests.harness.plain_model import PlainModel, require
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
@@ -107,8 +107,10 @@ class SteppedJob:
         self.job = SparklessJob.create(folder, {**SMALL, "{last: 1}": retained})
         self.loaded: LoadedJob = self.job.loaded()
         self.stores = SteppedStores(Watchers(self._written, self._deleted), START_MS)
-        self.patch.setattr("milepost.job_context.open_store", self.stores.open)
-        self.patch.setattr("milepost.leadership.provably_dead", lambda holder: holder.pid in self._dead)
+        self.patch.setattr("milepost.jobmaster.job.context.open_store", self.stores.open)
+        self.patch.setattr(
+            "milepost.jobmaster.leadership.leadership.provably_dead", lambda holder: holder.pid in self._dead
+        )
         self.patch.setattr("os.fsync", lambda descriptor: None)  # processes die here, no machine loses its power
         # What was decoded once is the same when it is decoded again, which takes a third of a machine's time.
         self.patch.setattr("milepost.storage.manifest_log.decode_entry", cache(decode_entry))

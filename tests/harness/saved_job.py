@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.counted_job import CountedJob

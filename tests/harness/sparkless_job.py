@@ -19,9 +19,9 @@ from milepost.epoch.metadata import (
     SourceSnapshot,
 )
 from milepost.epoch.plan import decode_input_record
-from milepost.job_context import JobContext
-from milepost.jobmaster import JobMaster, Session, Triggered
-from milepost.leadership import Leadership
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
+from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint

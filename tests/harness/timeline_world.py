@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from milepost.backfill_run import Backfill
-from milepost.jobmaster import JobMaster, Session
+from milepost.jobmaster.backfill.backfill_run import Backfill
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob
 from tests.harness.plain_model import HEARTBEAT_MS, require

@@ -8,7 +8,7 @@ from typing import Any
 
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from tests.harness.flights_job import FlightsJob
 from tests.harness.kill_chain import SINKS, without_quality

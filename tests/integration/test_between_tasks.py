@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.sink_head import HEADS
-from milepost.job_context import JobContext
-from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
@@ -119,7 +119,7 @@ def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
         return HookedStore(inner, before=refuse) if config.url.endswith("/lake/carriers") else inner
 
     with monkeypatch.context() as patched:
-        patched.setattr("milepost.job_context.open_store", opened)
+        patched.setattr("milepost.jobmaster.job.context.open_store", opened)
         with pytest.raises(Exception, match="checkpoint 1 is completed; sinks that wait for it: carriers"):
             job.run()
         states = job.master().show(1)["sinks"]

@@ -10,8 +10,8 @@ import pytest
 
 from milepost.cli.terminal.failures import report
 from milepost.cli.terminal.output import Output
-from milepost.job_context import JobContext
-from milepost.jobmaster import JobMaster, Session
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner

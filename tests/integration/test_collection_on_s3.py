@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.gc import collect_garbage
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.protocol.records.layout import token_prefix
 from tests.harness.job_stores import LaterStore
 from tests.harness.s3_servers import Ministack

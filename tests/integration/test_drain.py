@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from milepost.jobmaster import JobMaster
+from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
 from tests.harness.milepost_cli import milepost
 

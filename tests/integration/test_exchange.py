@@ -11,8 +11,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.job_context import NODE_CACHE_VARIABLE, JobContext
-from milepost.jobmaster import JobMaster, Session
+from milepost.jobmaster.job.context import NODE_CACHE_VARIABLE, JobContext
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from milepost.jobmaster import JobMaster
+from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
 from tests.harness.milepost_cli import milepost
 from tests.harness.processes import wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from milepost.job_context import JobContext
+from milepost.jobmaster.job.context import JobContext
 from tests.harness.flights_job import FlightsJob
 
 

@@ -12,7 +12,7 @@ import pytest
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.records.errors import NotFound, SubtaskDeclined
 from milepost.spark.driver.runner import SparkEpochRunner

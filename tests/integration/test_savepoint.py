@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from milepost.job_context import JobContext
+from milepost.jobmaster.job.context import JobContext
 from milepost.storage.open import open_store
 from tests.harness.flights_job import FlightsJob
 from tests.harness.milepost_cli import milepost

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.sink_head import HEADS, head_from_bytes, head_key
-from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
@@ -37,7 +37,7 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
         opened.append(FaultyStore(open_store(config), [fault]))
         return opened[-1]
 
-    monkeypatch.setattr("milepost.job_context.open_store", stalling)
+    monkeypatch.setattr("milepost.jobmaster.job.context.open_store", stalling)
     master, session = JobMaster(job.load()), Session.cli()
     assert isinstance(master.trigger(session), Triggered)
     master.run_epoch(session, 2, SparkEpochRunner())

@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a backfill triggers on the live timeline and fences the schedule",
         "I2",
-        "pipeline/milepost/leadership.py",
+        "pipeline/milepost/jobmaster/leadership/leadership.py",
         "            timeline=self.timeline_id,\n            key_hash_secret=",
         "            timeline=None,\n            key_hash_secret=",
         (_ALL_AT_ONCE,),
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a fork goes on replaying another live timeline than it was forked from",
         "I2",
-        "pipeline/milepost/replay.py",
+        "pipeline/milepost/jobmaster/backfill/replay.py",
         "        if state.live != self.live:\n",
         "        if state.live == self.live and state.live != self.live:\n",
         (_ROLLED_BACK,),
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "a fork holds its epochs to where the live table is",
         "I14",
-        "pipeline/milepost/epoch_run.py",
+        "pipeline/milepost/jobmaster/run/attempt.py",
         "        if timeline.role is not TimelineRole.LIVE:\n",
         "        if timeline.role is TimelineRole.ABANDONED:\n",
         (_ALL_AT_ONCE,),

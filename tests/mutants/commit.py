@@ -10,7 +10,7 @@ _PRECONDITIONS = "pipeline/milepost/protocol/manifest/transaction/preconditions.
 _ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/exchange/acknowledgements.py"
 _FAILURES = "pipeline/milepost/protocol/failure/failures.py"
 _ANSWERS = "pipeline/milepost/protocol/manifest/transaction/answers.py"
-_LEADERSHIP = "pipeline/milepost/leadership.py"
+_LEADERSHIP = "pipeline/milepost/jobmaster/leadership/leadership.py"
 
 _TEST_LOG = "tests/unit/storage/test_manifest_log.py::"
 _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"

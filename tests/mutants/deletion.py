@@ -19,7 +19,7 @@ _TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
 _TEST_SHARED = "tests/conformance/protocol/test_shared_state.py::"
 _TEST_GC = "tests/unit/jobmaster/test_gc.py::"
 _PRUNING = "pipeline/milepost/protocol/retention/pruning.py"
-_NEEDS = "pipeline/milepost/table_needs.py"
+_NEEDS = "pipeline/milepost/jobmaster/retention/table_references.py"
 _TEST_PRUNING = "tests/unit/protocol/test_pruning.py::"
 _TEST_TABLES = "tests/unit/jobmaster/test_pruning.py::"
 
@@ -27,7 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "delete before publish: the commit point deletes what the winner staged too",
         "I8",
-        "pipeline/milepost/cleanup.py",
+        "pipeline/milepost/jobmaster/retention/subsumption.py",
         "        if token != winner:\n",
         "        if token > 0:\n",
         (_TEST_DELETION + "test_what_a_losing_try_staged_is_deleted_at_the_commit_point",),
@@ -150,7 +150,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "gc goes on although a root cannot be walked",
         "I8",
-        "pipeline/milepost/gc.py",
+        "pipeline/milepost/jobmaster/retention/garbage_collection.py",
         "    if not reach.complete:\n",
         "    if reach is None:\n",
         (_TEST_GC + "test_while_a_root_cannot_be_walked_nothing_is_listed_or_deleted",),
@@ -158,7 +158,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a replay that died keeps all that is newer from being subsumed and deleted, for ever",
         "I8",
-        "pipeline/milepost/jobmaster.py",
+        "pipeline/milepost/jobmaster/run/epochs.py",
         "        sweep_forks(context, session)\n",
         "",
         (_TEST_DELETION + "test_a_replay_that_died_does_not_keep_what_is_newer_for_ever",),
@@ -210,7 +210,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "published files are deleted because a list names them",
         "I8",
-        "pipeline/milepost/pruning.py",
+        "pipeline/milepost/jobmaster/retention/table_pruning.py",
         "files = tuple(file for file in one.files if needs.frees(state, file))",
         "files = one.files",
         (_TEST_TABLES + "test_a_list_that_names_what_is_needed_takes_nothing_of_it",),
@@ -218,7 +218,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a session that was replaced looks at the tables by an older state",
         "I8",
-        "pipeline/milepost/pruning.py",
+        "pipeline/milepost/jobmaster/retention/table_pruning.py",
         "    if leader is None or leader.session_id != session_id:\n        return 0\n",
         "",
         (_TEST_TABLES + "test_a_session_that_was_replaced_prunes_nothing",),

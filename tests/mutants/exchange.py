@@ -7,10 +7,10 @@ from tests.mutants.mutant import Mutant
 _CHECK = "pipeline/milepost/protocol/exchange/channel_check.py"
 _BARRIER = "pipeline/milepost/protocol/exchange/barrier.py"
 _ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/exchange/acknowledgements.py"
-_CODE = "pipeline/milepost/job_code.py"
+_CODE = "pipeline/milepost/jobmaster/job/code.py"
 _CHAIN = "pipeline/milepost/dataflow/sinks/sink_chain.py"
 _READER = "pipeline/milepost/dataflow/sinks/chain_reader.py"
-_LEADERSHIP = "pipeline/milepost/leadership.py"
+_LEADERSHIP = "pipeline/milepost/jobmaster/leadership/leadership.py"
 
 _TEST_BARRIER = "tests/unit/protocol/test_barrier.py::"
 _TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/test_acknowledgements.py::"

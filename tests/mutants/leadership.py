@@ -10,7 +10,7 @@ _INCARNATION = "pipeline/milepost/protocol/manifest/timelines/incarnation.py"
 _LEASE = "pipeline/milepost/protocol/manifest/transaction/lease.py"
 _AFTER_COMMIT = "pipeline/milepost/protocol/manifest/upkeep/after_commit.py"
 _LIFECYCLE = "pipeline/milepost/protocol/subtask/task_lifecycle.py"
-_LEADERSHIP = "pipeline/milepost/leadership.py"
+_LEADERSHIP = "pipeline/milepost/jobmaster/leadership/leadership.py"
 
 _TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
 _TEST_TRIGGER = "tests/unit/protocol/test_trigger_and_rebind.py::"
@@ -148,7 +148,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a grant does not finish what the end of an incarnation has left to do",
         "I4",
-        "pipeline/milepost/jobmaster.py",
+        "pipeline/milepost/jobmaster/run/epochs.py",
         "if state.status in ENDED:  # a grant",
         "if not ENDED:  # a grant",
         (_TEST_CONTROL + "test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command",),

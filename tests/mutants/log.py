@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "failing rows are collected before their time",
         "I8",
-        "pipeline/milepost/vetoes.py",
+        "pipeline/milepost/jobmaster/retention/vetoes.py",
         "        if is_veto_key(stat.key) and is_expired(context, stat.last_modified_ms, now_ms)\n",
         "        if is_veto_key(stat.key)\n",
         (_VETOES + "test_an_epoch_collects_what_is_too_old",),

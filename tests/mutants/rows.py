@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "a replay judges event times by its own trigger",
         ROWS,
-        "pipeline/milepost/replay.py",
+        "pipeline/milepost/jobmaster/backfill/replay.py",
         "        tuple(obj for item in ranges for obj in item.objects.get(name, ())),\n",
         "        tuple(SourceObject(*version_of(obj), 0) for item in ranges for obj in item.objects.get(name, ())),\n",
         (_JOBMASTER + "test_event_time_ahead.py::test_a_replay_reckons_from_the_trigger_that_first_read_each_object",),
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "a drained job ends while a file may still be written",
         ROWS,
-        "pipeline/milepost/epoch_inputs.py",
+        "pipeline/milepost/jobmaster/job/next_input.py",
         "not any(plan.settling for plan in plans.values())",
         "True",
         (_JOBMASTER + "test_fresh_input.py::test_a_drain_does_not_end_a_job_that_waits_for_a_young_file",),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a job that starts from a drained one begins at the end of time",
         ROWS,
-        "pipeline/milepost/restored_copy.py",
+        "pipeline/milepost/jobmaster/savepoints/restored_copy.py",
         "            firing=(None,) * len(item.firing) if self._metadata.final else item.firing,\n",
         "            firing=item.firing,\n",
         (_RESTORE + "test_a_job_that_starts_from_a_drained_one_has_all_event_time_before_it",),

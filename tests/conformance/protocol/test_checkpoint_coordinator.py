@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId

@@ -12,7 +12,7 @@ import pytest
 
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.plan import SourceInput, expected_subtasks, split_inputs
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.cleanup import MAX_FAILED_DROPS, delete_garbage
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_garbage
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, deletable, minimum_grace_ms, subsumable

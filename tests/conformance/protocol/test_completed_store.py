@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.cleanup import subsume_old
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.retention.subsumption import subsume_old
 from milepost.protocol.codec.codec import decode, decode_entry, encode, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.packing import unpacked

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.failure.failures import record_failure, record_success
 from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import CheckpointAborted

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Triggered
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.jobmaster import Triggered
 from milepost.protocol.records.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
@@ -17,7 +18,6 @@ from milepost.protocol.subtask.subtask_commands import (
     SnapshotContent,
 )
 from milepost.protocol.subtask.task_lifecycle import TaskState
-from milepost.sessions import Session
 from tests.harness.input_gate import Data, End, InputGate, timeoutable, unaligned
 from tests.harness.input_gate import barrier as aligned
 from tests.harness.sparkless_job import SparklessJob

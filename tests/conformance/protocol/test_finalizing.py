@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus

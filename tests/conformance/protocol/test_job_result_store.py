@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.codec.codec import decode, decode_entry, encode, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.job.session import Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, TaskAcknowledgeResult, verify
 from milepost.protocol.exchange.declines import Decline, RollbackRequests
 from milepost.protocol.records.checkpoints import SubtaskKey
@@ -31,7 +32,6 @@ from milepost.protocol.subtask.subtask_commands import (
     FreezeState,
 )
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
-from milepost.sessions import Session
 from milepost.storage.layout import MANIFEST_PREFIX, state_prefix
 from milepost.storage.local import LocalStore
 from tests.harness.dataplane import DataPlane

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from milepost import epoch_run
 from milepost.epoch.plan import EpochPlan
-from milepost.heartbeat import Heartbeat
-from milepost.jobmaster import Session, Triggered
+from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster.leadership.heartbeat import Heartbeat
+from milepost.jobmaster.run import attempt as epoch_run
 from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
 from milepost.protocol.manifest.transaction.lease import revocation

@@ -17,7 +17,7 @@ import pytest
 from milepost.dataflow.sinks.sink_head import HEADS
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import NothingToDo, Session
+from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from tests.harness.faulty_store import Effect, Fault

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,
     ConsumedAttempt,

@@ -10,7 +10,7 @@ from collections import Counter
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from milepost.jobmaster import JobMaster, Session
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
 from milepost.protocol.records.errors import Busy, CommitConflict, Fenced, JobNotRunnable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Session, Triggered
+from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.manifest.coordinator import Transition
 from milepost.protocol.records.errors import Busy, JobNotRunnable
 from milepost.protocol.retention.retention import MAX_UNCONFIRMED

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session, Triggered
+from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Busy, JobNotRunnable, SubtaskDeclined
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

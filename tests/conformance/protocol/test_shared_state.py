@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.records.checkpoints import CheckpointKind, ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt

@@ -14,7 +14,7 @@ import pytest
 
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.plan import assign_splits
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.buffers.buffers import Buffer, decode_rows, encode_rows

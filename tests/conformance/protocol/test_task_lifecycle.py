@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.job.session import Session
 from milepost.protocol.manifest import coordinator as manifest
 from milepost.protocol.manifest.transaction.requests import FinishRequest
 from milepost.protocol.records.errors import Fenced, ProtocolViolation, SubtaskDeclined
@@ -30,7 +31,6 @@ from milepost.protocol.subtask.subtask_commands import (
 )
 from milepost.protocol.subtask.subtask_commands import Notification as Told
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
-from milepost.sessions import Session
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.layout import MANIFEST_PREFIX
 from tests.harness.faulty_store import Effect, Fault, at

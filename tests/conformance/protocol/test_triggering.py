@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import NothingToDo, Session, Triggered
+from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
 from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled
 from milepost.protocol.records.errors import (

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.outcome import FAILURE_KEY, told_to_airflow
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.task_runs import TaskInstance
 

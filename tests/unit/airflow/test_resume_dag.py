@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.outcome import FAILURE_KEY
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.task_runs import FormDagRun, TaskInstance

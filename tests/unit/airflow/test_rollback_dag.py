@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.planned import PLAN_DIGEST, digest_of
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.faulty_store import Effect, Fault
 from tests.harness.job_stores import break_store

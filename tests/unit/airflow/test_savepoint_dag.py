@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 from tests.harness.task_runs import FormDagRun

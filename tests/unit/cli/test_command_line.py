@@ -282,7 +282,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_the_job_master_imports_neither_spark_nor_pandas() -> None:
     code = (
-        "import sys\nimport milepost.jobmaster\n"
+        "import sys\nimport milepost.jobmaster.jobmaster\n"
         "print([m for m in ('pyspark', 'pandas', 'airflow', 'great_expectations', 'boto3') if m in sys.modules])"
     )
     assert _run("-c", code).stdout.strip() == "[]"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.counted_job import CountedJob
 from tests.harness.milepost_cli import assert_clear_error, milepost, milepost_on_terminal
 

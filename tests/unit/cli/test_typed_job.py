@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.spec.load.load import load_job
 from tests.harness.milepost_cli import milepost
 from tests.harness.sparkless_job import SparklessJob

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from milepost.jobmaster.job.session import Session
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sessions import Session
 from milepost.storage.notices import AbortNotice, read_notice
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store

@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.backfill_forks import open_fork
-from milepost.backfill_plan import prepare, request_of
-from milepost.backfill_run import check_equal
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.backfill.backfill_run import check_equal
+from milepost.jobmaster.backfill.forks import open_fork
+from milepost.jobmaster.backfill.plan import prepare, request_of
+from milepost.jobmaster.backfill.replay import replay_record
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.records.errors import (
     Busy,
@@ -30,7 +31,6 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
 from milepost.protocol.retention.lineage import open_forks
-from milepost.replay import replay_record
 from milepost.state.buffers.buffers import Buffer, encode_rows
 from milepost.state.buffers.channel_state import encode_channel_state
 from milepost.state.layers.key_groups import key_group_range
@@ -276,8 +276,8 @@ def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replay
 
 def backfill_waiting(job: BackfillJob, told: list[str], wait: Callable[[float], None]) -> None:
     """The backfill of `JobMaster.backfill`, whose waits are the test's."""
-    from milepost.backfill_plan import prepare, request_of
-    from milepost.backfill_run import Backfill
+    from milepost.jobmaster.backfill.backfill_run import Backfill
+    from milepost.jobmaster.backfill.plan import prepare, request_of
 
     context = job.small.context
     plan = prepare(context, request_of("2026-03-03", None, None))
@@ -668,7 +668,7 @@ def test_the_last_look_before_the_switch_does_not_rely_on_what_was_left_to_repla
     job: BackfillJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I14: whatever went wrong before, heads that have not consumed the same are not switched."""
-    monkeypatch.setattr("milepost.backfill_run.left_to_replay", lambda ranges, base, tip: ())
+    monkeypatch.setattr("milepost.jobmaster.backfill.backfill_run.left_to_replay", lambda ranges, base, tip: ())
     with pytest.raises(CommitConflict, match="source rows: the live timeline and the fork have not consumed the same"):
         job.backfill()
     assert job.state.live == "main"
@@ -678,7 +678,8 @@ def test_the_last_look_before_the_switch_does_not_rely_on_what_was_left_to_repla
 def test_a_fork_that_comes_no_closer_ends_the_backfill(job: BackfillJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch that replays nothing and works nothing off would be followed by the same one, for ever."""
     monkeypatch.setattr(
-        "milepost.backfill_run.replay_record", lambda now, later, sources, full: replay_record((), later, sources, full)
+        "milepost.jobmaster.backfill.backfill_run.replay_record",
+        lambda now, later, sources, full: replay_record((), later, sources, full),
     )
     with pytest.raises(ProtocolViolation, match="replayed none of the 3 ranges that are left"):
         job.backfill()
@@ -692,7 +693,7 @@ def test_a_switch_that_is_refused_while_nothing_moves_is_not_tried_for_ever(
     def refuse(*_: object) -> None:
         raise CommitConflict("planned")
 
-    monkeypatch.setattr("milepost.backfill_run.coordinator.fast_forward", refuse)
+    monkeypatch.setattr("milepost.jobmaster.backfill.backfill_run.coordinator.fast_forward", refuse)
     with pytest.raises(CommitConflict, match="planned"):
         job.backfill()
     assert job.state.live == "main" and job.state.timeline().frozen is None

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from milepost.cleanup import delete_garbage, subsume_old
-from milepost.garbage_lists import listed_in
-from milepost.job_context import JobContext
-from milepost.jobmaster import Session
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
 from milepost.protocol.manifest.coordinator import fork, trigger
 from milepost.protocol.manifest.transaction.requests import ForkRequest, TriggerRequest
 from milepost.protocol.records.checkpoints import Run, SubtaskKey

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.diff import Difference
-from milepost.jobmaster import Session, Triggered
+from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster.reports.diff import Difference
+from milepost.jobmaster.reports.row_changes import changes_by_key, changes_of_rows
 from milepost.protocol.records.errors import NotFound
-from milepost.row_changes import changes_by_key, changes_of_rows
 from milepost.storage.open import open_store
 from tests.harness.changing_job import SINK, SPEC, ChangingJob
 from tests.harness.hooked_store import HookedStore
@@ -117,7 +117,9 @@ def test_a_run_that_both_refer_to_is_read_once_and_equal_states_are_not_read(
         if operation == "get" and "/state/" in key:
             read.append(key)
 
-    monkeypatch.setattr("milepost.job_context.open_store", lambda config: HookedStore(open_store(config), before=count))
+    monkeypatch.setattr(
+        "milepost.jobmaster.job.context.open_store", lambda config: HookedStore(open_store(config), before=count)
+    )
     master = job.master
     assert all(item.changes.table.num_rows == 0 for item in master.diff(2, 2))
     assert read == []

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from milepost.diff import Difference
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.diff import Difference
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

@@ -11,7 +11,7 @@ import pytest
 
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.storage.local import LocalStore
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

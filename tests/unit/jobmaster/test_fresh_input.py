@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import InputRecord, decode_input_record
-from milepost.jobmaster import NothingToDo, Session, Triggered
+from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.checked import read_handle
 from tests.harness.sparkless_job import SparklessJob

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from milepost.cli.main import app
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.layout import metadata_key, token_prefix
 from tests.harness.sparkless_job import SparklessJob

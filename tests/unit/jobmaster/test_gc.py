@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from milepost.cleanup import delete_garbage, subsume_old
 from milepost.cli.main import app
-from milepost.gc import collect_garbage
-from milepost.job_context import JobContext
-from milepost.jobmaster import Session
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.retention.garbage_collection import collect_garbage
+from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.records.errors import CommitConflict, StateCorrupt, StoreUnavailable

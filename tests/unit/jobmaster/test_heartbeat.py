@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.heartbeat import Heartbeat
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.protocol.records.errors import Fenced, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.storage.layout import heartbeat_key
 from tests.harness.hooked_store import HookedStore

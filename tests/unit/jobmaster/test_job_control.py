@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost import job_control
 from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.jobmaster import JobMaster, NothingToDo, Session
+from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
+from milepost.jobmaster.leadership import lifecycle as job_control
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from tests.harness.milepost_cli import milepost, milepost_on_terminal

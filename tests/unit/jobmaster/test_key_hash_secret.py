@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from milepost import installation, leadership
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.job_context import JobContext
-from milepost.jobmaster import Session
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.leadership import leadership
+from milepost.jobmaster.reports.tables import operator_rows
+from milepost.jobmaster.rollback import installed_checkpoint as installation
 from milepost.protocol.codec.codec import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_hash import KeyHash, new_secret
-from milepost.tables import operator_rows
 from tests.harness.counted_job import CountedJob
 from tests.harness.milepost_cli import milepost
 from tests.harness.saved_job import OtherJob, moved

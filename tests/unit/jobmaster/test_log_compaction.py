@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from milepost.gc import collect_garbage
-from milepost.job_context import JobContext
-from milepost.jobmaster import JobMaster, Session
-from milepost.log_compaction import ENTRIES_PER_EPOCH, compact_all, compact_some
+from milepost.jobmaster.backfill.replay import lineage_since
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster.retention.garbage_collection import collect_garbage
+from milepost.jobmaster.retention.log_compaction import ENTRIES_PER_EPOCH, compact_all, compact_some
 from milepost.protocol.codec.log_entries import MAX_TOMBSTONE_BYTES, LogEntry, Tombstone
 from milepost.protocol.manifest.upkeep.compaction import horizon
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.replay import lineage_since
 from milepost.storage.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog
 from tests.harness.hooked_store import HookedStore

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from milepost.job_context import JobContext
-from milepost.log_search import end_of, version_of_trigger
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.log_search import end_of, version_of_trigger
 from milepost.protocol.codec.codec import encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
 from milepost.protocol.records.errors import NotFound

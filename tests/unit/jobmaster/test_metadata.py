@@ -13,7 +13,7 @@ from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import Pace
-from milepost.job_context import JobContext
+from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from tests.harness.job_log import KEY_HASH_SECRET

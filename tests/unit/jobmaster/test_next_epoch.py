@@ -13,9 +13,9 @@ from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
 from milepost.epoch.throughput import Pace
-from milepost.epoch_inputs import has_due_timer, plan_epoch, plan_sources
-from milepost.in_flight import restored_firing
-from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
+from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
+from milepost.jobmaster.job.next_input import has_due_timer, plan_epoch, plan_sources
+from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest, JobNotRunnable, StateCorrupt
 from milepost.protocol.records.manifest_state import JobStatus

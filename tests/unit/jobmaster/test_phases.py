@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.step_clock import StepClock
 from milepost.epoch.task_times import JOB_PHASES, TaskTimes, divided
-from milepost.jobmaster import Session, Triggered
-from milepost.phases import AfterCommit, decode_after_commit, kept, phases_of
+from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster.reports.timings import AfterCommit, decode_after_commit, kept, phases_of
 from milepost.protocol.codec.codec import encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Session
-from milepost.pinned import HOLD_MS, pinned
+from milepost.jobmaster.job.pins import HOLD_MS, pinned
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StoreUnavailable
 from tests.harness.faulty_store import Effect, Fault, at
 from tests.harness.job_stores import break_store

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.job_code import read_code
-from milepost.preflight import preflight, report_lines
+from milepost.jobmaster.compatibility.preflight import preflight, report_lines
+from milepost.jobmaster.job.code import read_code
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from tests.harness.changing_job import SINK, SPEC, ChangingJob

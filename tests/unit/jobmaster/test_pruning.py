@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from milepost.cli.main import app
 from milepost.dataflow.sinks import parquet, sink_chain
 from milepost.dataflow.sinks.table_garbage import GarbageList
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
@@ -46,7 +46,7 @@ def at_hour(monkeypatch: pytest.MonkeyPatch, hour: int, before: Hook | None = No
     def opener(config: StoreConfig) -> ObjectStore:
         return LaterStore(open_store(config), before or nothing, after or nothing, later_ms=hour * HOUR_MS)
 
-    monkeypatch.setattr("milepost.job_context.open_store", opener)
+    monkeypatch.setattr("milepost.jobmaster.job.context.open_store", opener)
 
 
 @pytest.fixture(scope="module")

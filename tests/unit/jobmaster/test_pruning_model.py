@@ -16,6 +16,8 @@ from milepost.dataflow.sinks.contract import Committable, SinkMark
 from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
 from milepost.dataflow.sinks.sink_head import SinkHead
 from milepost.epoch.metadata import SinkPosition, SinkSnapshot
+from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
+from milepost.jobmaster.retention.table_references import Share, staged_files, table_needs
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.locations import file_url
@@ -30,9 +32,7 @@ from milepost.protocol.records.manifest_state import (
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.retention.lineage import still_listed
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable
-from milepost.pruning import PrunePlan, carry_out, plan_pruning
 from milepost.storage.open import open_store
-from milepost.table_needs import Share, staged_files, table_needs
 from tests.harness.hooked_store import HookedStore
 from tests.harness.sink_machine import Commit, Completed, Follow, Killed, SinkMachine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
 from tests.harness.counted_job import CountedJob
 from tests.harness.job_stores import hook_stores

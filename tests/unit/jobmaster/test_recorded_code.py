@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.job_code import read_recorded_code
-from milepost.jobmaster import JobMaster, Session, Triggered
+from milepost.jobmaster.job.code import read_recorded_code
+from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.records.errors import SubtaskDeclined
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner

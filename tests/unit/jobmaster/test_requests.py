@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
 from tests.harness.counted_stores import count_requests
 from tests.harness.sparkless_job import SparklessJob

@@ -9,7 +9,7 @@ import pytest
 from milepost.dataflow.sinks.reservation import RESERVATION, TableOwner, reserve
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.storage.open import open_store
 from tests.harness.faulty_store import Effect, Fault, FaultyStore, at

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import AbortRequest
@@ -384,7 +384,7 @@ def test_an_altered_object_is_refused_while_it_is_copied_and_the_job_is_as_it_wa
 
 
 def test_a_document_too_large_is_not_read(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("milepost.savepoint_files.MAX_DOCUMENT_BYTES", 100)
+    monkeypatch.setattr("milepost.jobmaster.savepoints.reader.MAX_DOCUMENT_BYTES", 100)
     with pytest.raises(StateCorrupt, match="too many"):
         OtherJob.beside(saved.job).master.start(saved.location)
 
@@ -441,12 +441,14 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
 ) -> None:
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
-        patch.setattr("milepost.installation._give_up", lambda *args: None)  # as if the process were gone
+        patch.setattr(
+            "milepost.jobmaster.rollback.installed_checkpoint._give_up", lambda *args: None
+        )  # as if the process were gone
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
             other.master.start(saved.location)
     assert len(open_forks(other.context.head().state)) == 1
-    monkeypatch.setattr("milepost.installation.provably_dead", lambda holder: True)
+    monkeypatch.setattr("milepost.jobmaster.rollback.installed_checkpoint.provably_dead", lambda holder: True)
     other.master.start(saved.location)
     assert not open_forks(other.context.head().state)
     other.assert_equals(saved.job)
@@ -455,7 +457,7 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
 def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
-        patch.setattr("milepost.installation._give_up", lambda *args: None)
+        patch.setattr("milepost.jobmaster.rollback.installed_checkpoint._give_up", lambda *args: None)
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
             other.master.start(saved.location)

@@ -8,8 +8,8 @@ import pytest
 
 from milepost.dataflow.sinks.contract import SinkMark
 from milepost.epoch.iso_times import iso_ms
-from milepost.epoch_metadata import predecessor_of
-from milepost.jobmaster import NothingToDo, Session
+from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.jobmaster.run.results import predecessor_of
 from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,

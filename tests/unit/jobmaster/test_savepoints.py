@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.jobmaster.savepoints.reader import read_savepoint
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import UnpinRequest
@@ -23,7 +24,6 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.savepoint_files import read_savepoint
 from milepost.storage.open import open_store
 from tests.harness.counted_job import CountedJob
 from tests.harness.faulty_store import Effect, Fault, at
@@ -238,7 +238,9 @@ def test_a_fault_anywhere_leaves_a_whole_savepoint_or_none(
 def test_what_a_killed_creation_left_is_unreachable_and_can_be_collected(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("milepost.savepoints.Savepoints._clear", lambda self, prefix: None)  # as if it had died
+    monkeypatch.setattr(
+        "milepost.jobmaster.savepoints.savepoints.Savepoints._clear", lambda self, prefix: None
+    )  # as if it had died
     with monkeypatch.context() as patch:
         break_store(
             patch,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster import Session
-from milepost.source_health import stale
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.source_health import stale
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.sparkless_runner import SparklessRunner
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.jobmaster.job.store_checks import probe_stores, require_stores
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.store_checks import probe_stores, require_stores
 from tests.harness.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.s3_servers import Ministack
 from tests.harness.sparkless_job import SparklessJob

@@ -10,8 +10,8 @@ import pytest
 
 from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster import Session
-from milepost.leadership import Leadership
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.protocol.records.errors import Busy
 from tests.harness.sparkless_job import SparklessJob
 

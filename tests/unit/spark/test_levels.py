@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.spark.task.levels import plan_levels
 from milepost.spark.wire.exchange import Stamp
 from tests.harness.sparkless_job import SparklessJob

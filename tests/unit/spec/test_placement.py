@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import load_job
 from milepost.spec.values.patterns import ANY, IN_A_PART, Step, can_name, compiled

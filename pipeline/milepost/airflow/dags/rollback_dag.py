@@ -23,7 +23,7 @@ from milepost.spec.load.load import LoadedJob
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from milepost.spec.load.load import LoadedJob
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from milepost.jobmaster import JobMaster, Session
+    from milepost.jobmaster.jobmaster import JobMaster, Session
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from milepost.airflow.task_output.task_secrets import mask_secrets
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from milepost.jobmaster import JobMaster, Session
+    from milepost.jobmaster.jobmaster import JobMaster, Session
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +63,14 @@ class JobOperator(BaseOperator):
         raise TypeError(f"{type(self).__name__} must define act()")
 
     def jobmaster(self) -> JobMaster:
-        from milepost.jobmaster import JobMaster
+        from milepost.jobmaster.jobmaster import JobMaster
         from milepost.spec.load.load import load_job
 
         return JobMaster(load_job(self.spec_path))
 
     def session(self, context: Context) -> Session:
         """The session of this DAG run: the same one in each of its tasks and tries (I3)."""
-        from milepost.jobmaster import Session
+        from milepost.jobmaster.jobmaster import Session
 
         run = context["dag_run"]
         run_type = str(getattr(run.run_type, "value", run.run_type))

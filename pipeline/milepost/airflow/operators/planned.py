@@ -20,7 +20,7 @@ from milepost.airflow.task_output.outcome import Reaction
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from milepost.epoch.step_clock import StepClock
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +83,8 @@ class TriggerCheckpointOperator(EpochOperator):
     """Claims the timeline, sweeps, plans, and records the pending checkpoint; or finds that there is nothing to do."""
 
     def act(self, context: Context) -> dict[str, Any]:
-        from milepost.jobmaster import NothingToDo
-        from milepost.preflight import report_lines
+        from milepost.jobmaster.compatibility.preflight import report_lines
+        from milepost.jobmaster.jobmaster import NothingToDo
 
         def tell(report: list[dict[str, str]]) -> None:
             for line in report_lines(report):

@@ -12,7 +12,7 @@ from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.diff import Difference
+    from milepost.jobmaster.reports.diff import Difference
 
 _SHOWN_ROWS = 20
 _DOCUMENT_ROWS = 1000
@@ -50,7 +50,7 @@ def diff(
 
     Rows are in the order of their key, or of their columns where there is none. Counts are of all rows.
     """
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import load_job
 
     chosen = [(kind, name) for kind, name in (("operator", operator), ("source", source), ("sink", sink)) if name]

@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.durations import parse_duration
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
 
 
 class Status(StrEnum):
@@ -59,7 +59,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _master(job: str) -> JobMaster:
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import load_job
 
     return JobMaster(load_job(job))

@@ -12,7 +12,7 @@ from milepost.cli.terminal.output import Output, show_count
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _master(job: str) -> JobMaster:
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import load_job
 
     return JobMaster(load_job(job))

@@ -60,7 +60,7 @@ def backfill(
 
     The schedule goes on meanwhile. An interrupted backfill goes on when the same command is given again.
     """
-    from milepost.jobmaster import JobMaster, Session
+    from milepost.jobmaster.jobmaster import JobMaster, Session
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj

@@ -36,7 +36,7 @@ def rollback(
     verbose: Verbose = False,
 ) -> None:
     """Return state, source positions, rows in flight and every table to a checkpoint; nothing is deleted."""
-    from milepost.jobmaster import JobMaster, Session
+    from milepost.jobmaster.jobmaster import JobMaster, Session
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj

@@ -15,7 +15,7 @@ from milepost.cli.terminal.progress import EpochProgress
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
 
 _MEGABYTE = 1_000_000
 
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _master(job: str) -> JobMaster:
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import load_job
 
     return JobMaster(load_job(job))

@@ -24,7 +24,7 @@ def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
 
     What is merely unreachable is no damage (exit 0): it costs space until it is collected.
     """
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
@@ -45,7 +45,7 @@ def gc(
     verbose: Verbose = False,
 ) -> None:
     """Delete what is provably unreachable: listed first, deleted once it has been listed for the grace period."""
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj

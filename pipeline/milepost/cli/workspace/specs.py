@@ -41,7 +41,7 @@ def init(
 
 def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Validate a spec, show its graph, and compare it with the job's head."""
-    from milepost.preflight import advice
+    from milepost.jobmaster.compatibility.preflight import advice
     from milepost.spec.load.lint import lint_report
     from milepost.spec.load.load import load_job
 
@@ -78,7 +78,7 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
 
 def _compatibility(loaded: Any) -> tuple[list[dict[str, Any]], str | None]:
     """Return the verdicts against the job's head, and why there are none when the store cannot be asked."""
-    from milepost.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.protocol.records.errors import StoreUnavailable
 
     try:

@@ -7,7 +7,7 @@ apply a function again to a newer head after a lost race (I1).
 Checks come in one order everywhere: already done, then whose checkpoint it is (session), then the token (I3).
 What follows the commit point is in `after_commit.py`, how a job ends and starts again in `incarnation.py`, what holds a
 checkpoint for a reader in `pins.py`, what changes the live timeline in `timelines.py`, what a person owns in
-`savepoints.py`; this module offers them too.
+`jobmaster/savepoints/savepoints.py`; this module offers them too.
 """
 
 from __future__ import annotations

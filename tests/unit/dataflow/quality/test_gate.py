@@ -15,7 +15,7 @@ import pytest
 from milepost.dataflow.quality.gate import begin_loading, check_suite, evaluate, evaluate_all, resolve_suite
 from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import Session
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import (
     EnvironmentUnusable,
     InvalidRequest,
@@ -285,7 +285,7 @@ def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkey
     began = threading.Event()
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
     monkeypatch.setattr("milepost.dataflow.quality.gate._import", began.set)
-    monkeypatch.setattr("milepost.jobmaster.resolve_suite", lambda spec: None)
+    monkeypatch.setattr("milepost.jobmaster.run.epochs.resolve_suite", lambda spec: None)
 
     def look(plan: EpochPlan) -> None:
         assert began.wait(240)

@@ -1,0 +1,93 @@
+"""The use cases of a backfill, part of the `JobMaster`: show its plan, run it or go on with it, give it up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.epoch.answers import EpochRunner
+from milepost.jobmaster.backfill.backfill_run import Backfill, Progress
+from milepost.jobmaster.backfill.forks import dispose_all, fork_to_continue, left_behind, purpose_of
+from milepost.jobmaster.backfill.plan import BackfillPlan, BackfillRequest, document_of, prepare, request_of
+from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.run.epochs import Epochs
+
+
+class Backfills:
+    """The use cases of one job's backfills."""
+
+    def __init__(self, context: JobContext, epochs: Epochs) -> None:
+        self._context, self._epochs = context, epochs
+
+    def plan_backfill(
+        self,
+        from_: str | None = None,
+        to: str | None = None,
+        from_checkpoint: int | None = None,
+        *,
+        ranges_per_epoch: int = 1,
+        allow_non_restored_state: bool = False,
+    ) -> dict[str, Any]:
+        """What a backfill would do; its `text` is for people. Checks all that can be checked; changes nothing.
+
+        Args:
+            from_, to: event times, ISO 8601. from_checkpoint: fork there, instead of where `from_` asks for.
+            ranges_per_epoch, allow_non_restored_state: as in `BackfillRequest`.
+        Raises: as `backfill_plan.prepare`.
+        """
+        request = request_of(
+            from_,
+            to,
+            from_checkpoint,
+            ranges_per_epoch=ranges_per_epoch,
+            allow_non_restored_state=allow_non_restored_state,
+        )
+        return _plan(self._context, request)[1]
+
+    def backfill(
+        self,
+        session: Session,
+        runner: EpochRunner,
+        from_: str | None = None,
+        to: str | None = None,
+        from_checkpoint: int | None = None,
+        *,
+        ranges_per_epoch: int = 1,
+        allow_non_restored_state: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Process recorded input again with today's code, and let the result take the live timeline's place.
+
+        Args: as for `plan_backfill`. Returns and raises: as `Backfill.run`; before it begins, as `plan_backfill`.
+        """
+        require_stores(self._context)
+        request = request_of(
+            from_,
+            to,
+            from_checkpoint,
+            ranges_per_epoch=ranges_per_epoch,
+            allow_non_restored_state=allow_non_restored_state,
+        )
+        plan, _ = _plan(self._context, request)
+        return Backfill(self._context, self._epochs, session, runner, progress or _quiet).run(plan)
+
+    def dispose_backfills(self) -> dict[str, Any]:
+        """Give up every fork that a backfill has open, also one that still runs. Returns {job, disposed: forks}."""
+        return {"job": self._context.head().state.job, "disposed": dispose_all(self._context, Session.cli())}
+
+
+def _plan(context: JobContext, request: BackfillRequest) -> tuple[BackfillPlan, dict[str, Any]]:
+    plan = prepare(context, request)
+    fork = fork_to_continue(context, plan)
+    gives_up = [one.timeline_id for one in left_behind(context, plan.state, purpose_of(context, plan))]
+    if fork is None:
+        return plan, document_of(context, plan, None, 0, gives_up)
+    tip = consumed_by(context, context.base_metadata(plan.state, fork.head))
+    left = left_to_replay(plan.ranges, plan.base_consumed, tip)
+    return plan, document_of(context, plan, fork.timeline_id, len(plan.to_replay) - len(left), gives_up)
+
+
+def _quiet(step: str) -> None:
+    """Nobody is told."""

@@ -1,0 +1,325 @@
+"""Backfill: replay recorded input with today's code on a fork, then let the fork take the live timeline's place.
+
+Order: the fork (manifest) -> its epochs, each in the order of `run/epochs.py`, up to complete; their sinks stage and
+nothing is committed -> the freeze of the live timeline (manifest) -> what is still to be replayed -> fast-forward
+(manifest): the one transition that makes the fork the live timeline -> each sink follows (`leadership/realignment.py`).
+Until the fast-forward the live timeline has noticed nothing but the freeze, which ends by itself. Stopped anywhere
+before it, the fork stays, and the same backfill goes on with it; after it, the next epoch lets the sinks follow first.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.epoch.answers import EpochRunner
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.backfill.forks import (
+    check_idle,
+    dispose_left_behind,
+    fork_to_continue,
+    open_fork,
+    purpose_of,
+    thaw_for,
+)
+from milepost.jobmaster.backfill.plan import BackfillPlan, is_judged
+from milepost.jobmaster.backfill.replay import Consumed, RecordedRange, consumed_by, left_to_replay, replay_record
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.next_input import over_max_in_flight
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.run.epochs import Epochs
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
+from milepost.protocol.records.errors import (
+    Busy,
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    Fenced,
+    ProtocolViolation,
+    SourceChanged,
+)
+from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState, Timeline
+
+_LOG = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+"""Told what begins, for people."""
+
+_WAIT_S = 1.0
+_PATIENCE = 3
+"""After so many epochs that did not bring the fork closer to the live head, the live timeline is frozen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """Where a fork is.
+
+    Attributes:
+        state: the head that this was read from. fork: as it is there. tip: metadata of its head; None: the empty state.
+        replayed: how many ranges are behind it. left: those that it has yet to replay, in order.
+    """
+
+    state: ManifestState
+    fork: Timeline
+    tip: CheckpointMetadata | None
+    replayed: int
+    left: tuple[RecordedRange, ...]
+
+
+class Backfill:
+    """One backfill of one session.
+
+    Args:
+        wait: sleeps, in seconds, while an epoch of the frozen live timeline ends.
+    """
+
+    def __init__(
+        self,
+        context: JobContext,
+        epochs: Epochs,
+        session: Session,
+        runner: EpochRunner,
+        progress: Progress,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._context, self._epochs, self._session, self._runner = context, epochs, session, runner
+        self._say, self._wait = progress, wait
+
+    def run(self, plan: BackfillPlan) -> dict[str, Any]:
+        """Fork, or go on with the fork of an interrupted backfill; replay; fast-forward; let the sinks follow.
+
+        Returns: {outcome, job, fork_point, from_timeline, timeline, checkpoint_id, epochs, sinks, next_step}.
+        Raises:
+            Busy: another session works on the fork, or has frozen the live timeline.
+            CommitConflict: the live timeline went back meanwhile. Fenced: the fork was disposed of.
+            SourceChanged, QualityGateFailed, SubtaskDeclined, …: an epoch of the fork failed.
+            Until the fast-forward the live timeline is as it was; an error after it says which sinks have yet to
+            follow.
+        """
+        context = self._context
+        dispose_left_behind(context, self._session, purpose_of(context, plan))
+        own = fork_to_continue(context, plan)
+        if own is None:
+            self._say(f"fork at checkpoint {plan.fork_point}")
+            fork = open_fork(context, self._session, plan)
+        else:
+            check_idle(context, self._session, own)
+            thaw_for(context, own)
+            fork = own.timeline_id
+            self._say(f"going on with fork {fork}")
+        try:
+            with self._thawed_at_the_end():
+                tip = self._replay(plan, fork)
+        except CheckpointError as error:
+            self._explain(error, fork)
+            raise
+        self._say("sinks follow")
+        Realigner(context).finish(self._session)
+        return self._told(plan, fork, tip)
+
+    def _replay(self, plan: BackfillPlan, fork: TimelineId) -> CheckpointId:
+        """Replay up to the live head and switch. Returns the fork's newest checkpoint, which the job continues.
+
+        It ends: each epoch replays a range or works off rows in flight, and once the live timeline is frozen neither
+        comes anew.
+        """
+        leadership = Leadership(self._context, fork)
+        fewest, fruitless = len(plan.ranges) + 1, 0
+        before: _Position | None = None
+        while True:
+            leadership.sweep(self._session, take_over=False)
+            at = self._position(plan, leadership)
+            if before is not None:
+                _require_progress(before, at)
+            before = None
+            fewest, fruitless = (len(at.left), 0) if len(at.left) < fewest else (fewest, fruitless + 1)
+            last_stretch = len(at.left) <= plan.request.ranges_per_epoch or fruitless >= _PATIENCE
+            if (last_stretch or self._has_frozen(at.state)) and self._freeze(at.state):
+                at = self._position(plan, leadership)  # what the live timeline did until then is to be replayed, too
+            if at.left:
+                self._epoch(plan, leadership, at)
+                before = at
+            elif not self._is_busy(at.state) and self._fast_forward(plan, at):
+                return at.fork.head
+
+    def _position(self, plan: BackfillPlan, leadership: Leadership) -> _Position:
+        """Where the fork is now. Raises CommitConflict: the live timeline is another one than the plan's."""
+        context = self._context
+        state = context.head().state
+        ranges = plan.live.up_to_head(state)
+        fork = leadership.timeline(state)
+        tip = context.base_metadata(state, fork.head)
+        left = left_to_replay(ranges, plan.base_consumed, consumed_by(context, tip))
+        replayed = sum(not item.is_empty for item in ranges) - len(left)
+        return _Position(state, fork, tip, replayed, left)
+
+    def _has_frozen(self, state: ManifestState) -> bool:
+        frozen = state.timeline().frozen
+        return frozen is not None and frozen.session_id == self._session.session_id
+
+    def _freeze(self, state: ManifestState) -> bool:
+        """Keep others from triggering on the live timeline for as long as an epoch may take, from about now.
+
+        Returns: whether it was not frozen, so that the live timeline may have gone on.
+        Raises: Busy: another session has frozen it.
+        """
+        context, hold_ms = self._context, self._context.timeout_ms
+        now_ms = context.store.clock_ms()
+        frozen = frozen_by(state.timeline(), now_ms) if self._has_frozen(state) else None
+        if frozen is not None and frozen.until_ms - now_ms > hold_ms // 2:
+            return False
+        self._say("freezing the live timeline for the last stretch")
+        request = FreezeRequest(self._session.session_id, hold_ms)
+        context.transact(lambda state, now: coordinator.freeze(state, request, now))
+        return frozen is None
+
+    def _is_busy(self, state: ManifestState) -> bool:
+        """Whether an epoch of the live timeline is running: then wait a moment; one whose lease is over is swept."""
+        pending = state.timeline().pending
+        if pending is None:
+            return False
+        self._say(f"waiting for checkpoint {pending.checkpoint_id} of the live timeline")
+        try:
+            Leadership(self._context).sweep(self._session, take_over=False)
+        except Busy:
+            self._wait(_WAIT_S)
+        return True
+
+    def _epoch(self, plan: BackfillPlan, leadership: Leadership, at: _Position) -> None:
+        """One epoch of the fork: the next ranges; none of them while too much is in flight."""
+        context, session = self._context, self._session
+        full = over_max_in_flight(context, at.tip)
+        count = 0 if full else plan.request.ranges_per_epoch
+        now, later = at.left[:count], at.left[count:]
+        pending = leadership.own_pending(at.state, session)
+        if pending is None:
+            known = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
+            record = replay_record(now, later, known & set(context.spec.sources), full)
+            claim = leadership.claim(session, at.state, record, plan.code.hash)
+            pending = leadership.require_own_pending(claim.state, session)
+        what = f"what {_span(now)} read" if now else "rows in flight"
+        self._say(f"checkpoint {pending.checkpoint_id} replays {what} and leaves {len(later)} for later")
+        try:
+            self._epochs.run_epoch(session, pending.checkpoint_id, self._runner, judged=is_judged(plan.request, at.tip))
+            self._epochs.validate(session, pending.checkpoint_id)
+            self._check_read(leadership, pending.checkpoint_id)
+            self._epochs.complete(session, pending.checkpoint_id)
+        except BaseException as error:
+            leadership.give_up(session, pending.checkpoint_id, error, None)
+            raise
+
+    def _check_read(self, leadership: Leadership, checkpoint_id: CheckpointId) -> None:
+        """Refuse an epoch that skipped an object (`on_missing: skip`): it is no replay of what was read."""
+        state = self._context.head().state
+        metadata, _ = leadership.pending_metadata(leadership.require_own(state, self._session, checkpoint_id))
+        gone = {name: list(source.missing) for name, source in metadata.sources.items() if source.missing}
+        if gone:
+            names = ", ".join(f"{name}: {key}" for name, keys in gone.items() for key in keys)
+            raise SourceChanged(
+                f"checkpoint {checkpoint_id}: objects to be replayed are gone: {names}. Nothing of it counts.",
+                hint="put the recorded versions back and run the same backfill again",
+                missing=gone,
+            )
+
+    def _fast_forward(self, plan: BackfillPlan, at: _Position) -> bool:
+        """Make the fork the live timeline; False: a head has moved since `at` was read."""
+        context = self._context
+        head = at.state.timeline().head
+        check_equal(consumed_by(context, context.base_metadata(at.state, head)), consumed_by(context, at.tip))
+        self._say("fast-forward")
+        request = FastForwardRequest(
+            self._session.session_id,
+            at.fork.timeline_id,
+            expected_main_head=head,
+            expected_fork_head=at.fork.head,
+            sinks=tuple(sorted(sink.name for sink in context.spec.sinks)),
+            detail=f"backfill, forked at checkpoint {plan.fork_point}",
+        )
+        try:
+            context.transact(lambda state, now: coordinator.fast_forward(state, request, now))
+        except (CommitConflict, Busy) as moved:  # the freeze had ended: the live timeline went on
+            if context.head().state.version == at.state.version:
+                raise  # nothing has moved: the next try would be this one again
+            _LOG.info("%s; replaying what it did", moved.message)
+            return False
+        return True
+
+    @contextmanager
+    def _thawed_at_the_end(self) -> Iterator[None]:
+        """Let go of the freeze however the block ends; after a fast-forward there is none."""
+        try:
+            yield
+        finally:
+            request = ThawRequest(self._session.session_id)
+            try:
+                self._context.transact(lambda state, now: coordinator.thaw(state, request, now))
+            except CheckpointError as error:  # it ends by itself
+                _LOG.warning("the live timeline was not thawed now: %s", error.message)
+
+    def _explain(self, error: CheckpointError, fork: TimelineId) -> None:
+        error.details.setdefault("fork", fork)
+        if isinstance(error, Fenced | CommitOutcomeUnknown):
+            return  # the fork is lost, or nobody knows
+        hint = (
+            f"The live timeline is as it was; the same backfill, with the same code and spec, goes on with fork {fork}"
+        )
+        error.advise(hint)
+
+    def _told(self, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> dict[str, Any]:
+        context = self._context
+        state = context.head().state
+        own = [one for one in state.checkpoints if one.timeline == fork and one.checkpoint_id <= tip]
+        figures = ("rows_in", "rows_out", "late_rows", "quality")
+        return {
+            "outcome": "fast_forwarded",
+            "job": state.job,
+            "fork_point": int(plan.fork_point),
+            "from_timeline": plan.state.live,
+            "timeline": fork,
+            "checkpoint_id": int(tip),
+            "epochs": [
+                {"checkpoint_id": int(one.checkpoint_id), "epoch": int(one.epoch)}
+                | {name: one.summary.get(name) for name in figures}
+                for one in own
+            ],
+            "sinks": sorted(sink.name for sink in context.spec.sinks),
+            "next_step": f"milepost run {state.job}",
+        }
+
+
+def _span(ranges: Sequence[RecordedRange]) -> str:
+    first, last = ranges[0].checkpoint_id, ranges[-1].checkpoint_id
+    return f"checkpoint {first}" if first == last else f"checkpoints {first} to {last}"
+
+
+def _require_progress(before: _Position, at: _Position) -> None:
+    """Refuse to go on from an epoch that the same one would follow, for ever. Raises ProtocolViolation."""
+    processed = at.tip is not None and any(sum(item.processed_bytes) for item in at.tip.operators.values())
+    if at.replayed == before.replayed and not processed:
+        raise ProtocolViolation(
+            f"checkpoint {at.fork.head} of fork {at.fork.timeline_id} replayed none of the {len(before.left)} ranges "
+            "that are left, and worked off no row in flight. The live timeline is as it was.",
+            hint=f"milepost backfill {at.state.job} --dispose gives the fork up",
+        )
+
+
+def check_equal(main: Consumed, fork: Consumed) -> None:
+    """Both heads have consumed the same object versions, source by source. Raises CommitConflict."""
+    for name in sorted({*main, *fork}):
+        differ = set(main.get(name, ())) ^ set(fork.get(name, ()))
+        if differ:
+            keys = ", ".join(sorted(key for key, _, _ in differ)[:5])
+            raise CommitConflict(
+                f"source {name}: the live timeline and the fork have not consumed the same: {len(differ)} object "
+                f"versions differ ({keys}).",
+                source=name,
+            )

@@ -1,0 +1,161 @@
+"""The forks that backfills open: whose they are, which one goes on, and which are left behind.
+
+A fork says what it is for in the session that opened it (`backfill:<purpose>/<session>`): the purpose is a digest of
+all that decides what its checkpoints hold, so a fork of the same purpose may be continued, and no other. A restore's
+fork has no such session and is never touched here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+
+from milepost.jobmaster.backfill.plan import BackfillPlan
+from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.fork_opening import opening_of
+from milepost.jobmaster.job.session import Session, provably_alive, provably_dead
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.reports.unfinished_backfills import OPENED_BY, forks_of_backfills
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.events import TimelineForked
+from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, ThawRequest
+from milepost.protocol.records.errors import Busy, CommitConflict
+from milepost.protocol.records.ids import SessionId, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState, Timeline
+
+_LOG = logging.getLogger(__name__)
+
+
+def purpose_of(context: JobContext, plan: BackfillPlan) -> str:
+    """A digest of the fork point, the request, the code, the spec and the live timeline."""
+    wanted = plan.request
+    document = [
+        int(plan.fork_point),
+        wanted.to_us,
+        wanted.ranges_per_epoch,
+        wanted.allow_non_restored_state,
+        plan.code.hash,
+        context.job.spec_hash,
+        plan.state.live,
+    ]
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()[:16]
+
+
+def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> TimelineId:
+    """Open a fork at the plan's fork point. Raises NotFound: it is not retained any more. InvalidRequest: too many."""
+    opener = SessionId(f"{OPENED_BY}{purpose_of(context, plan)}/{session.session_id}")
+    request = ForkRequest(opener, plan.fork_point)
+    decided = context.transact(lambda state, now: coordinator.fork(state, request, now))
+    assert isinstance(decided.outcome, Transition)
+    event = decided.outcome.event
+    assert isinstance(event, TimelineForked)
+    return event.timeline.timeline_id
+
+
+def fork_to_continue(context: JobContext, plan: BackfillPlan) -> Timeline | None:
+    """The open fork of an interrupted backfill of the same purpose; of several the one that got furthest."""
+    purpose = purpose_of(context, plan)
+    own = [one for one, found in forks_of_backfills(context, plan.state) if found == purpose]
+    return max((one for one in own if _is_replay_of(context, plan, one)), key=lambda one: one.head, default=None)
+
+
+def check_idle(context: JobContext, session: Session, fork: Timeline) -> None:
+    """Make sure that no other session works on the fork, and end what one that is gone left pending there.
+
+    Between two epochs a session shows no sign of life but its freeze of the live timeline. One that is overlooked then
+    finds the fork busy at its next step, and stops.
+
+    Raises: Busy: another session works on it.
+    """
+    leader = fork.leader
+    if leader is None or leader.session_id == session.session_id or provably_dead(leader.holder):
+        return
+    working = provably_alive(leader.holder)
+    if not working and fork.pending is not None:
+        try:
+            Leadership(context, fork.timeline_id).sweep(session, take_over=False)
+        except Busy:
+            working = True
+    elif not working:
+        frozen = frozen_by(context.head().state.timeline(), context.store.clock_ms())
+        working = frozen is not None and frozen.session_id == leader.session_id
+    if working:
+        raise Busy(
+            f"job {context.spec.name}: session {leader.session_id} on {leader.holder.host} (pid {leader.holder.pid}) "
+            f"runs the same backfill on fork {fork.timeline_id}. Nothing was changed.",
+            hint=f"wait for it; or give it up: milepost backfill {context.spec.name} --dispose",
+            fork=fork.timeline_id,
+        )
+
+
+def dispose_left_behind(context: JobContext, session: Session, keep: str) -> list[TimelineId]:
+    """Dispose of the forks of earlier backfills on which nobody works any more. Returns those that are gone.
+
+    Args:
+        keep: the purpose of the backfill that begins.
+    """
+    gone = left_behind(context, context.head().state, keep)
+    for fork in gone:
+        _dispose(context, session, fork)
+    return [fork.timeline_id for fork in gone]
+
+
+def left_behind(context: JobContext, state: ManifestState, keep: str) -> list[Timeline]:
+    """The forks of backfills of any other purpose on which nobody works any more."""
+    found = [one for one, purpose in forks_of_backfills(context, state) if purpose != keep]
+    return [one for one in found if _is_left_behind(context, state, one)]
+
+
+def dispose_all(context: JobContext, session: Session) -> list[TimelineId]:
+    """Dispose of every fork that a backfill has open; one that still runs is fenced. Returns those that are gone."""
+    gone = [fork for fork, _ in forks_of_backfills(context, context.head().state)]
+    for fork in gone:
+        _dispose(context, session, fork)
+    return [fork.timeline_id for fork in gone]
+
+
+def thaw_for(context: JobContext, fork: Timeline) -> None:
+    """Let go of the freeze that a session which worked on the fork has left on the live timeline, if there is one."""
+    frozen = context.head().state.timeline().frozen
+    opener = opening_of(context, fork).session_id.partition("/")[2]
+    sessions = {opener, fork.leader.session_id if fork.leader is not None else opener}
+    if frozen is not None and frozen.session_id in sessions:
+        _LOG.info("session %s is gone: its freeze of the live timeline ends", frozen.session_id)
+        request = ThawRequest(frozen.session_id)
+        context.transact(lambda state, now: coordinator.thaw(state, request, now))
+
+
+def _dispose(context: JobContext, session: Session, fork: Timeline) -> None:
+    _LOG.info("fork %s is disposed of", fork.timeline_id)
+    request = DisposeForkRequest(session.session_id, fork.timeline_id)
+    context.transact(lambda state, now: coordinator.dispose_fork(state, request, now))
+    thaw_for(context, fork)
+
+
+def _is_replay_of(context: JobContext, plan: BackfillPlan, fork: Timeline) -> bool:
+    tip = consumed_by(context, context.base_metadata(plan.state, fork.head))
+    try:
+        left_to_replay(plan.ranges, plan.base_consumed, tip)
+    except CommitConflict:
+        return False
+    return True
+
+
+def _is_left_behind(context: JobContext, state: ManifestState, fork: Timeline) -> bool:
+    """Whether a fork is nobody's any more: its holder is dead, or it has been idle for longer than an epoch takes.
+
+    A fork that is taken for left behind too early is fenced, which wastes its work and harms nothing.
+    """
+    holder = fork.leader.holder if fork.leader is not None else None
+    if holder is not None and provably_dead(holder):
+        return True
+    if holder is not None and provably_alive(holder):
+        return False
+    head = state.checkpoint(fork.head)
+    signs_ms = [opening_of(context, fork).at_ms, 0 if head is None else head.completed_time_ms]
+    signs_ms += [] if fork.pending is None else [fork.pending.deadline_ms]
+    return context.store.clock_ms() - max(signs_ms) > context.timeout_ms

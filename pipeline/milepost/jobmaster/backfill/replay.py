@@ -1,0 +1,328 @@
+"""The recorded input of the live lineage, and what a backfill still has to read of it.
+
+Each completed epoch left an input record, which is never deleted on the live lineage; the set of consumed objects says
+which of the planned versions its epoch really took (a planned object may have been gone, and was skipped then). Both
+together are the lineage's ranges: one per epoch, in order. They are complete iff the fork point's set and the ranges
+add up to the head's set, source by source; anything else is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from milepost.dataflow.sources.consumed import load
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.objects import list_objects, named_objects
+from milepost.epoch.iso_times import watermark_text
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
+from milepost.epoch.summary import watermark_of
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
+from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.storage.checked import read_handle
+from milepost.storage.open import open_store
+
+Version = tuple[str, str, int]
+"""Key, etag and size of an object: what is consumed once."""
+
+Consumed = Mapping[str, Mapping[Version, int]]
+"""Per source: the checkpoint that consumed each version."""
+
+_NOTHING_SKIPPED = {"hidden": 0, "empty": 0, "before_start": 0, "ignored_changes": 0}
+_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRange:
+    """What one epoch of the live lineage consumed.
+
+    Attributes:
+        checkpoint_id: of that epoch. epoch: its number.
+        starts: watermark at the epoch's start, as `watermark_text` tells it; None is minus infinity.
+        objects, baseline: per source, in plan order: read, and recorded as consumed without being read.
+        final: the epoch was the last one of a drained job.
+    """
+
+    checkpoint_id: CheckpointId
+    epoch: int
+    starts: str | None
+    objects: Mapping[str, tuple[SourceObject, ...]]
+    baseline: Mapping[str, tuple[SourceObject, ...]]
+    final: bool
+
+    @property
+    def versions(self) -> dict[str, set[Version]]:
+        """What the range adds to each source's consumed set."""
+        names = {*self.objects, *self.baseline}
+        return {
+            name: {version_of(obj) for obj in (*self.objects.get(name, ()), *self.baseline.get(name, ()))}
+            for name in names
+        }
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it consumed nothing: its epoch worked off rows in flight, or fired timers."""
+        return not any(self.versions.values())
+
+    @property
+    def count(self) -> int:
+        """Objects to read."""
+        return sum(len(objects) for objects in self.objects.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(obj.size for objects in self.objects.values() for obj in objects)
+
+
+def version_of(obj: SourceObject) -> Version:
+    return obj.key, obj.etag, obj.size
+
+
+def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) -> tuple[CompletedEpoch, ...]:
+    """Every checkpoint that led from `since` (left out) to `head`, oldest first, as its completion recorded it.
+
+    The manifest log is the source: it also knows those that are subsumed, and keeps of them what is asked here when it
+    is compacted.
+
+    Raises:
+        NotFound: `since` is not on the lineage of `head`.
+    """
+    found: list[CompletedEpoch] = []
+    wanted = head
+    for entry in context.log.entries() if head != since else ():
+        epoch = completion_of(entry)
+        if epoch is not None and epoch.checkpoint_id == wanted:
+            found.append(epoch)
+            wanted = epoch.parent
+            if wanted <= since:
+                break
+    if wanted != since:
+        raise NotFound(
+            f"job {context.spec.name}: checkpoint {since} is not on the lineage that leads to checkpoint {head}. "
+            "Nothing was changed.",
+            hint=f"milepost list {context.spec.name} shows the timeline of each checkpoint",
+            checkpoint_id=int(since),
+        )
+    return tuple(reversed(found))
+
+
+def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Consumed:
+    """Every version that a checkpoint has consumed; none for the empty state. Raises StateCorrupt."""
+    consumed = {}
+    for name, source in metadata.sources.items() if metadata is not None else ():
+        columns = load(context.store, source.consumed).table.to_pydict()
+        versions = zip(columns["key"], columns["etag"], columns["size"], strict=True)
+        consumed[name] = dict(zip(versions, columns["checkpoint_id"], strict=True))
+    return consumed
+
+
+def recorded_ranges(
+    context: JobContext, lineage: Sequence[CompletedEpoch], starts: str | None, base: Consumed, head: Consumed
+) -> tuple[RecordedRange, ...]:
+    """The ranges of the lineage, in order.
+
+    Args:
+        lineage: oldest first. starts: watermark of the fork point.
+        base, head: what the fork point, and the newest checkpoint of the lineage, have consumed.
+    Raises:
+        InvalidRequest: the records do not lead from one to the other; a checkpoint between them was restored or
+            bootstrapped; or an epoch between them ended the event time.
+        StateCorrupt: an input record is missing or unreadable.
+    """
+    ranges = []
+    for checkpoint in lineage:
+        if checkpoint.installed:
+            raise InvalidRequest(
+                f"job {context.spec.name}: checkpoint {checkpoint.checkpoint_id} was restored from a savepoint or "
+                "bootstrapped from tables: no recorded input leads to it. Nothing was changed.",
+                hint=f"backfill from it, or from a checkpoint after it: --from-checkpoint {checkpoint.checkpoint_id}",
+                checkpoint_id=int(checkpoint.checkpoint_id),
+            )
+        record = decode_input_record(read_handle(context.store, checkpoint.plan))
+        if record.final:
+            raise InvalidRequest(
+                f"job {context.spec.name}: checkpoint {checkpoint.checkpoint_id} ended the event time of a drained "
+                "job: a backfill cannot replay past it. Nothing was changed.",
+                hint=f"go back to before it (milepost rollback {context.spec.name} --to {checkpoint.parent}), "
+                "backfill, and drain the job again",
+                checkpoint_id=int(checkpoint.checkpoint_id),
+            )
+        ranges.append(_range(checkpoint, record, starts, head))
+        starts = checkpoint.watermark or starts
+    _check_complete(context, lineage, ranges, base, head)
+    return tuple(ranges)
+
+
+def _range(checkpoint: CompletedEpoch, record: InputRecord, starts: str | None, head: Consumed) -> RecordedRange:
+    def taken(name: str, objects: Sequence[SourceObject]) -> tuple[SourceObject, ...]:
+        by_whom = head.get(name, {})
+        return tuple(obj for obj in objects if by_whom.get(version_of(obj)) == checkpoint.checkpoint_id)
+
+    return RecordedRange(
+        checkpoint.checkpoint_id,
+        int(checkpoint.epoch),
+        starts,
+        {item.name: taken(item.name, item.objects) for item in record.sources},
+        {item.name: taken(item.name, item.baseline) for item in record.sources},
+        record.final,
+    )
+
+
+def _check_complete(
+    context: JobContext,
+    lineage: Sequence[CompletedEpoch],
+    ranges: Sequence[RecordedRange],
+    base: Consumed,
+    head: Consumed,
+) -> None:
+    for name in sorted({*base, *head}):
+        explained = set(base.get(name, ())).union(*(item.versions.get(name, ()) for item in ranges))
+        unexplained = explained ^ set(head.get(name, ()))
+        if unexplained:
+            made = sorted({head[name][version] for version in unexplained if version in head.get(name, {})})
+            raise InvalidRequest(
+                f"job {context.spec.name}: the recorded inputs do not lead to checkpoint "
+                f"{lineage[-1].checkpoint_id if lineage else 0}: source {name} has {len(unexplained)} consumed objects "
+                f"that no input record since the fork point names (checkpoints {made or 'unknown'}). Nothing was "
+                "changed.",
+                hint="backfill from a checkpoint after them: --from-checkpoint ID",
+                source=name,
+            )
+    spec = context.spec.sources
+    dropped = sorted({name for item in ranges for name, added in item.versions.items() if added and name not in spec})
+    if dropped:
+        raise InvalidRequest(
+            f"job {context.spec.name}: the recorded inputs hold objects of the sources {', '.join(dropped)}, which the "
+            "spec no longer has. Nothing was changed.",
+            hint="put them back for the backfill, or backfill from a checkpoint after their last epoch",
+            sources=dropped,
+        )
+
+
+class LiveRanges:
+    """The ranges that the live timeline has consumed since a checkpoint, kept up with as it goes on.
+
+    Args:
+        point: the checkpoint, 0 for the empty state. base: its metadata.
+    """
+
+    def __init__(
+        self, context: JobContext, live: TimelineId, point: CheckpointId, base: CheckpointMetadata | None
+    ) -> None:
+        self.live = live
+        self.base_consumed = consumed_by(context, base)
+        self._context = context
+        self._head, self._consumed = point, self.base_consumed
+        self._ends = watermark_text(watermark_of(base)) if base is not None else None
+        self._known: tuple[RecordedRange, ...] = ()
+
+    def up_to_head(self, state: ManifestState) -> tuple[RecordedRange, ...]:
+        """The ranges up to the live head of `state`, in order, empty ones included.
+
+        Raises:
+            CommitConflict: the live timeline is another one by now. And as `recorded_ranges`.
+        """
+        if state.live != self.live:
+            raise CommitConflict(
+                f"job {state.job}: the live timeline is {state.live} by now, not {self.live}: somebody rolled back, or "
+                "fast-forwarded another fork. It is as they left it.",
+                hint="look at the plan again, then run the backfill again",
+                live=state.live,
+                planned=self.live,
+            )
+        head = state.timeline().head
+        if head != self._head:
+            passed = lineage_since(self._context, head, self._head)
+            consumed = consumed_by(self._context, self._context.base_metadata(state, head))
+            found = recorded_ranges(self._context, passed, self._ends, self._consumed, consumed)
+            self._known, self._head, self._consumed = (*self._known, *found), head, consumed
+            self._ends = passed[-1].watermark or self._ends
+        return self._known
+
+
+def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consumed) -> tuple[RecordedRange, ...]:
+    """The ranges that a fork has not replayed; what consumed nothing is not replayed by itself.
+
+    Args:
+        base, tip: what the fork point, and the fork's newest checkpoint, have consumed.
+    Raises:
+        CommitConflict: the fork has consumed something else than the first of these ranges: the live timeline went
+            back meanwhile, or the fork is no replay of it.
+    """
+    reached = {name: set(versions) for name, versions in base.items()}
+    goal = {name: set(versions) for name, versions in tip.items() if versions}
+    left = [item for item in ranges if not item.is_empty]
+    while {name: versions for name, versions in reached.items() if versions} != goal:
+        if not left:
+            raise CommitConflict(
+                "the fork has consumed other objects than the recorded ranges of the live timeline name. The live "
+                "timeline is as it was.",
+                hint="run the same backfill again: it begins with a new fork",
+            )
+        for name, versions in left.pop(0).versions.items():
+            reached.setdefault(name, set()).update(versions)
+    return tuple(left)
+
+
+def replay_record(
+    ranges: Sequence[RecordedRange],
+    later: Sequence[RecordedRange],
+    sources: Iterable[str],
+    held_back: str | None,
+) -> InputRecord:
+    """The input record of a fork epoch that replays these ranges, in order.
+
+    Args:
+        ranges: in order; none: the epoch only works off rows in flight. later: what is left after them.
+        sources: of the record: those that the fork, or a range, has read. held_back: why `ranges` is empty.
+    """
+    return InputRecord(tuple(_replayed(name, ranges, later) for name in sorted(sources)), held_back=held_back)
+
+
+def _replayed(name: str, ranges: Sequence[RecordedRange], later: Sequence[RecordedRange]) -> SourceInput:
+    waiting = [obj for item in later for obj in item.objects.get(name, ())]
+    return SourceInput(
+        name,
+        tuple(obj for item in ranges for obj in item.objects.get(name, ())),
+        tuple(obj for item in ranges for obj in item.baseline.get(name, ())),
+        _NOTHING_SKIPPED,
+        len(waiting),
+        sum(obj.size for obj in waiting),
+        None,
+    )
+
+
+def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
+    """Refuse a replay that could not read what was read: every object must be there in its recorded version.
+
+    Raises:
+        SourceChanged: naming every object that is gone or differs now, in `details`.
+    """
+    faults: list[dict[str, object]] = []
+    for name in sorted({name for item in ranges for name, objects in item.objects.items() if objects}):
+        store, pattern = context.source(name)
+        now = {obj.key: obj for obj in list_objects(open_store(store), pattern).objects}
+        for item in ranges:
+            for obj in item.objects.get(name, ()):
+                found = now.get(obj.key)
+                if found is None or version_of(found) != version_of(obj):
+                    state = "gone" if found is None else f"now {found.etag} ({found.size} bytes)"
+                    faults.append({"source": name, "key": obj.key, "checkpoint_id": int(item.checkpoint_id)})
+                    faults[-1] |= {"recorded": f"{obj.etag} ({obj.size} bytes)", "found": state}
+    if faults:
+        lines = [
+            f"{one['source']}: {one['key']}: consumed by checkpoint {one['checkpoint_id']} as {one['recorded']}, "
+            f"{one['found']}"
+            for one in faults[:_NAMED]
+        ]
+        raise SourceChanged(
+            f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."
+            f"{named_objects(lines, len(faults))}\nNothing was changed; the live timeline goes on.",
+            hint="put the recorded versions back, or backfill from a checkpoint after them: --from-checkpoint ID",
+            objects=faults,
+        )

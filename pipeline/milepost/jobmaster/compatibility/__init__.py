@@ -1,0 +1,1 @@
+"""What a changed spec or changed code means for the state that it is to continue."""

@@ -1,0 +1,304 @@
+"""What a changed spec, or changed code, means for the state that it is to continue: per operator, before anything runs.
+
+Each operator of the spec is restored, converted (columns added, wider, or left behind), new, or refused; one that is
+gone from the spec is dropped. Sources, sinks and the job are told alike. `lint` shows it, `run` prints it when spec or
+code differ from the head's, and nothing is planned while anything is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.build import build_operator
+from milepost.dataflow.operators.contract import SCALE, StatefulOperator
+from milepost.dataflow.sinks.contract import decode_schema
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
+from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.compatibility import (
+    BEGINS_EMPTY,
+    COMPATIBLE,
+    NEW_UID,
+    NON_RESTORED,
+    RENAMED_FROM,
+    UNCHANGED,
+    compare_signatures,
+    state_signatures,
+)
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import ProcessOperator, SqlOperator, StatefulSpec
+from milepost.spec.load.load import from_text
+from milepost.spec.values.types import ColumnType, to_arrow
+from milepost.state.runs.evolution import SchemaChange, compare_schemas
+
+NEW_PATH = "needs a new sink name and path"
+
+RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
+
+CHANGED = "changed"
+"""Of a source, or of SQL, that makes other rows of the same input now; no state depends on it."""
+
+_OLD_ROWS = "what was read by then stays as it was made, unless a backfill reads it again"
+
+Tell = Callable[[list[dict[str, str]]], None]
+"""Gets the report of a spec or code that differs from the head's, before anything is planned."""
+
+
+def preflight(
+    context: JobContext,
+    base: CheckpointMetadata | None,
+    loaded: LoadedCode | None,
+    *,
+    allow_non_restored_state: bool = False,
+) -> list[dict[str, str]]:
+    """Return one row per operator, source, sink and the job, in the order of the spec, then what is gone from it.
+
+    Args:
+        base: the checkpoint to continue, with the names of the spec (`JobContext.base_metadata`); None: none.
+        loaded: None: no class of a process operator was loaded; what depends on one is not judged.
+        allow_non_restored_state: state that nothing restores may be left behind.
+    Returns:
+        ``{"kind", "name", "uid", "outcome", "verdict", "detail"}``; [] without a checkpoint. At the end a row for each
+        source and SQL that is another one now, which stops nothing.
+    """
+    if base is None:
+        return []
+    graph = context.graph if loaded is None else loaded.graph
+    rows = compare_signatures(
+        {**base.signatures, "job": {"job": {"max_parallelism": base.max_parallelism}}},
+        state_signatures(context.job.spec, graph),
+    )
+    stuck = refusals(context.job.spec, base, graph, loaded)
+    for row in rows:
+        outcome = RESTORED
+        if row["detail"] == BEGINS_EMPTY:
+            outcome = NEW
+        elif row["detail"].endswith("is gone from the spec"):
+            outcome = DROPPED
+        if row["kind"] == "operator":
+            outcome = _operator(row, outcome, context, base, graph, loaded)
+            if row["verdict"] == COMPATIBLE and row["name"] in stuck:
+                row |= {"verdict": NEW_UID, "detail": f"{stuck[row['name']].message} {stuck[row['name']].hint}"}
+        elif row["kind"] == "sink" and outcome == RESTORED:
+            _sink(row, base, graph)
+        accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
+        row["outcome"] = outcome if accepted else REFUSED
+    return [*rows, *_other_rules(context, base)]
+
+
+def _other_rules(context: JobContext, base: CheckpointMetadata) -> Iterator[dict[str, str]]:
+    """A row for each source and SQL that makes other rows of the same input now: compatible, and easily overlooked."""
+    if base.spec_hash == context.job.spec_hash:
+        return
+    try:
+        before = from_text(base.spec_text, context.job.path).spec
+    except InvalidRequest:  # a spec of another version: what it made of its input is not known
+        return
+    now = context.job.spec
+    former = {one.uid: one.sql for one in before.operators if isinstance(one, SqlOperator)}
+    found = [
+        ("sql", one.uid, one.uid, "its SQL")
+        for one in now.operators
+        if isinstance(one, SqlOperator) and former.get(one.uid, one.sql) != one.sql
+    ]
+    found += [
+        ("source", name, f"source {name}", "how it reads its objects")
+        for name, source in now.sources.items()
+        if name in before.sources and before.sources[name].options != source.options
+    ]
+    for kind, name, uid, what in found:
+        detail = f"{what} was another one at checkpoint {base.checkpoint_id}: {_OLD_ROWS}"
+        yield {"kind": kind, "name": name, "uid": uid, "verdict": COMPATIBLE, "detail": detail, "outcome": CHANGED}
+
+
+def report_lines(report: list[dict[str, str]]) -> list[str]:
+    """The report as people read it, one line each; what did not change is counted."""
+    lines = ["spec or code differ from the head's; what is continued:"]
+    for row in report:
+        if row["detail"] != UNCHANGED:
+            need = f" {row['verdict']}" if row["outcome"] == REFUSED else ""
+            lines.append(f"  {row['uid']}: {row['outcome']}{need}: {row['detail']}")
+    same = [row["uid"] for row in report if row["detail"] == UNCHANGED and row["kind"] != "job"]
+    return [*lines, f"  restored unchanged: {', '.join(same)}"] if same else lines
+
+
+def check_compatible(
+    context: JobContext,
+    base: CheckpointMetadata | None,
+    code: JobCode,
+    loaded: LoadedCode,
+    *,
+    allow_non_restored_state: bool = False,
+    tell: Tell | None = None,
+    rebuild: bool = True,
+) -> None:
+    """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue.
+
+    Args:
+        allow_non_restored_state: state that nothing restores, and positions of sources that are gone, may be left.
+        tell: gets the report, refused or not, when spec or code are not those of the checkpoint.
+        rebuild: whether the job has recorded input that a backfill could make its state of.
+    """
+    if base is None:
+        return
+    check_locations(context, base)
+    report = preflight(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
+    if tell is not None and (base.spec_hash, base.code_hash) != (context.job.spec_hash, code.hash):
+        tell(report)
+    stuck = refusals(context.job.spec, base, loaded.graph, loaded)  # these have hints of their own
+    refused = [row for row in report if row["outcome"] == REFUSED and row["name"] not in stuck]
+    if refused:
+        raise InvalidRequest(
+            f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: "
+            f"{'; '.join(misfits(refused))}. "
+            "Nothing was written.",
+            hint=advice(context.spec.name, refused, rebuild=rebuild),
+            preflight=report,
+        )
+
+
+def misfits(report: list[dict[str, str]]) -> list[str]:
+    """What of a report the next epoch would refuse, for people, a text for each row."""
+    return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
+
+
+def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
+    """What to do about the refused rows of a report: only what helps with one of them."""
+    kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
+    ways = ["undo the change"]
+    if "operator" in kinds:
+        ways.append(
+            "give each changed operator a new uid (it begins empty), and leave the old state behind with "
+            "--allow-non-restored-state"
+        )
+    if kinds & {"operator", "job"} and rebuild:
+        ways.append(f"make all state anew from what was read: milepost backfill {job} --from-checkpoint 0")
+    if "source" in kinds:
+        ways.append("give the changed source a new name: what it has read is not known under another path")
+    if "sink" in kinds:
+        ways.append("give the changed sink a new name and path, to begin a new table")
+    if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:
+        ways.append("add --allow-non-restored-state: what nothing restores is left behind")
+    return "; or ".join(ways)
+
+
+def _operator(
+    row: dict[str, str],
+    outcome: str,
+    context: JobContext,
+    base: CheckpointMetadata,
+    graph: JobGraph,
+    loaded: LoadedCode | None,
+) -> str:
+    """Judge the columns of an operator's state; complete its row."""
+    uid = row["name"]
+    spec = None if uid not in graph.nodes else context.job.spec.operator(uid)
+    if spec is None or isinstance(spec, SqlOperator) or row["verdict"] != COMPATIBLE:
+        return outcome
+    if outcome == NEW:
+        if spec.renamed_from is not None:
+            detail = f"checkpoint {base.checkpoint_id} has no state of {spec.renamed_from}, which it is renamed from"
+            row |= {"verdict": NON_RESTORED, "detail": f"{detail}: begins empty"}
+        return outcome
+    origin = base.signatures["operators"][uid].get(RENAMED_FROM)
+    notes = [] if origin is None else [f"renamed from {origin}"]
+    snapshot = base.operators.get(uid)
+    if snapshot is not None:
+        change = _change(snapshot, spec, graph, loaded)
+        if change is None:
+            notes.append("its columns are compared by `run`, which loads the classes of process operators")
+        if change is not None and change.problems:
+            row["verdict"] = NEW_UID
+            notes = [*notes, *change.problems]
+        elif change is not None and change.converts:
+            outcome = CONVERTED
+            notes.append(change.words())
+            if change.added and change.dropped:
+                row["verdict"] = NON_RESTORED
+                notes.append("a column that only got another name would begin empty")
+    row["detail"] = "; ".join(notes) or UNCHANGED
+    return outcome
+
+
+def _change(
+    snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+) -> SchemaChange | None:
+    """How recorded state becomes the operator's; None: what the operator's state is depends on a class."""
+    operator = expected_operator(snapshot.state_schema, spec, graph, loaded)
+    return None if operator is None else compare_schemas(snapshot.state_schema, operator.state_schema, operator.key)
+
+
+def expected_operator(
+    recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+) -> StatefulOperator | None:
+    """The operator as the spec tells it; a type that only Spark knows is taken to be what it was.
+
+    None: it, or what it reads, depends on a class that was not loaded.
+
+    Whether it still is, is checked when the epoch's levels are planned, before its Spark job.
+    """
+    function = None if loaded is None else loaded.functions.get(spec.uid)
+    if not is_known(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
+        return None
+    node = graph.nodes[spec.inputs[0]]
+    names = dict.fromkeys([*node.columns, *spec.key, *(call.column for call in _calls(spec) if call.column)])
+    fields = []
+    for name in names:
+        known = _known_type(graph, node.uid, node.columns.get(name))
+        fields.append(pa.field(name, _recorded_type(recorded, name) if known is None else known))
+    return build_operator(spec, pa.schema(fields), node.event_time, function)
+
+
+def _calls(spec: StatefulSpec) -> list[Any]:
+    return list(getattr(spec, "aggregates", {}).values())
+
+
+def _known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:
+    """The type that a node's column really has; None where only Spark knows it."""
+    known = None if type_ is None else to_arrow(type_)
+    if known is not None and pa.types.is_timestamp(known) and _through_sql(graph, uid):
+        return pa.timestamp("us", known.tz)  # all that Spark has
+    return known
+
+
+def _through_sql(graph: JobGraph, uid: str) -> bool:
+    node = graph.nodes[uid]
+    if node.kind == "process":
+        return False  # its columns are what its class declares
+    return node.kind == "sql" or any(_through_sql(graph, name) for name in node.inputs)
+
+
+def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
+    """The type that an input column had, as far as recorded state shows it."""
+    for name in (column, f"min({column})", f"max({column})"):
+        if name in recorded.names:
+            return recorded.field(name).type
+    if f"sum({column})" in recorded.names:
+        return pa.float64()
+    low = f"sum({column}).low"
+    scale = (recorded.field(low).metadata or {}).get(SCALE) if low in recorded.names else None
+    return pa.decimal128(38, int(scale)) if scale is not None and int(scale) else pa.int64()
+
+
+def _sink(row: dict[str, str], base: CheckpointMetadata, graph: JobGraph) -> None:
+    """Refuse a sink whose table cannot take the rows that it would get now, as far as their types are known."""
+    sink = graph.sink_inputs[row["name"]]
+    before = base.sinks.get(row["name"])
+    if before is None or not sink.known:
+        return
+    problems = []
+    for field in decode_schema(before.committable.schema):
+        if field.name not in sink.columns:
+            problems.append(f"the table's column {field.name} would be missing from the rows")
+            continue
+        now = _known_type(graph, sink.uid, sink.columns[field.name])
+        # Of nested types two texts may mean the same; the sink compares them when it prepares.
+        if now is not None and not pa.types.is_nested(now) and now != field.type:
+            problems.append(f"the table's column {field.name} is {field.type}, the rows would have {now}")
+    if problems:
+        row |= {"verdict": NEW_PATH, "detail": "; ".join(problems)}

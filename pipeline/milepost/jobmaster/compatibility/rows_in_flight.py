@@ -1,0 +1,101 @@
+"""What a checkpoint with rows in flight, or with its event time ended, asks of the spec that is to continue it.
+
+Both are refused before anything is planned, with what to do: rows in flight belong to the spec that made them, and
+after the last epoch of `run --drain` every new row would be late where windows and timers have fired for ever.
+"""
+
+from __future__ import annotations
+
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.job.code import LoadedCode
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.graph.in_flight import input_signatures
+from milepost.spec.job.spec import DeduplicateOperator, JobSpec, WindowOperator
+
+
+def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:
+    """Raises InvalidRequest unless rows in flight fit the spec, and no operator's event time has ended."""
+    if base is not None:
+        for refusal in refusals(context.job.spec, base, loaded.graph, loaded).values():
+            raise refusal
+
+
+def refusals(
+    spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
+) -> dict[str, InvalidRequest]:
+    """Why operators cannot go on behind their rows in flight, or behind the end of their event time, by uid.
+
+    Args:
+        loaded: None: no class was loaded; what depends on one is not judged.
+    """
+    found = _rows_in_flight(spec, base, graph)
+    return found | _event_time(spec, base, graph, loaded) if base.final else found
+
+
+def is_drained(state: ManifestState, base: CheckpointMetadata | None) -> bool:
+    """Whether the head was the last epoch of the running incarnation, which has only to be finished."""
+    if base is None or not base.final:
+        return False
+    return all(result.head != base.checkpoint_id for result in state.results)
+
+
+def restored_firing(base: CheckpointMetadata | None, uid: str) -> tuple[int | None, ...]:
+    """The firing watermarks that an operator's subtasks continue.
+
+    After the last epoch of an earlier incarnation they begin anew: the operators that may continue it fire nothing.
+    """
+    snapshot = base.operators.get(uid) if base is not None else None
+    if base is None or snapshot is None:
+        return ()
+    return (None,) * len(snapshot.firing) if base.final else snapshot.firing
+
+
+def _rows_in_flight(spec: JobSpec, base: CheckpointMetadata, graph: JobGraph) -> dict[str, InvalidRequest]:
+    now = input_signatures(spec, graph)
+    found = {}
+    for uid, snapshot in base.operators.items():
+        made_by = {channel.signature for channel in snapshot.channels if channel is not None}
+        if uid in now and is_known(graph, uid) and made_by - {now[uid]}:
+            found[uid] = InvalidRequest(
+                f"operator {uid}: checkpoint {base.checkpoint_id} has {snapshot.in_flight_bytes} bytes of its input in "
+                "flight, and the spec has changed what makes them: the columns of its producers, or the SQL between. "
+                "Nothing was written.",
+                hint=f"put the spec back and let it work them off: milepost run {spec.name} --until-caught-up; or end "
+                f"the job with that spec: milepost run {spec.name} --drain",
+                uid=uid,
+            )
+    return found
+
+
+def is_known(graph: JobGraph, uid: str) -> bool:
+    """Whether the columns of everything that an operator's input descends from are."""
+    return all(graph.nodes[name].known and is_known(graph, name) for name in graph.nodes[uid].inputs)
+
+
+def _event_time(
+    spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
+) -> dict[str, InvalidRequest]:
+    return {
+        node.uid: InvalidRequest(
+            f"operator {node.uid}: its event time ended with checkpoint {base.checkpoint_id}, the last one of a "
+            "drained job: all its windows and timers have fired, and every new row would be late. Nothing was "
+            "written.",
+            hint=f"go back to before it: milepost rollback {spec.name} --to {base.base}; or give it a new uid, which "
+            "begins empty, and add --allow-non-restored-state",
+            uid=node.uid,
+        )
+        for node in graph.stateful
+        if node.uid in base.operators and _uses_event_time(spec, node.uid, loaded)
+    }
+
+
+def _uses_event_time(spec: JobSpec, uid: str, loaded: LoadedCode | None) -> bool:
+    operator = spec.operator(uid)
+    if isinstance(operator, WindowOperator):
+        return True
+    if isinstance(operator, DeduplicateOperator):
+        return operator.ttl is not None
+    return loaded is not None and uid in loaded.functions and loaded.functions[uid].declared.timers

@@ -1,0 +1,146 @@
+"""The code of one epoch: this package and the job's process functions, as they are when the epoch is triggered (I13).
+
+Read at the start of each epoch, by `trigger` and again by `run_epoch`, never kept: an edited module runs in its new
+form in the next epoch of a process that lives on, and one edited between the two declines the epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from milepost.dataflow.operators.declared import declare
+from milepost.dataflow.operators.process import ProcessFunction
+from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction, read_function
+from milepost.epoch.code_hash import code_by_name, code_hash_of
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import ProcessOperator
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCode:
+    """The job with its process functions loaded.
+
+    Attributes:
+        functions: by uid of the operator. graph: with the columns that they declare, all checked.
+    """
+
+    functions: Mapping[str, ProcessFunction]
+    graph: JobGraph
+
+
+@dataclass(frozen=True, slots=True)
+class JobCode:
+    """What would run now; nothing of it was executed.
+
+    Attributes:
+        functions: code of each process operator, by uid. hash: of all of it and this package.
+    """
+
+    functions: Mapping[str, UserFunction]
+    hash: str
+
+    def load(self, context: JobContext) -> LoadedCode:
+        """Load every class and check the job against what they declare.
+
+        Raises:
+            InvalidRequest: a module raises, a class is not what a process function is, or the spec does not fit it.
+        """
+        loaded = {}
+        for uid, function in self.functions.items():
+            operator = context.job.spec.operator(uid)
+            assert isinstance(operator, ProcessOperator)
+            try:
+                # Data goes to stdout; what a module prints while it is loaded must not get among it.
+                with contextlib.redirect_stdout(sys.stderr):
+                    found = function.load()
+            except UserCodeFailed as error:
+                raise InvalidRequest(
+                    f"operator {uid}: the function {operator.function} cannot be loaded: {error}. Nothing was written.",
+                    hint="correct the module, or `function`",
+                ) from error
+            loaded[uid] = ProcessFunction(function, declare(uid, operator.key, found))
+        if not loaded:
+            return LoadedCode({}, context.graph)
+        return LoadedCode(loaded, context.job.graph({uid: item.declared.output for uid, item in loaded.items()}))
+
+
+def read_code(context: JobContext) -> JobCode:
+    """Read the code of the job's process functions as it is now. Raises InvalidRequest: a module is not there."""
+    functions = {
+        operator.uid: read_function(operator.uid, operator.function, context.job.module_dir)
+        for operator in context.job.spec.operators
+        if isinstance(operator, ProcessOperator)
+    }
+    return JobCode(functions, code_hash_of({uid: function.digest for uid, function in functions.items()}))
+
+
+def read_recorded_code(context: JobContext, pending: PendingCheckpoint) -> JobCode:
+    """Read the code and hold it to what the trigger recorded. Raises SubtaskDeclined with CODE_MISMATCH."""
+    try:
+        code = read_code(context)
+        found = f"this process has code {code.hash[:12]}"
+    except InvalidRequest as error:
+        code, found = None, error.message
+    if code is not None and code.hash == pending.code_hash:
+        return code
+    raise SubtaskDeclined(
+        f"checkpoint {pending.checkpoint_id}: the code changed after the epoch was triggered: the trigger recorded "
+        f"{pending.code_hash[:12]}, {found}. Nothing was run or published.",
+        hint="run a new epoch: it takes the code as it is then",
+        reason=CheckpointFailureReason.CODE_MISMATCH.value,
+    )
+
+
+def code_differences(context: JobContext, metadata: CheckpointMetadata) -> list[str] | None:
+    """What of the code that made a checkpoint is not what would run now, one line each; None: it was not recorded."""
+    if not metadata.code:
+        return None
+    try:
+        functions = read_code(context).functions
+    except InvalidRequest as error:
+        return [error.message]
+    now = code_by_name({uid: function.modules() for uid, function in functions.items()})
+    lines = []
+    for name in sorted({*metadata.code, *now}):
+        if name not in now:
+            lines.append(f"{name}: gone")
+        elif name not in metadata.code:
+            lines.append(f"{name}: new")
+        elif now[name] != metadata.code[name]:
+            lines.append(f"{name}: changed")
+    return lines
+
+
+def check_recorded_spec(context: JobContext, pending: PendingCheckpoint) -> None:
+    """Hold the spec to what the trigger planned with. Raises SubtaskDeclined with CODE_MISMATCH."""
+    if context.job.spec_hash != pending.spec_hash:
+        raise SubtaskDeclined(
+            f"checkpoint {pending.checkpoint_id}: the spec changed after the epoch was triggered: the trigger recorded "
+            f"{pending.spec_hash[:12]}, it now is {context.job.spec_hash[:12]}. Nothing was run or published.",
+            hint="run a new epoch: it takes the spec as it is then",
+            reason=CheckpointFailureReason.CODE_MISMATCH.value,
+        )
+
+
+def check_locations(context: JobContext, base: CheckpointMetadata | None) -> None:
+    """Refuse a sink whose table is looked for elsewhere than this lineage left it: its commits could never follow.
+
+    The spec's text may be the same: `${env:…}` in a path, or a spec folder that moved. Raises InvalidRequest.
+    """
+    for sink in context.spec.sinks:
+        position = base.marks.get(sink.name) if base is not None else None
+        if position is not None and position.location != context.sink_location(sink.name):
+            raise InvalidRequest(
+                f"sink {sink.name}: its table was left elsewhere at checkpoint {position.checkpoint_id}; the path "
+                f"{sink.path} now leads to another place. Nothing was run or published.",
+                hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
+                sink=sink.name,
+            )

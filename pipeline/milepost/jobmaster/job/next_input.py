@@ -1,0 +1,216 @@
+"""What the next epoch of a job would read: each source's listing against what it has consumed, within what fits.
+
+An epoch that has nothing to do is not triggered. It has something to do iff there is new input, rows are in flight, a
+source's start is to be recorded, or a timer is due that the firing watermark can reach. The last is possible only where
+a subtask's firing watermark is behind its operator's input: an epoch that leaves nothing in flight brings it up to
+date, so without rows in flight that takes a spec by which the operator has other sources now.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from milepost.dataflow.sources.consumed import ConsumedSet
+from milepost.dataflow.sources.objects import list_objects
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import InputRecord, SourceInput, source_input
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.exchange.watermarks import operator_watermark
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.source_spec import SourceSpec
+from milepost.spec.values.durations import format_duration
+from milepost.storage.open import open_store
+
+_LOG = logging.getLogger(__name__)
+
+SourcePlans = Mapping[str, SourcePlan]
+"""What each source could give now, in name order."""
+
+
+def plan_epoch(
+    context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
+) -> InputRecord | None:
+    """Plan the next epoch; None: it would have nothing to do, or only what may still be written.
+
+    Args:
+        graph: with what process functions declare.
+        drain: the epoch that would have nothing to do is the job's last one, unless that has been.
+    """
+    record = _planned(context, base, graph, plans, drain=drain)
+    if record is not None:  # else `nothing_new` says it
+        _warn_of_paths_without_objects(context, base, plans)
+    return record
+
+
+def _warn_of_paths_without_objects(context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans) -> None:
+    """Log each source that has never read an object, and whose path names none."""
+    for name, plan in plans.items():
+        has_read = base is not None and name in base.sources and bool(base.sources[name].consumed)
+        if not plan.listed and not has_read:
+            _LOG.warning("source %s: %s", name, no_match(context, name, plan))
+
+
+def _planned(
+    context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
+) -> InputRecord | None:
+    planned_ms = context.store.clock_ms() if any(plan.objects for plan in plans.values()) else 0
+    inputs = tuple(source_input(name, plan, planned_ms) for name, plan in plans.items())
+    inputs, held_back = _paced(context, base, inputs)
+    record = InputRecord(inputs, final=False, held_back=held_back)
+    in_flight = base.in_flight_bytes if base is not None else 0
+    if any(item.consumed for item in inputs) or in_flight or _has_unrecorded_start(context, base):
+        return record
+    if base is not None and has_due_timer(base, graph):
+        return record
+    ends = drain and base is not None and not base.final and not any(plan.settling for plan in plans.values())
+    return replace(record, final=True) if ends else None
+
+
+def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> SourcePlans:
+    """Plan every source, in name order, within its own limits. Reads listings only, never data.
+
+    Raises:
+        SourceChanged: a consumed object has another version now, and the source says `on_change: fail`.
+        InvalidRequest: an object's name cannot be used, and the source says `on_bad_name: fail`.
+        StateCorrupt: the set of consumed objects cannot be read.
+        EnvironmentUnusable: a bucket is missing, or access is denied.
+    """
+    return {name: plan_one(context, base, name) for name in sorted(context.spec.sources)}
+
+
+def plan_one(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
+    """Plan one source. Raises: as `plan_sources`."""
+    config, pattern = context.source(name)
+    store = open_store(config)
+    snapshot = base.sources.get(name) if base is not None else None
+    consumed = context.consumed(name, snapshot.consumed) if snapshot is not None else ConsumedSet.empty()
+    rules = _rules(name, context.spec.sources[name], local=config.is_local)
+    listing = list_objects(store, pattern)
+    now_ms = store.clock_ms() if rules.settle_ms else 0
+    return plan_source(name, listing, consumed, rules, now_ms, first_epoch=snapshot is None)
+
+
+def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:
+    return SourceRules(
+        max_files=spec.limits_per_epoch.max_files,
+        max_bytes=spec.limits_per_epoch.max_bytes,
+        start=spec.start if spec.start_time_ms is None else spec.start_time_ms,
+        on_change=spec.on_change,
+        on_bad_name=spec.on_bad_name,
+        settle_ms=spec.settle // timedelta(milliseconds=1) if local else 0,
+        partitions=PathColumns(name, spec.partitions),
+    )
+
+
+def settles_in_ms(plans: SourcePlans) -> int | None:
+    """Return how long until nothing new can still be written; None when nothing can now."""
+    return max((plan.settles_in_ms for plan in plans.values() if plan.settling), default=None)
+
+
+def nothing_new(context: JobContext, plans: SourcePlans) -> str:
+    """Return why there is no new input, in words: what may still be written, and paths that name nothing."""
+    words = [f"job {context.spec.name}: no new input; no epoch was triggered"]
+    for name, plan in plans.items():
+        if plan.settling:
+            settle = format_duration(context.spec.sources[name].settle)
+            words.append(
+                f"source {name}: {plan.settling} object(s) modified less than {settle} ago may still be written"
+            )
+        if plan.bad_names:
+            words.append(f"source {name}: {left_out(plan)}")
+        if not plan.listed:
+            words.append(f"source {name}: {no_match(context, name, plan)}")
+    return "; ".join(words)
+
+
+def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
+    """Return that a source's path names no object that could be read, and what it names instead."""
+    counts = {"hidden": plan.skipped_hidden, "empty": plan.skipped_empty, "badly named": len(plan.bad_names)}
+    others = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
+    return f"no object matches {context.spec.sources[name].path}" + (f" but {others}" if others else "")
+
+
+def left_out(plan: SourcePlan) -> str:
+    """Return how many objects a plan leaves out for their names, and the first of them."""
+    first = plan.bad_names[0]
+    return f"{len(plan.bad_names)} object(s) left out for their names, such as {first.name} ({first.reason})"
+
+
+def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:
+    """Whether an epoch without any rows would fire a timer or window, or forget a key."""
+    for node in graph.stateful:
+        snapshot = base.operators.get(node.uid)
+        timed = [base.sources[name] for name in node.sources if graph.nodes[name].event_time and name in base.sources]
+        reached_us = operator_watermark(source.watermark_us for source in timed)
+        if snapshot is None or reached_us is None:
+            continue
+        for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True):
+            behind = firing_us is None or firing_us < reached_us
+            if behind and any(timer_us <= reached_us for _, timer_us in handle.timers):
+                return True
+    return False
+
+
+def _paced(
+    context: JobContext, base: CheckpointMetadata | None, inputs: tuple[SourceInput, ...]
+) -> tuple[tuple[SourceInput, ...], str | None]:
+    """What of the inputs fits now, and why it is not all of them; None when it is."""
+    spec = context.spec.checkpointing
+    if base is None or not any(item.objects for item in inputs):
+        return inputs, None
+    in_flight = base.in_flight_bytes
+    why = over_max_in_flight(context, base)
+    if why is not None:
+        return tuple(_first_bytes(item, 0, at_least_one=False) for item in inputs), why
+    if spec.epoch_budget is None:
+        return inputs, None
+    budget_ms = round(spec.epoch_budget.total_seconds() * 1000)
+    fits = base.pace.source_bytes_within(budget_ms)
+    planned = sum(obj.size for item in inputs for obj in item.objects)
+    if fits is None or planned <= fits:
+        return inputs, None
+    # The sources keep their shares. Without rows in flight each is read on: an epoch makes progress.
+    scaled = tuple(
+        _first_bytes(item, fits * sum(obj.size for obj in item.objects) // max(planned, 1), at_least_one=not in_flight)
+        for item in inputs
+    )
+    return scaled, f"epoch_budget: of {planned} bytes that are next, {fits} fit beside {in_flight} in flight"
+
+
+def over_max_in_flight(context: JobContext, base: CheckpointMetadata | None) -> str | None:
+    """Why the epoch that continues a checkpoint reads nothing new: too much is in flight; None when it is not."""
+    limit = context.spec.checkpointing.max_in_flight
+    if limit is None or base is None or base.in_flight_bytes <= limit:
+        return None
+    return f"max_in_flight: {base.in_flight_bytes} bytes are in flight, more than {limit}"
+
+
+def _first_bytes(item: SourceInput, limit: int, *, at_least_one: bool) -> SourceInput:
+    """The source's first objects, in plan order, of at most so many bytes; the others are left for later epochs."""
+    count = total = 0
+    for obj in item.objects:
+        total += obj.size
+        if total > limit and not (at_least_one and count == 0):
+            break
+        count += 1
+    left = item.objects[count:]
+    return replace(
+        item,
+        objects=item.objects[:count],
+        pending_objects=item.pending_objects + len(left),
+        pending_bytes=item.pending_bytes + sum(obj.size for obj in left),
+    )
+
+
+def _has_unrecorded_start(context: JobContext, base: CheckpointMetadata | None) -> bool:
+    """Whether a source with `start: latest` still has to record where it starts.
+
+    Its first epoch runs even when it finds nothing: else what lands before the second trigger would pass for old.
+    """
+    known = base.sources if base is not None else {}
+    return any(spec.start == "latest" and name not in known for name, spec in context.spec.sources.items())

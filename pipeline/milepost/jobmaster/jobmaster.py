@@ -1,0 +1,99 @@
+"""The job master: every use case of a job, and the only door for DAGs, command line and UI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.jobmaster.backfill.backfill import Backfills
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.store_checks import probe_stores
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.reports.reports import Reports
+from milepost.jobmaster.retention.garbage_collection import collect_garbage
+from milepost.jobmaster.rollback.rollback import Rollbacks
+from milepost.jobmaster.run.epochs import Epochs, NothingToDo, Triggered
+from milepost.jobmaster.savepoints.bootstrap import Bootstrap
+from milepost.jobmaster.savepoints.restore import Restores
+from milepost.jobmaster.savepoints.savepoints import Savepoints
+from milepost.spec.load.load import LoadedJob
+from milepost.storage.probe import ProbeCheck
+
+__all__ = ["JobMaster", "NothingToDo", "Session", "Triggered", "probe_stores_of"]
+
+
+def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
+    """What each store of a job keeps of the rules that the protocol needs, check by check."""
+    return probe_stores(JobContext(job))
+
+
+class JobMaster:
+    """One job, opened: each use case is a method of the class that does it, and is named here.
+
+    It is stateless between calls: each Airflow task starts cold, reads the manifest's head, asks the pure protocol for
+    one transition, and acts outside the manifest only on what the head says afterwards (I1).
+    """
+
+    def __init__(self, job: LoadedJob) -> None:
+        self.job = job
+        self.context = context = JobContext(job)
+        leadership, realigner = Leadership(context), Realigner(context)
+        lifecycle = Lifecycle(context, leadership, realigner)
+        rollbacks = Rollbacks(context, leadership, realigner, lifecycle)
+        savepoints = Savepoints(context, lifecycle)
+        restores = Restores(context, leadership, lifecycle, rollbacks, savepoints)
+        epochs = Epochs(context, leadership, realigner, lifecycle)
+        backfills = Backfills(context, epochs)
+        reports = Reports(context)
+
+        self.run = epochs.run
+        self.trigger = epochs.trigger
+        self.run_epoch = epochs.run_epoch
+        self.validate = epochs.validate
+        self.complete = epochs.complete
+        self.notify_complete = epochs.notify_complete
+        self.subsume = epochs.subsume
+        self.abort = epochs.abort
+        self.keep_times = epochs.keep_times
+
+        self.abort_running = lifecycle.abort_running
+        self.finish = lifecycle.finish
+        self.resume = lifecycle.resume
+        self.cancel = savepoints.cancel
+        self.start = restores.start
+        self.restore = restores.restore
+        self.bootstrap = Bootstrap(context, leadership, lifecycle, rollbacks).bootstrap
+
+        self.plan_rollback = rollbacks.plan_rollback
+        self.rollback = rollbacks.rollback
+        self.finish_realignment = rollbacks.finish_realignment
+        self.plan_backfill = backfills.plan_backfill
+        self.backfill = backfills.backfill
+        self.dispose_backfills = backfills.dispose_backfills
+
+        self.create_savepoint = savepoints.create_savepoint
+        self.export = savepoints.export
+        self.list_savepoints = savepoints.list_savepoints
+        self.find_savepoint = savepoints.find_savepoint
+        self.dispose_savepoint = savepoints.dispose_savepoint
+
+        self.list_checkpoints = reports.list_checkpoints
+        self.show = reports.show
+        self.history = reports.history
+        self.job_state = reports.job_state
+        self.status = reports.status
+        self.read = reports.read
+        self.state = reports.state
+        self.diff = reports.diff
+        self.verify = reports.verify
+        self.fsck = reports.fsck
+        self.compatibility = reports.compatibility
+
+    def collect_garbage(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
+
+        Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
+        """
+        return collect_garbage(self.context, Session.cli().session_id, self.context.timeout_ms, dry_run=dry_run)

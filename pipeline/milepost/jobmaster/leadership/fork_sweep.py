@@ -1,0 +1,27 @@
+"""What sessions that are gone left pending on forks is given up: nothing newer is subsumed or deleted before (I8)."""
+
+from __future__ import annotations
+
+import logging
+
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.protocol.records.errors import Busy, CommitConflict, Fenced
+from milepost.protocol.retention.lineage import open_forks
+
+_LOG = logging.getLogger(__name__)
+
+
+def sweep_forks(context: JobContext, session: Session) -> None:
+    """Sweep the pending checkpoint of every open fork whose lease is over.
+
+    What a living session works on stays, and so does a fork that nothing is pending on: it may be gone on with.
+    """
+    for fork in open_forks(context.head().state):
+        if fork.pending is None:
+            continue
+        try:
+            Leadership(context, fork.timeline_id).sweep(session, take_over=False)
+        except (Busy, CommitConflict, Fenced) as error:
+            _LOG.info("fork %s stays as it is: %s", fork.timeline_id, error.message)

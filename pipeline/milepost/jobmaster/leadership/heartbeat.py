@@ -1,0 +1,94 @@
+"""The sign of life of a running epoch, and the watch over its leadership: a session that is fenced stops (I4, I10).
+
+Nothing depends on either for safety: the lease is courtesy, and what a fenced session still writes nobody reads. They
+save work: a newcomer need not wait for the deadline, and a run that was given up does not go on to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS, revocation
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, Fenced, StoreUnavailable
+from milepost.storage.layout import heartbeat_key
+
+_LOG = logging.getLogger(__name__)
+_STOP_AGAIN_S = 1.0
+
+
+class Heartbeat:
+    """While its block runs, rewrites the token's heartbeat and looks at the head, every ten seconds.
+
+    Once the checkpoint is not pending under this token any more, `stop` is called, again and again until the block has
+    ended: what it stops may only be about to begin. An error that the block then ends with is replaced by Fenced.
+
+    Args:
+        stop: ends the work of the block, from another thread. interval_s: between two signs of life.
+    """
+
+    def __init__(
+        self,
+        context: JobContext,
+        pending: PendingCheckpoint,
+        stop: Callable[[], None],
+        interval_s: float = HEARTBEAT_INTERVAL_MS / 1000,
+    ) -> None:
+        self._context, self._pending, self._stop = context, pending, stop
+        self._interval_s = interval_s
+        self._key = heartbeat_key(pending.checkpoint_id, pending.token)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self.lost = ""
+        """Why the session does not lead any more; "" while it does, as far as is known."""
+
+    def __enter__(self) -> Heartbeat:
+        self._context.store.put(self._key, b"{}")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        if isinstance(error, Exception) and not self.lost:
+            self.lost = self._lost_by_now()
+        if self.lost and isinstance(error, Exception):
+            raise Fenced(
+                f"checkpoint {self._pending.checkpoint_id}: {self.lost}. Its epoch was stopped; nothing of it is "
+                "visible. Do not retry.",
+                hint="fenced; trigger a new run",
+                checkpoint_id=self._pending.checkpoint_id,
+            ) from error
+
+    def _lost_by_now(self) -> str:
+        """What the head says at the end: whoever gave the epoch up has deleted its files, and that is no corruption."""
+        try:
+            return revocation(self._context.head().state, self._pending) or ""
+        except CheckpointError as unread:
+            _LOG.warning("checkpoint %s: the head was not read: %s", self._pending.checkpoint_id, unread.message)
+            return ""
+
+    def _beat(self) -> None:
+        wait_s = self._interval_s
+        while not self._done.wait(wait_s):
+            if self.lost:
+                self._stop()
+                continue
+            try:
+                self._context.store.put(self._key, b"{}")
+                self.lost = revocation(self._context.head().state, self._pending) or ""
+            except StoreUnavailable as error:
+                _LOG.warning("checkpoint %s: heartbeat was not written: %s", self._pending.checkpoint_id, error.message)
+            except CheckpointError:
+                _LOG.exception("checkpoint %s: heartbeat stopped", self._pending.checkpoint_id)
+                return
+            if self.lost:
+                _LOG.warning("checkpoint %s: %s; stopping its epoch", self._pending.checkpoint_id, self.lost)
+                self._stop()
+                wait_s = min(_STOP_AGAIN_S, wait_s)

@@ -1,0 +1,393 @@
+"""Leadership of one timeline, as the edge sees it: claim, sweep, complete, abort, finish what was left.
+
+Every decision is the pure protocol's; this module gathers the facts it needs and makes the transition. A checkpoint
+that has an id is found on whatever timeline it is pending; what has none yet (a trigger, a sweep) names the timeline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from milepost.dataflow.sinks.contract import SinkMark
+from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
+from milepost.epoch.summary import summary_of
+from milepost.jobmaster.job.context import Decided, JobContext
+from milepost.jobmaster.job.session import Session, provably_dead
+from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
+from milepost.jobmaster.retention.vetoes import with_veto
+from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, stating
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.manifest.transaction.events import CheckpointAborted
+from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts, sweep_decision
+from milepost.protocol.manifest.transaction.preconditions import completed_by, find_pending, open_timeline
+from milepost.protocol.manifest.transaction.requests import (
+    AbortRequest,
+    CompleteRequest,
+    ConfirmSinkRequest,
+    CreateRequest,
+    TriggerRequest,
+)
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    Fenced,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+    StoreUnavailable,
+    Subsumed,
+    Superseded,
+)
+from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
+from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.state.layers.key_hash import new_secret
+from milepost.storage.checked import write_content_addressed
+from milepost.storage.layout import INPUTS_PREFIX, metadata_key
+from milepost.storage.notices import AbortNotice
+
+_LOG = logging.getLogger(__name__)
+_SWEEPS = 3
+
+
+class Leadership:
+    """What one session may do on one timeline of a job: an open fork, or None, whichever is the live one."""
+
+    def __init__(self, context: JobContext, timeline: TimelineId | None = None) -> None:
+        self.context = context
+        self.timeline_id = timeline
+
+    def head_or_create(self) -> ManifestState:
+        head = self.context.log.head()
+        if head is not None:
+            return head.state
+        request = CreateRequest(self.context.spec.name, new_secret())
+        self.context.log.transact(lambda state, now: coordinator.create(state, request, now))
+        return self.context.head().state
+
+    def timeline(self, state: ManifestState) -> Timeline:
+        """The timeline as that state has it. Raises Fenced: it is no open fork any more."""
+        timeline = open_timeline(state, self.timeline_id, "work")
+        if self.timeline_id is not None and timeline.role is not TimelineRole.FORK:
+            raise Fenced(
+                f"job {state.job}: work on fork {self.timeline_id} refused: it is the live timeline by now. Nothing "
+                "was written. Do not retry.",
+                timeline=self.timeline_id,
+            )
+        return timeline
+
+    def own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint | None:
+        """What is pending on the timeline, if the session has triggered it."""
+        timeline = self.timeline(state)
+        owns = timeline.leader is not None and timeline.leader.session_id == session.session_id
+        return timeline.pending if owns else None
+
+    def require_own(self, state: ManifestState, session: Session, checkpoint_id: int) -> PendingCheckpoint:
+        """The pending checkpoint of that id, on whatever timeline, if it is the session's. Raises Fenced."""
+        found = find_pending(state, CheckpointId(checkpoint_id))
+        if found is None or found[2].session_id != session.session_id:
+            truth = "is not pending any more" if found is None else f"is pending for session {found[2].session_id}"
+            raise Fenced(
+                f"checkpoint {checkpoint_id}: it {truth}; session {session.session_id} does not lead it. Nothing was "
+                "changed.",
+                hint="fenced; trigger a new run",
+                checkpoint_id=checkpoint_id,
+            )
+        return found[1]
+
+    def completed(self, state: ManifestState, checkpoint_id: int) -> CompletedCheckpoint:
+        """The retained checkpoint. Raises Subsumed when it completed and was dropped since, else NotFound."""
+        completed = state.checkpoint(CheckpointId(checkpoint_id))
+        if completed is not None:
+            return completed
+        if completed_by(state, None, CheckpointId(checkpoint_id)) is not None:
+            raise Subsumed(
+                f"checkpoint {checkpoint_id} of job {state.job} is completed, published and subsumed by a newer one: "
+                "there is nothing left to do for it.",
+                checkpoint_id=checkpoint_id,
+            )
+        raise NotFound(f"job {state.job} retains no completed checkpoint {checkpoint_id}", checkpoint_id=checkpoint_id)
+
+    def completed_by(self, state: ManifestState, session: Session, checkpoint_id: int) -> CompletedCheckpoint | None:
+        """The checkpoint when this session has completed it already; None when not. Raises Subsumed."""
+        done = completed_by(state, session.session_id, CheckpointId(checkpoint_id))
+        return None if done is None else self.completed(state, checkpoint_id)
+
+    def sweep(self, session: Session, *, take_over: bool, adopt: bool = True) -> None:
+        """End what another session left pending: adopt it if it was finished, else abort it (I10).
+
+        When its holder came back, or somebody else ended it meanwhile, the lease is judged again.
+
+        Args:
+            adopt: False: a finished one is aborted too: what follows would discard it.
+        Raises:
+            Busy: another session's lease is alive. CommitConflict, Fenced: it changed under each of several tries.
+        """
+        for _ in range(_SWEEPS - 1):
+            try:
+                return self._sweep(session, take_over=take_over, adopt=adopt)
+            except (CommitConflict, Fenced) as moved:
+                _LOG.info("%s; judging the lease again", moved.message)
+        return self._sweep(session, take_over=take_over, adopt=adopt)
+
+    def _sweep(self, session: Session, *, take_over: bool, adopt: bool) -> None:
+        context = self.context
+        state = context.head().state
+        timeline = self.timeline(state)
+        if timeline.pending is None or timeline.leader is None or timeline.leader.session_id == session.session_id:
+            return
+        pending = timeline.pending
+        found = self._finished_metadata(pending) if adopt else None
+        facts = LeaseFacts(
+            take_over=take_over,
+            heartbeat_ms=context.heartbeat_ms(pending),
+            holder_dead=provably_dead(timeline.leader.holder),
+            gate_passed=None if found is None else not found[0].verdict.vetoes,
+        )
+        now_ms = context.store.clock_ms()
+        decision = sweep_decision(state, session.session_id, facts, now_ms, timeline=self.timeline_id)
+        if isinstance(decision, Adopt) and found is not None:
+            _LOG.info(
+                "checkpoint %s of %s was finished: adopting it", decision.checkpoint_id, timeline.leader.session_id
+            )
+            self.complete(session, pending, *found, swept=True)
+        elif isinstance(decision, Abandon):
+            _LOG.info("checkpoint %s is abandoned: %s", decision.checkpoint_id, decision.detail)
+            tolerable = context.spec.checkpointing.tolerable_failures
+            self.abort(
+                AbortRequest(
+                    session.session_id,
+                    decision.checkpoint_id,
+                    decision.reason,
+                    decision.detail,
+                    tolerable,
+                    decision.token,
+                    swept=True,
+                )
+            )
+
+    def _finished_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle] | None:
+        try:
+            return self.pending_metadata(pending)
+        except NotFound:
+            return None
+        except StateCorrupt as error:
+            # Another version wrote it, or somebody damaged it. It was never committed: give the epoch up, not the job.
+            _LOG.warning("checkpoint %s: %s; it is taken for unfinished", pending.checkpoint_id, error.message)
+            return None
+
+    def pending_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle]:
+        """The metadata of the pending token (I7).
+
+        Raises:
+            NotFound: `run_epoch` has not finished under that token. StateCorrupt: unreadable, or of another epoch.
+        """
+        key = metadata_key(pending.checkpoint_id, pending.token)
+        body = self.context.store.get(key)
+        metadata = decode_metadata(body, key)
+        expected = (self.context.spec.name, pending.checkpoint_id, pending.token)
+        found = (metadata.job, metadata.checkpoint_id, metadata.token)
+        if found != expected:
+            raise StateCorrupt(
+                f"{key}: says it is of (job, checkpoint, token) {found}, expected {expected}. Nothing was completed.",
+                key=key,
+            )
+        return metadata, ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
+
+    def finish_commits(self, session: Session) -> list[str]:
+        """Publish what was completed and never confirmed, oldest first per sink: a start does that before anything.
+
+        A sink that is down delays only itself; the trigger stops when too many checkpoints wait for it.
+        Returns: one line per checkpoint and sink that was published now.
+        Raises: what asking again cannot change: Superseded, InvalidRequest, StateCorrupt, EnvironmentUnusable.
+        """
+        published: list[str] = []
+        down: set[str] = set()
+        for checkpoint in self.context.head().state.unconfirmed():
+            for sink in checkpoint.unconfirmed:
+                if sink in down:
+                    continue
+                try:
+                    self.commit_sink(session, checkpoint, sink)
+                except (StoreUnavailable, CommitOutcomeUnknown) as error:
+                    down.add(sink)
+                    _LOG.warning("checkpoint %s waits for sink %s: %s", checkpoint.checkpoint_id, sink, error.message)
+                else:
+                    published.append(f"checkpoint {checkpoint.checkpoint_id} to sink {sink}")
+                    _LOG.info("checkpoint %s: sink %s had not confirmed; published", checkpoint.checkpoint_id, sink)
+        return published
+
+    def publish(self, session: Session, completed: CompletedCheckpoint, begin: Callable[[str], None]) -> None:
+        """Commit every sink of a completed checkpoint; one that fails does not keep the others from publishing.
+
+        Args:
+            begin: told each sink before it is committed.
+        Raises: the first sink's error, which also says what is true: the checkpoint is completed.
+        """
+        failed: dict[str, CheckpointError] = {}
+        for sink in completed.unconfirmed:
+            begin(sink)
+            try:
+                self.commit_up_to(session, completed, sink)
+            except CheckpointError as error:
+                failed[sink] = error
+        if failed:
+            first = next(iter(failed.values()))
+            raise type(first)(
+                f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: {', '.join(failed)}. "
+                f"{first.message} The next run publishes them first.",
+                hint=first.hint,
+                **first.details | {"completed": int(completed.checkpoint_id)},
+            ) from first
+
+    def commit_up_to(self, session: Session, target: CompletedCheckpoint, sink: str) -> bool:
+        """Commit a sink's part of a checkpoint, and of every older one it has not confirmed, in order (I14).
+
+        Returns: whether this call published the target's part; False when it was there already.
+        """
+        published = False
+        for checkpoint in self.context.head().state.checkpoints:
+            if checkpoint.checkpoint_id <= target.checkpoint_id and sink in checkpoint.unconfirmed:
+                landed = self.commit_sink(session, checkpoint, sink)
+                published = landed if checkpoint.checkpoint_id == target.checkpoint_id else published
+        return published
+
+    def commit_sink(self, session: Session, checkpoint: CompletedCheckpoint, name: str) -> bool:
+        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it.
+
+        One that a rollback has left meanwhile owes the sink nothing: nothing of it is published, and that is no error.
+        """
+        snapshot = self.context.metadata(checkpoint).sinks[name]
+        if name not in {sink.name for sink in self.context.spec.sinks}:
+            raise InvalidRequest(
+                f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, which the spec no "
+                "longer has. Nothing was published.",
+                hint="put the sink back until its last checkpoint is published",
+                sink=name,
+            )
+        if snapshot.location != self.context.sink_location(name):
+            raise InvalidRequest(
+                f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, but the sink's path "
+                "now leads elsewhere than its rows were staged. Nothing was published.",
+                hint="set path, environment or endpoint back and run again",
+                sink=name,
+            )
+        mark = SinkMark(checkpoint.timeline, checkpoint.checkpoint_id, snapshot.predecessor)
+        try:
+            published = self.context.sink(name).commit(snapshot.committable, mark)
+        except Superseded:
+            current = self.context.head().state.checkpoint(checkpoint.checkpoint_id)
+            if current is not None and name in current.unconfirmed:
+                raise
+            _LOG.info("checkpoint %s: the job went back; sink %s gets nothing of it", checkpoint.checkpoint_id, name)
+            return False
+        request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
+        self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))
+        return published
+
+    def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> Decided:
+        """Make the session the timeline's leader, with a pending checkpoint that continues the head of `state`.
+
+        What the epoch reads is made durable first. Raises as `coordinator.trigger`; CommitConflict: plan again.
+        """
+        context, spec = self.context, self.context.spec
+        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
+        splits = split_inputs(plan.sources, spec.spark.parallelism)
+        request = TriggerRequest(
+            session_id=session.session_id,
+            holder=session.holder,
+            run=session.run,
+            base=self.timeline(state).head,
+            plan=record,
+            expected=expected_subtasks(len(splits), context.graph.levels, spec.spark.parallelism),
+            timeout_ms=context.timeout_ms,
+            code_hash=code_hash,
+            spec_hash=context.job.spec_hash,
+            min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
+            timeline=self.timeline_id,
+            key_hash_secret=new_secret(),
+        )
+        return context.transact(lambda state, now: coordinator.trigger(state, request, now))
+
+    def require_own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint:
+        """The pending checkpoint that the session has just triggered. Raises Fenced when it was taken at once."""
+        pending = self.own_pending(state, session)
+        if pending is None:
+            raise Fenced(
+                f"job {state.job}: the checkpoint that session {session.session_id} triggered was taken over at once. "
+                "Nothing was run.",
+                hint="another session owns the job now: look at milepost history",
+            )
+        return pending
+
+    def complete(
+        self,
+        session: Session,
+        pending: PendingCheckpoint,
+        metadata: CheckpointMetadata,
+        handle: ObjectHandle,
+        *,
+        swept: bool = False,
+    ) -> CompletedCheckpoint:
+        """Make the transition that is the commit point, and return the checkpoint as the head has it."""
+        request = CompleteRequest(
+            session_id=session.session_id,
+            checkpoint_id=pending.checkpoint_id,
+            token=FencingToken(metadata.token),
+            metadata=handle,
+            acknowledged=tuple(SubtaskKey(ack.level, ack.subtask) for ack in metadata.acknowledged),
+            gate_passed=not metadata.verdict.vetoes,
+            sinks=tuple(sorted(metadata.sinks)),
+            summary=summary_of(metadata),
+            swept=swept,
+        )
+        with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+            result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
+        completed = self.completed(result.state, pending.checkpoint_id)
+        discard_losers(self.context, pending.checkpoint_id, pending.prefixes[1:], completed.token)
+        return completed
+
+    def give_up(
+        self, session: Session, checkpoint_id: CheckpointId, error: BaseException, tolerable: int | None
+    ) -> dict[str, Any]:
+        """Abort after a failed step, unless a newer owner fenced us or a commit's outcome is unknown: then {}."""
+        if isinstance(error, Fenced | CommitOutcomeUnknown):
+            return {}
+        reason, detail = reason_for(error), detail_for(error)
+        try:
+            return self.abort(AbortRequest(session.session_id, checkpoint_id, reason, detail, tolerable))
+        except CheckpointError as failure:  # the first error is the one to report; whoever comes next sweeps
+            _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
+            return {}
+
+    def abort(self, request: AbortRequest) -> dict[str, Any]:
+        """Abort, then delete what the sinks staged (I9: publish or discard, never both)."""
+        request = with_veto(self.context, request)
+        result = self.context.transact(lambda state, now: coordinator.abort(state, request, now))
+        if isinstance(result.outcome, AlreadyDone):
+            already = result.outcome.outcome is Outcome.ALREADY_COMPLETED
+            return {
+                "outcome": "already_completed" if already else "nothing_pending",
+                "message": result.outcome.message,
+                "tolerated": True,
+            }
+        event = result.outcome.event
+        assert isinstance(event, CheckpointAborted)
+        discard_staged(self.context, event.pending, AbortNotice(event.reason, event.pending.base))
+        return {
+            "outcome": "aborted",
+            "checkpoint_id": int(event.pending.checkpoint_id),
+            "reason": event.reason.value,
+            "detail": event.detail,
+            "tolerated": event.tolerated,
+            "counted": event.counted,
+            "consecutive_failures": event.consecutive_failures,
+            "job_status": result.state.status.value,
+        }

@@ -1,0 +1,227 @@
+"""What a person decides about a whole job: abort its epoch, cancel, start, resume; and how an end is cleaned up.
+
+Order of an end (I4): the transition that ends the incarnation, with a dirty result, its pending checkpoint aborted and
+its leader fenced -> staged files of that checkpoint discarded -> completed checkpoints published at the sinks that had
+not confirmed -> the result is clean. Stopped between any two, the next command that may change the job's status does
+what is left, before anything else; until then nothing is lost, and nothing new may start. Sinks that have yet to
+follow a switch of the live timeline (`jobmaster/leadership/realignment.py`) follow before what waits is published.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from milepost.jobmaster.job.context import Decided, JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.retention.subsumption import discard_staged
+from milepost.protocol.codec.log_entries import Tombstone
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.timelines.incarnation import dirty_results, job_phase
+from milepost.protocol.manifest.transaction.answers import Answer, Transition
+from milepost.protocol.manifest.transaction.events import CheckpointAborted, JobCanceled
+from milepost.protocol.manifest.transaction.requests import (
+    AbortRequest,
+    CancelRequest,
+    CleanRequest,
+    FinishRequest,
+    ResumeRequest,
+    StartRequest,
+)
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId, session_digest
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.storage.notices import AbortNotice
+
+_LOG = logging.getLogger(__name__)
+_TRIES = 5
+
+
+class HeadMoved(CommitConflict):
+    """The head is another one than the caller has looked at."""
+
+
+class Lifecycle:
+    """The use cases of one job that change its status.
+
+    Each finishes the clean-up of an ended incarnation first, and raises NotFound for a job that has never run.
+    """
+
+    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner) -> None:
+        self._context, self._leadership, self._realigner = context, leadership, realigner
+
+    def abort_running(self) -> dict[str, Any]:
+        """Give up the pending checkpoint, whoever runs it; that session is fenced, and its run ends as fenced.
+
+        Returns: {outcome: aborted | already_completed | nothing_pending, …} as `Leadership.abort`.
+        Raises: Fenced: the epoch's driver took a new token under each of several tries.
+        """
+        session = Session.cli()
+        state = self.finish_clean_up(session)
+        for _ in range(_TRIES):
+            pending = state.timeline().pending
+            if pending is None:
+                return {"outcome": "nothing_pending", "message": f"job {state.job} has no pending checkpoint"}
+            try:
+                return self._leadership.abort(self._abort_request(session, pending))
+            except CommitConflict:  # its driver has just begun another try: that one is meant, too
+                state = self._context.head().state
+        raise Fenced(
+            f"job {state.job}: its checkpoint took a new token during each of {_TRIES} tries to give it up. "
+            "Nothing was changed. Try again."
+        )
+
+    def _abort_request(self, session: Session, pending: PendingCheckpoint) -> AbortRequest:
+        return AbortRequest(
+            session.session_id,
+            pending.checkpoint_id,
+            CheckpointFailureReason.ABORTED_BY_USER,
+            "given up by a person: milepost abort",
+            self._context.spec.checkpointing.tolerable_failures,
+            pending.token,
+            swept=True,
+        )
+
+    def cancel(self, *, expected_head: CheckpointId | None = None) -> dict[str, Any]:
+        """End the incarnation as CANCELED, then clean up: nothing that is completed is lost, nothing staged stays.
+
+        Args:
+            expected_head: end it only at this checkpoint.
+        Returns: {outcome: canceled | already_canceled | already_finished, status, incarnation, head,
+            aborted_checkpoint: the one that was pending, published: one line per checkpoint and sink}.
+        Raises: HeadMoved: it is not the head. And what keeps the clean-up from ending; then the job is CANCELED
+            nevertheless, and the message says so.
+        """
+        session = Session.cli()
+        self._context.head()
+        request = CancelRequest(session.session_id, "canceled by a person: milepost cancel")
+
+        def decide(state: ManifestState, now_ms: int) -> Answer:
+            head = state.timeline().head
+            if expected_head is not None and head != expected_head:
+                raise HeadMoved(f"job {state.job}: its head is checkpoint {head}, expected {expected_head}.")
+            return coordinator.cancel(state, request, now_ms)
+
+        decided = self._context.transact(decide)
+        event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
+        aborted = [int(one.pending.checkpoint_id) for one in event.aborted] if isinstance(event, JobCanceled) else []
+        ended = decided.state.status.value
+        return self._ended(session, decided, f"already_{ended}" if event is None else ended) | {
+            "aborted_checkpoint": aborted[0] if aborted else None
+        }
+
+    def finish(self, session: Session, final: CheckpointId | None = None) -> dict[str, Any]:
+        """End the incarnation as FINISHED after its final checkpoint is completed and confirmed; then clean up.
+
+        Args:
+            final: the final checkpoint; None: the last one that the session completed.
+        Raises: Fenced: it is not the head. Busy: another epoch runs. JobNotRunnable: FAILED, canceled, unconfirmed.
+        """
+        final = self._last_completed(session) if final is None else final
+        request = FinishRequest(session.session_id, final, f"checkpoint {final} was the final one")
+        decided = self._context.transact(lambda state, now: coordinator.finish(state, request, now))
+        return self._ended(session, decided, "finished")
+
+    def start(self) -> dict[str, Any]:
+        """Open the next incarnation. Returns {outcome: started | already_running, status, incarnation, head}.
+
+        Raises: JobNotRunnable: FAILED. And what keeps a clean-up from ending.
+        """
+        session = Session.cli()
+        self.finish_clean_up(session)
+        request = StartRequest(session.session_id)
+        decided = self._context.transact(lambda state, now: coordinator.start(state, request, now))
+        started = isinstance(decided.outcome, Transition)
+        return _told(decided.state, "started" if started else "already_running")
+
+    def resume(self, session: Session | None = None) -> dict[str, Any]:
+        """Clear FAILED after its cause is fixed, for a session of the command line unless another one is given.
+
+        Raises: JobNotRunnable: the job has ended.
+        """
+        session = session or Session.cli()
+        self.finish_clean_up(session)
+        request = ResumeRequest(session.session_id)
+        decided = self._context.transact(lambda state, now: coordinator.resume(state, request, now))
+        return {"resumed": isinstance(decided.outcome, Transition), "status": decided.state.status.value}
+
+    def finish_clean_up(self, session: Session) -> ManifestState:
+        """Do what the end of an incarnation left to do, if anything. Returns the head. Raises NotFound: never run."""
+        return self.clean_up(session, self._context.head().state)[0]
+
+    def _ended(self, session: Session, decided: Decided, outcome: str) -> dict[str, Any]:
+        state, published = self.clean_up(session, decided.state)
+        return _told(state, outcome) | {"published": published}
+
+    def clean_up(self, session: Session, state: ManifestState) -> tuple[ManifestState, list[str]]:
+        """Do what the end of an incarnation left to do in this state. Returns the head, and what was published."""
+        dirty = dirty_results(state.results)
+        if not dirty:
+            return state, []
+        result = dirty[-1]
+        if result.status is JobStatus.CANCELED:
+            for aborted in self._given_up(result.incarnation):
+                notice = AbortNotice(aborted.reason, aborted.pending.base)
+                discard_staged(self._context, aborted.pending, notice)
+        try:
+            self._realigner.finish(session)
+            published = self._leadership.finish_commits(session)
+        except CheckpointError as error:
+            raise type(error)(
+                f"job {state.job} is {result.status.name}; its clean-up waits: {error.message}",
+                hint=error.hint,
+                **error.details,
+            ) from error
+        self._require_published(result.status)
+        request = CleanRequest(session.session_id, result.incarnation)
+        decided = self._context.transact(lambda state, now: coordinator.clean(state, request, now))
+        _LOG.info("job %s: incarnation %d is %s and clean", state.job, result.incarnation, result.status.name)
+        return decided.state, published
+
+    def _require_published(self, status: JobStatus) -> None:
+        state = self._context.head().state
+        waiting = state.unconfirmed()
+        if waiting:
+            sinks = sorted({sink for checkpoint in waiting for sink in checkpoint.unconfirmed})
+            raise StoreUnavailable(
+                f"job {state.job} is {status.name}; its clean-up waits for sinks {', '.join(sinks)}, which do not "
+                f"answer: checkpoints {[int(one.checkpoint_id) for one in waiting]} are completed and unpublished. "
+                "Nothing is lost.",
+                hint=f"bring the sinks back, then: milepost cancel {state.job}",
+                sinks=sinks,
+            )
+
+    def _last_completed(self, session: Session) -> CheckpointId:
+        own = session_digest(session.session_id)
+        done = [one for who, one in self._context.head().state.completed_sessions if who == own]
+        if not done:
+            raise Fenced(
+                f"job {self._context.spec.name}: finish refused: session {session.session_id} has completed no "
+                "checkpoint. Nothing was changed."
+            )
+        return done[-1]
+
+    def _given_up(self, incarnation: int) -> tuple[CheckpointAborted, ...]:
+        """What the cancel of this incarnation aborted; the log says so, also to a process that comes later."""
+        for entry in self._context.log.entries():
+            if isinstance(entry, Tombstone):  # of an incarnation that was cleaned long ago
+                break
+            if isinstance(entry.event, JobCanceled) and entry.event.result.incarnation == incarnation:
+                return entry.event.aborted
+        return ()
+
+
+def _told(state: ManifestState, outcome: str) -> dict[str, Any]:
+    head = int(state.timeline().head)
+    return {
+        "outcome": outcome,
+        "status": state.status.value,
+        "job_status": job_phase(state).value,
+        "incarnation": state.incarnation,
+        "timeline": state.live,
+        "head": head or None,
+    }

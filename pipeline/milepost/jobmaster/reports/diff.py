@@ -1,0 +1,164 @@
+"""What changed between two retained checkpoints: state by key, objects consumed, rows of each published table.
+
+Handles are compared first: subtasks whose runs are the same in both are not read, and a run that both refer to is
+fetched once. The two need not lie on one timeline, nor in order: what the second has and the first has not is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.contract import EXPIRES_COLUMN
+from milepost.dataflow.sources.consumed import load
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.renames import with_names_of
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.row_changes import RowChanges, changes_by_key, changes_of_rows
+from milepost.jobmaster.reports.tables import Tables, operator_rows
+from milepost.protocol.records.errors import NotFound
+from milepost.state.runs.handles import StateHandle
+
+OPERATOR, SOURCE, SINK = "operator", "source", "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What changed of one operator's state, one source or one sink.
+
+    Attributes:
+        note: what the rows do not say; "" for nothing.
+    """
+
+    kind: str
+    name: str
+    changes: RowChanges
+    note: str = ""
+
+
+class Diff:
+    """Two checkpoints of a job, which the caller holds by pins; id 0 is the empty state.
+
+    Raises: NotFound: one of them is not retained.
+    """
+
+    def __init__(self, context: JobContext, before: int, after: int) -> None:
+        self._context = context
+        self._ids = (before, after)
+        self._before, self._after = (self._metadata(at) for at in (before, after))
+
+    def all(self) -> Iterator[Difference]:
+        """Every operator, source and sink that one of them has, the second one's first."""
+        for kind in (OPERATOR, SOURCE, SINK):
+            for name in self._names(kind):
+                yield self.one(kind, name)
+
+    def one(self, kind: str, name: str) -> Difference:
+        """One of them. Raises NotFound: neither checkpoint has it."""
+        known = self._names(kind)
+        if name not in known:
+            raise NotFound(
+                f"neither checkpoint {self._ids[0]} nor {self._ids[1]} has a {'stateful ' if kind == OPERATOR else ''}"
+                f"{kind} {name}; known: {', '.join(known) or 'none'}"
+            )
+        return {OPERATOR: self._operator, SOURCE: self._source, SINK: self._sink}[kind](name)
+
+    def _metadata(self, at: int) -> CheckpointMetadata | None:
+        if at == 0:
+            self._context.head()
+            return None
+        metadata = self._context.metadata(Tables(self._context).checkpoint(at))
+        return with_names_of(self._context.job.spec, metadata)
+
+    def _names(self, kind: str) -> list[str]:
+        found: dict[str, None] = {}
+        for metadata in (self._after, self._before):
+            if metadata is not None:
+                found |= dict.fromkeys(
+                    {OPERATOR: metadata.operators, SOURCE: metadata.sources, SINK: metadata.marks}[kind]
+                )
+        return list(found)
+
+    def _operator(self, uid: str) -> Difference:
+        old, new = (None if item is None else item.operators.get(uid) for item in (self._before, self._after))
+        if old is not None and new is not None:
+            if old.key != new.key:
+                note = f"begun anew by another key: it was ({', '.join(old.key)}), is ({', '.join(new.key)})"
+                return Difference(OPERATOR, uid, RowChanges(_NO_ROWS), note)
+            old, new = _without_same(old, new)
+        shown = new if new is not None else old
+        assert shown is not None
+        bodies: dict[str, bytes] = {}
+        sides = []
+        for metadata, snapshot in ((self._before, old), (self._after, new)):
+            if metadata is None or snapshot is None:
+                sides.append(pa.schema([(field.name, field.type) for field in shown.state_schema]).empty_table())
+                continue
+            sides.append(operator_rows(self._context.store, metadata, uid, snapshot, bodies=bodies))
+            shared = set() if new is None else {run.key for handle in new.handles for run in handle.runs}
+            for key in bodies.keys() - shared:
+                del bodies[key]
+        note = "" if old is not None and new is not None else f"only in checkpoint {self._ids[0 if new is None else 1]}"
+        return Difference(OPERATOR, uid, changes_by_key(sides[0], sides[1], shown.key), note)
+
+    def _source(self, name: str) -> Difference:
+        handles = [
+            () if item is None or name not in item.sources else item.sources[name].consumed
+            for item in (self._before, self._after)
+        ]
+        # A run that replaced older ones replaced them all: with a shared one, no other repeats what it holds.
+        shared = set(handles[0]) & set(handles[1])
+        tables = [
+            load(self._context.store, [handle for handle in side if handle not in shared]).table.select(_VERSION)
+            for side in handles
+        ]
+        return Difference(SOURCE, name, changes_of_rows(tables[0], tables[1]))
+
+    def _sink(self, name: str) -> Difference:
+        marks = [None if item is None else item.marks.get(name) for item in (self._before, self._after)]
+        if marks[0] == marks[1]:
+            return Difference(SINK, name, RowChanges(_NO_ROWS))
+        if name not in {sink.name for sink in self._context.spec.sinks}:
+            return Difference(SINK, name, RowChanges(_NO_ROWS), "no sink of the spec any more: its table is not read")
+        here = self._context.sink_location(name)
+        if any(mark is not None and mark.location != here for mark in marks):
+            return Difference(SINK, name, RowChanges(_NO_ROWS), "its table lay elsewhere: it is not read")
+        sink = self._context.sink(name)
+        try:
+            tables = [None if mark is None else sink.read(mark.checkpoint_id) for mark in marks]
+        except NotFound as error:  # completed, and not published yet
+            return Difference(SINK, name, RowChanges(_NO_ROWS), error.message)
+        known = next(table for table in tables if table is not None)
+        old, new = (known.schema.empty_table() if table is None else table for table in tables)
+        changes = changes_by_key(old, new, sink.key) if sink.key else changes_of_rows(old, new)
+        return Difference(SINK, name, changes)
+
+
+_VERSION = ["key", "etag", "size", "last_modified_ms"]
+"""What identifies an object version; which checkpoint consumed it may differ between timelines."""
+
+_NO_ROWS = pa.Table.from_batches([], pa.schema([("change", pa.string())]))
+
+
+def _without_same(old: OperatorSnapshot, new: OperatorSnapshot) -> tuple[OperatorSnapshot, OperatorSnapshot]:
+    """Both without the subtasks whose state is the same: same key groups, runs and columns, and nothing expired."""
+    if not old.state_schema.equals(new.state_schema, check_metadata=True):
+        return old, new
+    expires = EXPIRES_COLUMN in old.state_schema.names
+    former = {_identity(handle, fired if expires else None) for handle, fired in _parts(old)}
+    same = former & {_identity(handle, fired if expires else None) for handle, fired in _parts(new)}
+    sides = []
+    for snapshot in (old, new):
+        kept = [item for item in _parts(snapshot) if _identity(item[0], item[1] if expires else None) not in same]
+        sides.append(replace(snapshot, handles=tuple(one for one, _ in kept), firing=tuple(one for _, one in kept)))
+    return sides[0], sides[1]
+
+
+def _parts(snapshot: OperatorSnapshot) -> list[tuple[StateHandle, int | None]]:
+    return list(zip(snapshot.handles, snapshot.firing, strict=True))
+
+
+def _identity(handle: StateHandle, fired_us: int | None) -> tuple[object, ...]:
+    return handle.key_groups, tuple((run.key, run.sha256, run.valid) for run in handle.runs), fired_us

@@ -1,0 +1,91 @@
+"""What people read of a job: checkpoints, history, health, tables. Nothing here changes anything but a reader's pin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.jobmaster.compatibility.preflight import preflight
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.pins import pinned
+from milepost.jobmaster.reports.diff import Diff, Difference
+from milepost.jobmaster.reports.history import History
+from milepost.jobmaster.reports.job_result import job_document
+from milepost.jobmaster.reports.tables import Tables
+from milepost.jobmaster.retention.broken_head import naming_the_way_back
+from milepost.jobmaster.retention.fsck import check_job
+
+
+class Reports:
+    """The read-only use cases of one job."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+
+    def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        """Checkpoints, newest first, as INTERFACE section 2 describes one."""
+        return History(self._context).checkpoints(status, limit)
+
+    def show(self, checkpoint_id: int) -> dict[str, Any]:
+        """One checkpoint in full. Raises NotFound."""
+        return History(self._context).show(checkpoint_id)
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The manifest log, newest first."""
+        return History(self._context).log(limit)
+
+    def job_state(self) -> dict[str, Any]:
+        """The job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
+        head = self._context.log.head()
+        failures = head.state.failures if head is not None else None
+        return {
+            "job": self._context.spec.name,
+            **job_document(head.state if head is not None else None),
+            "last_failure": failures.last_reason if failures is not None else None,
+            "last_failure_detail": failures.last_detail if failures is not None else None,
+        }
+
+    @naming_the_way_back
+    def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
+        """Health in one document: state, lag, unread objects, last success, next step."""
+        return History(self._context).status(max_lag_ms)
+
+    def read(self, sink: str, at: int | None = None) -> pa.Table:
+        """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
+        with pinned(self._context, at):
+            return Tables(self._context).read(sink, at)
+
+    @naming_the_way_back
+    def state(self, uid: str, at: int | None = None) -> pa.Table:
+        """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
+        with pinned(self._context, at):
+            return Tables(self._context).state(uid, at)
+
+    def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
+        """What changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
+
+        Raises: NotFound: a checkpoint is not retained, or neither has it.
+        """
+        with pinned(self._context, before), pinned(self._context, after):
+            found = Diff(self._context, before, after)
+            return list(found.all()) if only is None else [found.one(*only)]
+
+    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
+        """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
+        with pinned(self._context, checkpoint_id):
+            return Tables(self._context).verify(checkpoint_id, deep=deep)
+
+    def fsck(self) -> dict[str, Any]:
+        """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
+        return check_job(self._context)
+
+    @naming_the_way_back
+    def compatibility(self) -> list[dict[str, str]]:
+        """The pre-flight report of the spec against the head (`preflight`); [] for a job that has never run.
+
+        No class of a process operator is loaded: what depends on one, `run` compares.
+        """
+        head = self._context.log.head()
+        base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
+        return preflight(self._context, base, None)

@@ -1,0 +1,122 @@
+"""How fresh a job's input is: what its sources show now, beside what its head has delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.epoch.iso_times import iso_ms, watermark_text
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import NAMED_BAD_NAMES
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.next_input import SourcePlans, left_out, no_match, plan_one, plan_sources
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SourceChanged
+from milepost.spec.load.load import LoadedJob
+
+
+def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -> dict[str, Any]:
+    """Return what is unread, since when, and how fresh each source is.
+
+    What keeps the next epoch from being planned is a finding here, not an error: `source_changed` or `bad_name` says
+    it, and what would have followed from the plan is None.
+    """
+    try:
+        plans = plan_sources(context, base)
+    except (SourceChanged, InvalidRequest) as error:
+        if isinstance(error, InvalidRequest) and "names" not in error.details:
+            raise
+        found = "source_changed" if isinstance(error, SourceChanged) else "bad_name"
+        nothing = dict.fromkeys(("unread_objects", "unread_bytes", "lag_ms", "source_changed", "bad_name", "sources"))
+        return nothing | {found: _one_line(error)}
+    oldest = min((plan.oldest_new_ms for plan in plans.values() if plan.oldest_new_ms is not None), default=now_ms)
+    return {
+        "unread_objects": sum(plan.unread for plan in plans.values()),
+        "unread_bytes": sum(sum(obj.size for obj in plan.objects) + plan.pending_bytes for plan in plans.values()),
+        "lag_ms": max(0, now_ms - oldest),
+        "source_changed": None,
+        "bad_name": None,
+        "sources": _sources(context, base, plans, now_ms),
+    }
+
+
+def stale(document: dict[str, Any], max_lag_ms: int) -> str | None:
+    """Return why a job's input is older than it may be, and what to do; None when none is.
+
+    Judged are the sources with event time; where there is none, all: a static one lands when it likes.
+
+    Args:
+        document: `backlog` and the job's name.
+    """
+    if document["lag_ms"] > max_lag_ms:
+        return f"behind: milepost run {document['job']} --until-caught-up"
+    timed = {name: one for name, one in document["sources"].items() if one["event_time"] is not None}
+    for name, one in (timed or document["sources"]).items():
+        if one["newest_object_age_ms"] is not None and one["newest_object_age_ms"] > max_lag_ms:
+            return f"source {name}: nothing has landed since {one['newest_object']}: see what writes {one['path']}"
+        if one["event_time_age_ms"] is not None and one["event_time_age_ms"] > max_lag_ms:
+            return f"source {name}: its newest event time is {one['newest_event_time']}: see what writes {one['path']}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCheck:
+    """What a source's path names.
+
+    Attributes:
+        ok: an epoch could be planned. suspicious: although it may be right, somebody should look: nothing to read, or
+            not everything.
+    """
+
+    name: str
+    ok: bool
+    suspicious: bool
+    detail: str
+
+
+def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
+    """Yield one check per source, in name order; one that cannot be listed or planned is among them."""
+    context = JobContext(job)
+    for name in sorted(context.spec.sources):
+        try:
+            plan = plan_one(context, None, name)
+        except CheckpointError as error:
+            yield SourceCheck(name, False, True, f"{error.message} {error.hint}".strip())
+            continue
+        notes = [f"{plan.listed} object(s) match" if plan.listed else no_match(context, name, plan)]
+        notes += [left_out(plan)] if plan.bad_names else []
+        yield SourceCheck(name, True, not plan.listed or bool(plan.bad_names), "; ".join(notes))
+
+
+def _sources(
+    context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans, now_ms: int
+) -> dict[str, dict[str, Any]]:
+    found = {}
+    for name, plan in plans.items():
+        spec = context.spec.sources[name]
+        delivered = base.sources.get(name) if base is not None else None
+        newest_event_us = delivered.newest_event_us if delivered is not None else None
+        found[name] = {
+            "path": spec.path,
+            "objects": plan.listed,
+            "unread_objects": plan.unread,
+            "settling": plan.settling,
+            "newest_object": None if plan.newest_ms is None else iso_ms(plan.newest_ms),
+            "newest_object_age_ms": None if plan.newest_ms is None else max(0, now_ms - plan.newest_ms),
+            "event_time": spec.event_time,
+            "newest_event_time": watermark_text(newest_event_us),
+            "event_time_age_ms": None if newest_event_us is None else max(0, now_ms - newest_event_us // 1000),
+            "no_match": None if plan.listed else no_match(context, name, plan),
+            "bad_names": {
+                "count": len(plan.bad_names),
+                "first": [bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES]],
+            },
+        }
+    return found
+
+
+def _one_line(error: SourceChanged | InvalidRequest) -> str:
+    """The error as a next step: what is wrong, with the first object that it names, and what to do about it."""
+    wrong, *more = error.message.splitlines()
+    named = next((f" ({line.strip()})" for line in more if line.startswith("  ")), "")
+    return f"{wrong.rstrip('.')}{named}: {error.hint}"

@@ -1,0 +1,180 @@
+"""Tables that people read: a sink's published rows, an operator's state, and whether all of it is intact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.retention.broken_head import newest_whole_ancestor
+from milepost.jobmaster.retention.reachability import metadata_handles
+from milepost.jobmaster.retention.table_references import staged_files
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.retention.retention import handle_conflicts
+from milepost.state.keyed.keyed_state import read_state
+from milepost.storage.checked import read_handle, stat_handle
+
+
+def operator_rows(
+    store: ObjectStore,
+    metadata: CheckpointMetadata,
+    uid: str,
+    snapshot: OperatorSnapshot,
+    *,
+    bodies: dict[str, bytes] | None = None,
+) -> pa.Table:
+    """All live rows of an operator's state at a checkpoint.
+
+    Args:
+        uid: of its handles. bodies: of runs that were read before, as in `read_state`.
+    Raises:
+        StateCorrupt: a run is missing, altered or not what its handle says.
+    """
+    # Each subtask's rows are dead by its own firing watermark.
+    parts = [
+        read_state(
+            uid,
+            snapshot.key,
+            snapshot.state_schema,
+            routing_key=snapshot.routing_key,
+            hasher=metadata.hasher,
+            handles=[handle],
+            key_groups=handle.key_groups,
+            watermark_us=firing_us,
+            store=store,
+            checkpoint_id=metadata.checkpoint_id,
+            job=metadata.job,
+            bodies=bodies,
+        )
+        for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True)
+    ]
+    schema = pa.schema([pa.field(field.name, field.type) for field in snapshot.state_schema])
+    return pa.concat_tables([schema.empty_table(), *parts])
+
+
+class Tables:
+    """Read-only views of one job's data."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+
+    def read(self, sink: str, at: int | None) -> pa.Table:
+        """The sink's table at its head, or as of a retained checkpoint."""
+        self._context.head()
+        if at is not None:
+            self.checkpoint(at)
+        return self._context.sink(sink).read(at)
+
+    def state(self, uid: str, at: int | None) -> pa.Table:
+        """All live rows of one operator's state, over all key groups."""
+        checkpoint = self.checkpoint(at)
+        metadata = self._context.metadata(checkpoint)
+        snapshot = metadata.operators.get(uid)
+        if snapshot is None:
+            known = ", ".join(sorted(metadata.operators)) or "none"
+            raise NotFound(
+                f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {uid}; stateful operators: {known}",
+                uid=uid,
+            )
+        return operator_rows(self._context.store, metadata, uid, snapshot)
+
+    def verify(self, at: int | None, *, deep: bool) -> dict[str, Any]:
+        """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
+
+        Raises: StateCorrupt, naming each broken object and the checkpoint that needs it.
+        """
+        state = self._context.head().state
+        checkpoints = [self.checkpoint(at)] if at is not None else list(state.checkpoints)
+        problems: list[str] = []
+        described: list[tuple[str, ObjectHandle]] = []
+        checked = 0
+        for checkpoint in checkpoints:
+            name = f"checkpoint {checkpoint.checkpoint_id}"
+            handles, found = self._verify(checkpoint, deep=deep)
+            described += [(name, handle) for handle in handles]
+            checked += 1 + (len(handles) + len(checkpoint.sinks) if handles else 0)
+            problems += [f"{name}: {problem}" for problem in found]
+        problems += handle_conflicts(described)
+        ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
+        if problems:
+            shown = "\n".join(problems[:_SHOWN])
+            head = f"checkpoint {state.timeline().head}: "
+            way_back = self._way_back(state) if any(problem.startswith(head) for problem in problems) else ""
+            raise StateCorrupt(
+                f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
+                hint=f"restore the objects from a copy of the bucket{way_back}; nothing was changed or skipped",
+                problems=problems,
+            )
+        return {"checkpoints": ids, "objects": checked, "deep": deep, "problems": []}
+
+    def _way_back(self, state: ManifestState) -> str:
+        """What else helps when it is the head that is broken."""
+        target = newest_whole_ancestor(self._context, state)
+        return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
+
+    def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[list[ObjectHandle], list[str]]:
+        """What the checkpoint refers to in the job's own store, and what is wrong with it."""
+        try:
+            metadata = self._context.stored_metadata(checkpoint)
+        except CheckpointError as error:
+            return [], [error.message]
+        problems = []
+        handles = metadata_handles(metadata)
+        for handle in handles:
+            try:
+                if deep:
+                    read_handle(self._context.store, handle)
+                else:
+                    stat_handle(self._context.store, handle)
+            except CheckpointError as error:
+                problems.append(error.message)
+        for name in metadata.sinks:
+            problems += self._verify_sink(name, checkpoint, deep=deep)
+        if deep and not problems:
+            for uid in metadata.operators:
+                self.state(uid, checkpoint.checkpoint_id)
+        return handles, problems
+
+    def _verify_sink(self, name: str, checkpoint: CompletedCheckpoint, *, deep: bool) -> list[str]:
+        if name not in {sink.name for sink in self._context.spec.sinks}:
+            return []  # no longer of the job: nothing that this checkpoint needs
+        sink = self._context.sink(name)
+        if sink.find(checkpoint.checkpoint_id) is None:
+            problems = self._verify_staged(name, sink, checkpoint)
+        else:
+            problems = sink.verify(checkpoint.checkpoint_id, deep=deep)
+        return [f"sink {name}: {problem}" for problem in problems]
+
+    def _verify_staged(self, name: str, sink: ParquetSink, checkpoint: CompletedCheckpoint) -> list[str]:
+        """What is wrong with what a checkpoint has yet to publish, or will if the job comes back to it."""
+        snapshot = self._context.metadata(checkpoint).sinks[name]
+        if snapshot.location != self._context.sink_location(name):
+            return []
+        files = staged_files(snapshot.committable)
+        sizes = sink.stored_sizes([file.key for file in files])
+        found = {file.key: sizes.get(file.key) for file in files if sizes.get(file.key) != file.size}
+        return [
+            f"{key}: {'missing' if size is None else f'{size} bytes'}, to be published" for key, size in found.items()
+        ]
+
+    def checkpoint(self, at: int | None) -> CompletedCheckpoint:
+        """A retained checkpoint; None is the head. Raises NotFound."""
+        state = self._context.head().state
+        wanted = state.timeline().head if at is None else CheckpointId(at)
+        checkpoint = state.checkpoint(wanted)
+        if checkpoint is None:
+            retained = ", ".join(str(item.checkpoint_id) for item in state.checkpoints) or "none"
+            raise NotFound(
+                f"job {state.job} retains no completed checkpoint {wanted}; retained: {retained}", checkpoint_id=wanted
+            )
+        return checkpoint
+
+
+_SHOWN = 12

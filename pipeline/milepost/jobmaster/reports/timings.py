@@ -1,0 +1,127 @@
+"""Where an epoch's time goes: the driver's steps, measured one after another, and the phases that people read of them.
+
+What is known before the commit point is part of `_metadata`. What follows it (commit, notify, subsume) lies beside it,
+in one small object per process that did some of it, among the measurements of the completing token: nothing depends on
+it, it goes with them, and writing it may fail.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.step_clock import StepClock
+from milepost.epoch.task_times import divided
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.codec.codec import decode, encode
+from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.storage.layout import after_commit_key, after_commit_prefix
+
+_LOG = logging.getLogger(__name__)
+
+AFTER_COMMIT_FORMAT = 1
+_NOTIFY = "notify "
+
+PHASES = (
+    "plan", "begin", "session", "copy",
+    "read", "exchange", "restore", "process", "sync", "stage", "async", "spark",
+    "gate", "prepare", "commit", "notify", "subsume", "other",
+)  # fmt: skip
+"""In the order in which they begin. With `other`, what nobody measured, they add up to `total`.
+
+plan: sweep, listings, input record, claim. begin: token, base, code. session: until Spark is there. copy: of a restored
+checkpoint. read to spark: the Spark job, `task_times.JOB_PHASES`. prepare: the sinks' part before the commit point.
+commit: the metadata, the verdict, the transition.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AfterCommit:
+    """What one process measured of an epoch's steps from its commit on.
+
+    Attributes:
+        ended_ms: wall clock, ms since the epoch. commit_ms, subsume_ms: None when another process did it.
+        notify_ms: by sink.
+    """
+
+    ended_ms: int
+    commit_ms: int | None = None
+    notify_ms: dict[str, int] = field(default_factory=dict)
+    subsume_ms: int | None = None
+    format: int = AFTER_COMMIT_FORMAT
+
+
+def after_commit(clock: StepClock, written_ms: int = 0) -> AfterCommit:
+    """What a clock measured of the steps ``validate``, ``complete``, ``notify <sink>`` and ``subsume``; ends its step.
+
+    Args:
+        written_ms: of `_metadata`, which cannot say it itself: part of the commit.
+    """
+    clock.end()
+    steps = clock.steps
+    commit_ms = written_ms + clock.ms("validate", "complete") if "complete" in steps else None
+    notify_ms = {step.removeprefix(_NOTIFY): ms for step, ms in steps.items() if step.startswith(_NOTIFY)}
+    return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"))
+
+
+def keep(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, by: str, times: AfterCommit) -> None:
+    """Store what was measured after the commit; one request. Never fails: it is a measurement, and the epoch is done.
+
+    Args:
+        by: which step, or steps, of the epoch the process was for; a later try of them replaces it.
+    """
+    try:
+        context.store.put(after_commit_key(checkpoint_id, token, by), encode(times))
+    except CheckpointError as error:
+        _LOG.warning("checkpoint %s: the times of %s were not kept: %s", checkpoint_id, by, error.message)
+
+
+def kept(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> tuple[AfterCommit, ...]:
+    """What was measured after the commit; what cannot be read is left out."""
+    found = []
+    for stat in context.store.list(after_commit_prefix(checkpoint_id, token)):
+        try:
+            found.append(decode_after_commit(context.store.get(stat.key), stat.key))
+        except CheckpointError as error:
+            _LOG.warning("checkpoint %s: %s", checkpoint_id, error.message)
+    return tuple(found)
+
+
+def decode_after_commit(body: bytes, key: str) -> AfterCommit:
+    """Raises StateCorrupt: unreadable, or of another format."""
+    times = decode(AfterCommit, body, key)
+    if times.format != AFTER_COMMIT_FORMAT:
+        raise StateCorrupt(f"{key}: format {times.format}, expected {AFTER_COMMIT_FORMAT}. It was not read.")
+    return times
+
+
+def phases_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dict[str, int | None]:
+    """Milliseconds by phase, ``<phase>_ms``, with ``total_ms``: from the trigger's start to the end of the last step.
+
+    None: not measured. Without a total there is no `other` either.
+    """
+    timings: Mapping[str, int] = metadata.timings
+    found = {phase: timings.get(f"{phase}_ms") for phase in PHASES}
+    found |= divided(metadata.tasks, timings.get("job_ms"))
+    for times in after:
+        if times.commit_ms is not None:
+            found["commit"] = times.commit_ms
+        if times.subsume_ms is not None:
+            found["subsume"] = times.subsume_ms
+    notified = [ms for times in after for ms in times.notify_ms.values()]
+    found["notify"] = sum(notified) if notified else None
+    total_ms = None
+    if metadata.started_ms is not None and after:
+        total_ms = max(times.ended_ms for times in after) - metadata.started_ms
+        other_ms = total_ms - sum(ms for ms in found.values() if ms is not None)
+        # Each phase is rounded. More than that below zero: clocks of several machines that disagree.
+        found["other"] = max(0, other_ms) if other_ms >= -len(PHASES) else None
+    return {f"{phase}_ms": found[phase] for phase in PHASES} | {"total_ms": total_ms}
+
+
+def notified_of(after: Sequence[AfterCommit]) -> dict[str, int]:
+    """Milliseconds of the commit of each sink's part."""
+    return {sink: ms for times in after for sink, ms in sorted(times.notify_ms.items())}

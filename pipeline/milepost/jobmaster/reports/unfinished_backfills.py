@@ -1,0 +1,61 @@
+"""The open forks that backfills opened, and what people are told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.fork_opening import opening_of
+from milepost.jobmaster.job.session import provably_alive, provably_dead
+from milepost.protocol.records.manifest_state import ManifestState, Timeline
+from milepost.protocol.retention.lineage import open_forks
+
+OPENED_BY = "backfill:"
+"""What the id of a session begins with that opened a fork for a backfill; its purpose and the session follow."""
+
+
+def unfinished_backfills(context: JobContext, state: ManifestState) -> list[dict[str, Any]]:
+    """What people are told of each open fork of a backfill.
+
+    Returns: [{fork, fork_point, head, pending, session_id, working, next_step}]; `head` and `pending` are None for
+        none; `working` is False when its process is provably gone, None when nobody can know from here.
+    """
+    told = []
+    for fork, _ in forks_of_backfills(context, state):
+        assert fork.parent is not None, "a fork has one"
+        leader, point = fork.leader, int(fork.parent[1])
+        working = None
+        if leader is not None and provably_alive(leader.holder):
+            working = True
+        elif leader is not None and provably_dead(leader.holder):
+            working = False
+        own_head = int(fork.head) if fork.head != fork.parent[1] else None
+        job, forked = state.job, f"backfill on fork {fork.timeline_id}, from checkpoint {point}"
+        step = (
+            f"{forked}, is running: wait for it (milepost backfill {job} --dispose stops it and gives it up)"
+            if working
+            else f"{forked}, is not finished: milepost backfill {job} --from-checkpoint {point}, with the options it "
+            f"was begun with, goes on with it; milepost backfill {job} --dispose gives it up"
+        )
+        told.append(
+            {
+                "fork": fork.timeline_id,
+                "fork_point": point,
+                "head": own_head,
+                "pending": None if fork.pending is None else int(fork.pending.checkpoint_id),
+                "session_id": None if leader is None else leader.session_id,
+                "working": working,
+                "next_step": step,
+            }
+        )
+    return told
+
+
+def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[Timeline, str]]:
+    """The open forks that backfills opened, with the purpose of each."""
+    found = []
+    for timeline in open_forks(state):
+        opener = opening_of(context, timeline).session_id
+        if opener.startswith(OPENED_BY):
+            found.append((timeline, opener.removeprefix(OPENED_BY).partition("/")[0]))
+    return found

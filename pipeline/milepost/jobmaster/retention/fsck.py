@@ -1,0 +1,164 @@
+"""The audit of a job: what is missing, with the chain of references that needs it, and what nothing needs, with proof.
+
+Reads only. Missing, or a root that cannot be read, is damage (exit 7), also of a savepoint that the job lists and that
+lies elsewhere; what is merely unreachable costs space and is no damage (exit 0): a crashed or fenced session may leave
+such objects at any time, and `gc` takes them. Nor is a list of a table's garbage that cannot be read, on which nothing
+depends: it is told, for somebody to delete it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.retention.reachability import JobReach, SinkReach, missing_objects, walk_job
+from milepost.jobmaster.retention.savepoint_audit import audit_savepoint
+from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import checkpoint_of_key
+from milepost.protocol.records.object_store import ObjectStat
+from milepost.protocol.retention.reach import (
+    Standing,
+    proof,
+    published_proof,
+    published_standing,
+    staged_proof,
+    staged_standing,
+    standing,
+)
+
+_IDLE = (Standing.UNREACHABLE, Standing.PROBE, Standing.EXPIRED, Standing.REPLACED_LIST)
+"""Where an object stands that nothing refers to, and that a collection may delete."""
+
+DAMAGED = 7
+"""Exit code when something that is needed is missing or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One stored object and where it stands.
+
+    Attributes:
+        sink: whose object it is; None for the job's own store.
+        staged_by: checkpoint id and token that staged it at the sink.
+        prunable: part of the sink's table, or of its chain: `table_pruning.py` says whether it goes.
+        proof: of an unreachable one: why nothing can need it any more.
+    """
+
+    stat: ObjectStat
+    standing: Standing
+    sink: str | None = None
+    staged_by: tuple[CheckpointId, FencingToken] | None = None
+    prunable: bool = False
+    proof: str = ""
+
+
+def check_job(context: JobContext) -> dict[str, Any]:
+    """Walk every root and compare with what is stored. Returns the report; its `exit_code` is 0 or 7."""
+    reach = walk_job(context)
+    missing = [
+        {"where": where, "key": reference.key, "problem": problem, "chain": list(reference.chain)}
+        for where, reference, problem in missing_objects(context, reach)
+    ]
+    elsewhere, unasked = _savepoints_elsewhere(context, reach)
+    missing += elsewhere
+    faults = [*reach.faults, *reach.conflicts]
+    faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
+    placed = list(place_objects(reach))
+    idle = [item for item in placed if item.standing in _IDLE]
+    unreachable = idle if reach.complete else []
+    foreign = [item for item in placed if item.standing is Standing.FOREIGN]
+    listed = [item for item in placed if item.standing is Standing.LISTED]
+    counts = Counter(item.standing.name.lower() for item in placed)
+    if not reach.complete:
+        counts.pop(Standing.UNREACHABLE.name.lower(), None)
+    return {
+        "job": reach.state.job,
+        "manifest_version": reach.state.version,
+        "roots": list(reach.roots),
+        "complete": reach.complete,
+        "objects": dict(sorted(counts.items())),
+        "damaged": faults,
+        "missing": missing,
+        "unasked": unasked,
+        "unreadable_lists": [f"sink {one.name}: {each}" for one in reach.sinks for each in one.table.unreadable_lists],
+        "unreachable": [describe(reach, item) for item in unreachable],
+        "foreign": [describe(reach, item) for item in foreign],
+        "garbage": {
+            "entries": len(reach.listed.keys),
+            "objects": len(listed),
+            "bytes": sum(item.stat.size for item in listed),
+        },
+        "exit_code": DAMAGED if missing or faults else 0,
+    }
+
+
+def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[dict[str, Any]], list[str]]:
+    """What is missing of the savepoints outside of the job's storage; and, one line each, who did not answer."""
+    missing: list[dict[str, Any]] = []
+    unasked = []
+    for savepoint in reach.state.savepoints:
+        if savepoint.location is None:
+            continue
+        where = f"savepoint {savepoint.name} at {savepoint.location}"
+        chain = [f"manifest version {reach.state.version}", f"savepoint {savepoint.name}"]
+        try:
+            found = list(audit_savepoint(context, savepoint))
+        except (StoreUnavailable, EnvironmentUnusable) as error:
+            unasked.append(f"{where}: {error.message}")
+            continue
+        missing += [{"where": where, "key": key, "problem": problem, "chain": chain} for key, problem in found]
+    return missing, unasked
+
+
+def place_objects(reach: JobReach) -> Iterator[Placed]:
+    """Yield every stored object, of the job and of its sinks, with where it stands."""
+    for stat in reach.objects.values():
+        found = standing(reach.state, stat.key, reach.references, reach.listed)
+        yield Placed(stat, found, proof=_proof(reach, stat.key) if found is Standing.UNREACHABLE else "")
+    for sink in reach.sinks:
+        yield from _place_at_sink(reach, sink)
+
+
+def describe(reach: JobReach, item: Placed) -> dict[str, Any]:
+    """One object for people and programs; an age needs a clock: the job store's, which may differ from a sink's."""
+    return {
+        "where": "job" if item.sink is None else f"sink {item.sink}",
+        "key": item.stat.key,
+        "size": item.stat.size,
+        "age_ms": max(0, reach.now_ms - item.stat.last_modified_ms),
+        "proof": item.proof or item.standing.value,
+    }
+
+
+def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
+    needed = sink.references()
+    for item in sink.table.objects:
+        key = item.stat.key
+        if key in needed:
+            yield Placed(item.stat, Standing.REFERENCED, sink.name)
+        elif item.list_of_garbage:
+            yield Placed(item.stat, Standing.LISTED, sink.name)
+        elif key in sink.table.published or item.snapshot_of is not None:
+            free = sink.needs is not None and sink.needs.frees(reach.state, key)
+            found = published_standing(free=free, listed=key in sink.table.listed)
+            why = published_proof(item.staged_by) if found is Standing.UNREACHABLE else ""
+            yield Placed(item.stat, found, sink.name, item.staged_by, prunable=True, proof=why)
+        elif item.staged_by is None:
+            yield Placed(item.stat, Standing.LOG if item.permanent else Standing.FOREIGN, sink.name)
+        else:
+            checkpoint_id, token = item.staged_by
+            fate = reach.fates.get(checkpoint_id)
+            found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate, reach.listed)
+            if found is Standing.UNREACHABLE and key in sink.table.listed:
+                found = Standing.LISTED
+            why = staged_proof(checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
+            yield Placed(item.stat, found, sink.name, item.staged_by, proof=why)
+
+
+def _proof(reach: JobReach, key: str) -> str:
+    checkpoint_id = checkpoint_of_key(key)
+    return proof(key, None if checkpoint_id is None else reach.fates.get(checkpoint_id))

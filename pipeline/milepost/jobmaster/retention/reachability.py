@@ -1,0 +1,312 @@
+"""The walk over every root of a job: what is stored, what needs it and by which chain of references (I8).
+
+Order: list the objects, then read the manifest's head, then follow every reference. So whatever was listed and is not
+reached by then never will be. Roots: the manifest log with the input record of every completed epoch, the retained and
+the pending checkpoints of every timeline, the garbage list, and each sink's chain of heads. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from milepost.dataflow.sinks.contract import StagedFile, TableWalk
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.savepoint_document import decode_document
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.table_references import Share, TableNeeds, staged_files, table_needs
+from milepost.jobmaster.retention.vetoes import is_expired
+from milepost.protocol.codec.log_entries import aborted_by, completion_of
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key
+from milepost.protocol.records.manifest_state import ManifestState, Savepoint
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
+from milepost.protocol.retention.reach import Fate, Listed
+from milepost.protocol.retention.retention import handle_conflicts, root_in_job
+from milepost.storage.checked import read_handle
+
+_WALKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One object that a root needs.
+
+    Attributes:
+        size: bytes; None when the reference does not say.
+        chain: how it is reached, from the manifest on.
+    """
+
+    key: str
+    size: int | None
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReach:
+    """One sink's table, and what completed checkpoints have yet to publish to it.
+
+    Attributes:
+        now_ms: the clock of the sink's store when the objects were listed.
+        needs: what the newest head and the retained checkpoints need; None when a fault keeps that from being known.
+        waiting: staged files of retained checkpoints that it has yet to publish, or would if the job came back to them.
+    """
+
+    name: str
+    now_ms: int
+    table: TableWalk
+    needs: TableNeeds | None
+    waiting: Mapping[str, Reference]
+
+    def references(self) -> dict[str, Reference]:
+        """Everything that must lie below the sink's path, by key."""
+        needs = self.needs.files if self.needs is not None else {}
+        found = {key: Reference(item.key, item.size, item.chain) for key, item in needs.items()}
+        head = {item.key: Reference(item.key, item.size, item.chain) for item in self.table.references}
+        return {**found, **self.waiting, **head}
+
+
+@dataclass(frozen=True, slots=True)
+class JobReach:
+    """What one complete walk found.
+
+    Attributes:
+        state: the manifest value that it is about.
+        now_ms: the store's clock when the objects were listed.
+        objects: of the job's own store, by key. references: what the roots need of them, by key.
+        fates: of each checkpoint that ended, as the log tells.
+        listed: what the manifest value lists as garbage.
+        roots: what was walked, for people.
+        faults: roots that could not be walked, one line each; with one of them nothing is proven unreachable.
+        conflicts: keys that two checkpoints describe differently.
+    """
+
+    state: ManifestState
+    now_ms: int
+    objects: Mapping[str, ObjectStat]
+    references: Mapping[str, Reference]
+    fates: Mapping[CheckpointId, Fate]
+    listed: Listed
+    sinks: tuple[SinkReach, ...]
+    roots: tuple[str, ...]
+    faults: tuple[str, ...]
+    conflicts: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every root was walked: only then is what was not reached unreachable."""
+        return not self.faults and not self.conflicts and not any(sink.table.problems for sink in self.sinks)
+
+
+def walk_job(context: JobContext) -> JobReach:
+    """Walk every root. A walk that met a fault while the manifest moved on is repeated: it may have seen both sides.
+
+    Raises: NotFound (the job has never run), StoreUnavailable, EnvironmentUnusable.
+    """
+    reach = _walk(context)
+    for _ in range(_WALKS - 1):
+        if reach.complete or context.head().version == reach.state.version:
+            break
+        reach = _walk(context)
+    return reach
+
+
+def metadata_handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
+    """Every object of the job's own store that a checkpoint needs and describes, `_metadata` itself left out."""
+    handles = [metadata.plan]
+    for source in metadata.sources.values():
+        handles += source.consumed
+    for operator in metadata.operators.values():
+        handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
+        handles += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
+    return list(dict.fromkeys(handles))  # operators of one task share a file of rows in flight
+
+
+def _walk(context: JobContext) -> JobReach:
+    now_ms = context.store.clock_ms()
+    tables = {}
+    for spec in context.spec.sinks:
+        sink = context.sink(spec.name)
+        tables[spec.name] = (sink.garbage().clock_ms(), sink.walk())
+    objects = {stat.key: stat for stat in context.store.list("")}
+    state = context.head().state
+    found = _Roots(context, state)
+    found.walk_log()
+    for checkpoint in state.checkpoints:
+        found.walk_checkpoint(checkpoint)
+    for timeline in state.timelines:
+        if timeline.pending is not None:
+            chain = (f"manifest version {state.version}", f"pending checkpoint {timeline.pending.checkpoint_id}")
+            found.add(timeline.pending.plan, chain)
+    for savepoint in state.savepoints:
+        found.walk_savepoint(savepoint)
+    found.walk_vetoes(objects.values(), now_ms)
+    sinks = tuple(
+        SinkReach(name, since_ms, table, found.walk_table(name, table), found.waiting.get(name, {}))
+        for name, (since_ms, table) in tables.items()
+    )
+    for reached in sinks:
+        found.roots.append(f"sink {reached.name} ({reached.table.heads} heads)")
+    return JobReach(
+        state=state,
+        now_ms=now_ms,
+        objects=objects,
+        references=found.references,
+        fates=found.fates,
+        listed=listed_in(context.store, state),
+        sinks=sinks,
+        roots=tuple(found.roots),
+        faults=tuple(found.faults),
+        conflicts=handle_conflicts(found.described),
+    )
+
+
+class _Roots:
+    """Collects what each root of one manifest value refers to."""
+
+    def __init__(self, context: JobContext, state: ManifestState) -> None:
+        self._context = context
+        self._state = state
+        self.references: dict[str, Reference] = {}
+        self.described: list[tuple[str, ObjectHandle]] = []
+        self.fates: dict[CheckpointId, Fate] = {}
+        self.waiting: dict[str, dict[str, Reference]] = {}
+        self.shares: dict[CheckpointId, Share] = {}
+        self.roots: list[str] = []
+        self.faults: list[str] = []
+
+    def add(self, handle: ObjectHandle, chain: tuple[str, ...]) -> None:
+        self.references.setdefault(handle.key, Reference(handle.key, handle.size, chain))
+
+    def walk_log(self) -> None:
+        """Read every entry, tombstones included: the history, and the input record of each completed epoch."""
+        count = 0
+        try:
+            for entry in self._context.log.entries():
+                count += 1
+                for checkpoint_id in aborted_by(entry):
+                    self.fates[checkpoint_id] = Fate(entry.version, None)
+                done = completion_of(entry)
+                if done is not None:
+                    self.fates[done.checkpoint_id] = Fate(entry.version, done.token)
+                    whose = f"input record of checkpoint {done.checkpoint_id}"
+                    self.add(done.plan, (f"manifest version {entry.version}", whose))
+        except StateCorrupt as error:
+            self.faults.append(error.message)
+        self.roots.append(f"manifest log ({count} entries)")
+
+    def walk_checkpoint(self, checkpoint: CompletedCheckpoint) -> None:
+        """Read a retained checkpoint's metadata and follow each reference in it."""
+        name = f"checkpoint {checkpoint.checkpoint_id}"
+        top = (f"manifest version {self._state.version}", f"retained {name}")
+        self.add(checkpoint.metadata, top)
+        try:
+            metadata = self._context.metadata(checkpoint)
+        except StateCorrupt as error:
+            self.faults.append(f"{name}: {error.message}")
+            return
+        self.shares[checkpoint.checkpoint_id] = Share.of(metadata)
+        chain = (*top, checkpoint.metadata.key)
+        handles = metadata_handles(metadata)
+        for handle in handles:
+            self.add(handle, chain)
+            self.described.append((name, handle))
+        for key in metadata.references():
+            self.references.setdefault(key, Reference(key, None, chain))
+        for sink, snapshot in metadata.sinks.items():
+            if sink in checkpoint.unpublished and snapshot.location == self._location(sink):
+                due = sink in checkpoint.unconfirmed
+                why = f"commit to sink {sink}, not confirmed yet" if due else f"way back of sink {sink} to it"
+                self._wait(sink, staged_files(snapshot.committable), (*chain, why))
+        self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
+
+    def walk_table(self, sink: str, table: TableWalk) -> TableNeeds | None:
+        """Find what the retained checkpoints, all walked before, need of a table; None when that cannot be known."""
+        if table.problems or len(self.shares) < len(self._state.checkpoints):  # the fault is told
+            return None
+        context = self._context
+        try:
+            return table_needs(
+                self._state, self.shares, sink, context.sink_location(sink), context.sink(sink).history()
+            )
+        except StateCorrupt as error:
+            self.faults.append(f"sink {sink}: {error.message}")
+            return None
+
+    def walk_savepoint(self, savepoint: Savepoint) -> None:
+        """Read the document of a savepoint below the job and follow each key in it; one elsewhere is its owner's."""
+        root = root_in_job(savepoint)
+        if root is None:
+            return
+        name = f"savepoint {savepoint.name}"
+        top = (f"manifest version {self._state.version}", name)
+        recorded = savepoint.document
+        handle = ObjectHandle(root + SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256)
+        self.add(handle, top)
+        try:
+            document = decode_document(read_handle(self._context.store, handle), root)
+        except StateCorrupt as error:
+            self.faults.append(f"{name}: {error.message}")
+            return
+        for one in document.objects:
+            self.add(ObjectHandle(root + one.key, one.size, one.sha256), (*top, handle.key))
+        self.roots.append(f"{name} ({len(document.objects) + 1} objects)")
+
+    def walk_vetoes(self, objects: Iterable[ObjectStat], now_ms: int) -> None:
+        """Take each veto that is young enough for a root: the entry that names it may be compacted before."""
+        for stat in objects:
+            if is_veto_key(stat.key) and not is_expired(self._context, stat.last_modified_ms, now_ms):
+                self.add(ObjectHandle(stat.key, stat.size, ""), ("failing rows of a vetoed epoch, for people",))
+
+    def _location(self, sink: str) -> str | None:
+        known = any(spec.name == sink for spec in self._context.spec.sinks)
+        return self._context.sink_location(sink) if known else None
+
+    def _wait(self, sink: str, files: tuple[StagedFile, ...], chain: tuple[str, ...]) -> None:
+        waiting = self.waiting.setdefault(sink, {})
+        for file in files:
+            waiting.setdefault(file.key, Reference(file.key, file.size, chain))
+
+
+def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str, Reference, str]]:
+    """Yield (store, reference, problem) of each needed object that is absent or has another size, asked once more.
+
+    An object that was written after the listing is there on the second look.
+    """
+    listed = {key: stat.size for key, stat in reach.objects.items()}
+    doubtful = [item for item in reach.references.values() if _problem(listed, item)]
+    yield from _still(f"job {reach.state.job}", doubtful, _sizes(context.store, doubtful))
+    for sink in reach.sinks:
+        listed = {item.stat.key: item.stat.size for item in sink.table.objects}
+        doubtful = [item for item in sink.references().values() if _problem(listed, item)]
+        if doubtful:
+            sizes = context.sink(sink.name).stored_sizes([item.key for item in doubtful])
+            yield from _still(f"sink {sink.name}", doubtful, sizes)
+
+
+def _problem(sizes: Mapping[str, int], reference: Reference) -> str | None:
+    found = sizes.get(reference.key)
+    if found is None:
+        return "missing"
+    return None if reference.size in (None, found) else f"{found} bytes, recorded {reference.size}"
+
+
+def _sizes(store: ObjectStore, references: Iterable[Reference]) -> dict[str, int]:
+    sizes = {}
+    for reference in references:
+        with suppress(NotFound):
+            sizes[reference.key] = store.stat(reference.key).size
+    return sizes
+
+
+def _still(
+    where: str, references: Iterable[Reference], sizes: Mapping[str, int]
+) -> Iterator[tuple[str, Reference, str]]:
+    for reference in references:
+        problem = _problem(sizes, reference)
+        if problem is not None:
+            yield where, reference, problem

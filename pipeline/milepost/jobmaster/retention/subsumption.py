@@ -1,0 +1,254 @@
+"""Subsumption and deletion: only what is provably unreachable goes, and only after the manifest said so (I8).
+
+Two phases: a transition lists keys as garbage; a later leader deletes what its own fresh head still lists, after a
+grace period longer than any timeout of the job. An unknown outcome keeps the object.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
+from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
+from milepost.jobmaster.retention.reachability import metadata_handles
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
+from milepost.protocol.manifest.upkeep.garbage import listable
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
+from milepost.protocol.records.layout import token_of_prefix
+from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
+from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.retention import (
+    RetentionPolicy,
+    deletable,
+    deletable_lists,
+    handle_conflicts,
+    is_discarded,
+    minimum_grace_ms,
+    subsumable,
+    unreferenced,
+)
+from milepost.storage.layout import checkpoint_prefix, require_own_prefix
+from milepost.storage.notices import AbortNotice, write_notice
+
+_LOG = logging.getLogger(__name__)
+
+MAX_DELETED_KEYS = 256
+"""At most so many keys of lists are deleted by one epoch."""
+
+MAX_FAILED_DROPS = 3
+"""After so many entries that could not be deleted the store is taken for down: the rest waits for the next time."""
+
+
+def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointId, ...]:
+    """Drop the checkpoints that the retention no longer keeps. Returns their ids.
+
+    Entries of the log that are older than everything retained become tombstones before, some at once, and the same
+    transition records how far that is (I6).
+    """
+    state = context.head().state
+    compacted = compact_some(context, state)
+    dropped = _subsume(context, session_id, state, compacted)
+    if not dropped:
+        record_backlog(context, session_id, state, compacted)
+    return dropped
+
+
+def _subsume(
+    context: JobContext, session_id: SessionId, state: ManifestState, compacted: int
+) -> tuple[CheckpointId, ...]:
+    retained = context.spec.checkpointing.retained
+    policy = RetentionPolicy(retained.last, retained.hourly, retained.daily)
+    dropped = subsumable(state, policy)
+    if not dropped:
+        return ()
+    kept = [item for item in state.checkpoints if item.checkpoint_id not in dropped]
+    gone = [item for item in state.checkpoints if item.checkpoint_id in dropped]
+    needed = _readable(context, state)
+    if any(item.checkpoint_id not in needed for item in kept):
+        return ()  # what it shares with the others is unknown, so all of it stays
+    _check_shared(state.job, needed)
+    garbage = unreferenced(
+        [_referenced(item, needed) for item in kept],
+        [[*_referenced(item, needed), *_own_objects(context, item)] for item in gone],
+    )
+    listed = write_list(context.store, state, listable(garbage)) if is_large(state, garbage) else None
+    request = SubsumeRequest(session_id, policy, dropped, garbage, listed, compacted)
+    result = context.transact(lambda state, now: coordinator.subsume(state, request, now))
+    return dropped if isinstance(result.outcome, Transition) else ()
+
+
+def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:
+    """Delete what the head lists as garbage and whose grace is over, with what was staged for it at the sinks.
+
+    Of lists so many keys at once that the work keeps up with any pace, and is never long. What cannot be deleted now
+    stays listed, and does not keep the others from going.
+    Returns: the number of deleted objects of the job's own store.
+    """
+    grace_ms = minimum_grace_ms(timeout_ms)
+    state = context.head().state
+    judged_ms = context.store.clock_ms()
+    done, deleted = delete_entries(context, state, deletable(state, session_id, judged_ms, grace_ms))
+    lists, more = delete_listed(context, state, deletable_lists(state, session_id, judged_ms, grace_ms))
+    if done or lists:
+        request = GarbageDeletedRequest(session_id, done, grace_ms, lists)
+        # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
+        result = context.transact(lambda state, now: coordinator.garbage_deleted(state, request, max(now, judged_ms)))
+        forget_lists(context, state, result.state)
+        state = result.state
+    fold(context, session_id, state, grace_ms)
+    return deleted + more
+
+
+def delete_entries(
+    context: JobContext, state: ManifestState, entries: Iterable[Garbage]
+) -> tuple[tuple[str, ...], int]:
+    """Delete what garbage entries stand for; one that fails is logged and left, and too many failures end it for now.
+
+    Args:
+        state: the head that still lists them. entries: what may be deleted now.
+    Returns: the entries of which nothing is left, and how many objects of the job's own store went.
+    """
+    done: list[str] = []
+    deleted = failed = 0
+    for entry in entries:
+        prefix = require_own_prefix(entry.prefix)
+        try:
+            count = _delete_entry(context, state, prefix)
+        except CheckpointError as error:
+            failed += 1
+            _LOG.warning("garbage %s stays listed: %s", prefix, error.message)
+            if failed == MAX_FAILED_DROPS:
+                break
+            continue
+        if count is not None:
+            deleted += count
+            done.append(prefix)
+    return tuple(done), deleted
+
+
+def delete_listed(
+    context: JobContext, state: ManifestState, lists: Iterable[GarbageList], at_most: int = MAX_DELETED_KEYS
+) -> tuple[tuple[ListProgress, ...], int]:
+    """Delete what lists name, from where each was left. Returns how far each got, and how many objects went."""
+    progress: list[ListProgress] = []
+    deleted = 0
+    for one in lists:
+        keys = read_list(context.store, one)
+        wanted = keys[one.done : one.done + at_most]
+        entries = [Garbage(key, one.since_version, one.since_ms) for key in wanted]
+        gone, count = delete_entries(context, state, entries)
+        deleted += count
+        at_most -= len(wanted)
+        failed = tuple(key for key in wanted if key not in gone)
+        progress.append(ListProgress(one.sha256, one.done + len(wanted) if keys else one.count, failed))
+        if failed or not at_most:
+            break
+    return tuple(progress), deleted
+
+
+def discard_staged(context: JobContext, pending: PendingCheckpoint, notice: AbortNotice) -> None:
+    """After an abort: tell its Spark jobs that still run, and delete what its sinks staged.
+
+    What cannot be deleted now is deleted with its prefix, later. Below the first token, the trigger's, nothing runs.
+    """
+    for token in pending.prefixes[1:]:
+        try:
+            write_notice(context.store, pending.checkpoint_id, token, notice)
+        except CheckpointError as error:  # a courtesy: fencing protects the data
+            _LOG.warning("checkpoint %s: its subtasks were not told: %s", pending.checkpoint_id, error.message)
+    for token in pending.prefixes:
+        discard(context, pending.checkpoint_id, token)
+
+
+def discard_losers(
+    context: JobContext, checkpoint_id: CheckpointId, prefixes: Iterable[FencingToken], winner: FencingToken
+) -> None:
+    """After the commit point: delete what the checkpoint's other tries staged at the sinks.
+
+    Args:
+        prefixes: every token that may have staged something. winner: the one whose files are published.
+    """
+    for token in prefixes:
+        if token != winner:
+            discard(context, checkpoint_id, token)
+
+
+def discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
+    """Delete what one token staged that no head refers to. Returns False when a sink could not; that is logged."""
+    complete = True
+    for spec in context.spec.sinks:
+        try:
+            sink = context.sink(spec.name)
+            if not sink.is_anothers(context.identity):
+                sink.abort(checkpoint_id=checkpoint_id, token=token)
+        except CheckpointError as error:
+            complete = False
+            _LOG.warning(
+                "checkpoint %s: what token %s staged at sink %s stays: %s",
+                checkpoint_id,
+                token,
+                spec.name,
+                error.message,
+            )
+    return complete
+
+
+def _delete_entry(context: JobContext, state: ManifestState, prefix: str) -> int | None:
+    """Delete one entry; None when a sink did not answer, so that it stays listed."""
+    owner = token_of_prefix(prefix)
+    if owner is not None and is_discarded(state, *owner) and not discard(context, *owner):
+        return None
+    found = [stat.key for stat in context.store.list(prefix)]
+    keys = found if prefix.endswith("/") else [key for key in found if key == prefix]
+    context.store.delete(keys)
+    return len(keys)
+
+
+def _check_shared(job: str, needed: Mapping[CheckpointId, CheckpointMetadata]) -> None:
+    """Refuse to judge reachability by a key of which two checkpoints say different things. Raises StateCorrupt."""
+    conflicts = handle_conflicts(
+        (f"checkpoint {checkpoint_id}", handle)
+        for checkpoint_id, metadata in needed.items()
+        for handle in metadata_handles(metadata)
+    )
+    if conflicts:
+        raise StateCorrupt(
+            f"job {job}: nothing was subsumed: two checkpoints describe one object differently: {conflicts[0]}.",
+            hint=f"milepost verify {job} lists all that is broken",
+            problems=list(conflicts),
+        )
+
+
+def _readable(context: JobContext, state: ManifestState) -> dict[CheckpointId, CheckpointMetadata]:
+    """The metadata of the retained checkpoints.
+
+    One that a rollback has left because it is corrupt must not stop the job: it is left out, and logged.
+    Raises: StateCorrupt: one of the live lineage cannot be read.
+    """
+    live = lineage(state, state.timeline())
+    found = {}
+    for checkpoint in state.checkpoints:
+        try:
+            found[checkpoint.checkpoint_id] = context.metadata(checkpoint)
+        except StateCorrupt as error:
+            if checkpoint in live:
+                raise
+            _LOG.warning("checkpoint %s of %s: %s", checkpoint.checkpoint_id, checkpoint.timeline, error.message)
+    return found
+
+
+def _referenced(checkpoint: CompletedCheckpoint, needed: Mapping[CheckpointId, CheckpointMetadata]) -> list[str]:
+    metadata = needed.get(checkpoint.checkpoint_id)
+    return [checkpoint.metadata.key, *(metadata.references() if metadata is not None else ())]
+
+
+def _own_objects(context: JobContext, checkpoint: CompletedCheckpoint) -> Iterator[str]:
+    for stat in context.store.list(checkpoint_prefix(checkpoint.checkpoint_id)):
+        yield stat.key

@@ -1,0 +1,168 @@
+"""Pruning of tables: what no retained checkpoint's table needs any more is listed, then deleted (I8).
+
+That is published files, and snapshots of the chain. Heads stay for ever: a freed key would let a frozen writer's head
+land (I6).
+
+Order of a look: list the objects of each table -> read the manifest's head, then every retained checkpoint's metadata
+-> read the table's chain. Files that are needed by nothing are written to a list beside the table (phase one). A later
+leader, after the grace period, deletes what an older list names and its own look finds needed by nothing (phase two).
+Stopped between any two steps, the next look goes on. Unknown needs, and unknown outcomes, keep everything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.dataflow.sinks.contract import TableObject
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.table_garbage import MAX_LISTED, GarbageList, GarbageLists
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.retention.table_references import Share, TableNeeds, table_needs
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.retention.pruning import look_is_due, may_prune
+from milepost.protocol.retention.retention import minimum_grace_ms
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """What one look at a table allows.
+
+    Attributes:
+        unknown: why nothing may go now, or None.
+        fresh: the list to write; None when nothing new is needed by nothing.
+        due: older lists that are due, each with those of its files that are still needed by nothing.
+        waiting: how many files other lists name.
+        unreadable: lists that cannot be read, with what is wrong: what they name is judged, and listed, anew.
+    """
+
+    sink: str
+    unknown: str | None
+    fresh: GarbageList | None
+    due: tuple[tuple[GarbageList, tuple[str, ...]], ...]
+    waiting: int
+    unreadable: tuple[str, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """For people and programs."""
+        return {
+            "sink": self.sink,
+            "kept_because": self.unknown,
+            "listed": list(self.fresh.files) if self.fresh is not None else [],
+            "due": [file for _, files in self.due for file in files],
+            "waiting": self.waiting,
+            "unreadable_lists": list(self.unreadable),
+        }
+
+
+def is_look_due(context: JobContext, timeout_ms: int) -> bool:
+    """Whether the epoch that has just completed looks at the tables; asked before it subsumes anything."""
+    return look_is_due(context.head().state, minimum_grace_ms(timeout_ms))
+
+
+def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:
+    """Look at every table for the session that leads. A sink that fails is logged, and never fails the epoch.
+
+    Returns: how many files were deleted.
+    """
+    sinks = {spec.name: context.sink(spec.name) for spec in context.spec.sinks}
+    objects: dict[str, tuple[TableObject, ...]] = {}
+    for name, sink in sinks.items():
+        try:
+            objects[name] = sink.objects()
+        except CheckpointError as error:
+            _say_left(name, error)
+    try:
+        state = context.head().state
+        shares = {one.checkpoint_id: Share.of(context.metadata(one)) for one in state.checkpoints} if objects else {}
+    except CheckpointError as error:
+        _LOG.warning("no table is pruned now: %s", error.message)
+        return 0
+    leader = state.timeline().leader
+    if leader is None or leader.session_id != session_id:
+        return 0
+    deleted = 0
+    for name, listing in objects.items():
+        sink = sinks[name]
+        try:
+            plan = plan_pruning(
+                state,
+                name,
+                table_needs(state, shares, name, context.sink_location(name), sink.history()),
+                sink.garbage().lists(),
+                [item.stat.key for item in listing],
+                session_id=session_id,
+                now_ms=sink.garbage().clock_ms(),
+                timeout_ms=timeout_ms,
+            )
+        except CheckpointError as error:
+            _say_left(name, error)
+            continue
+        if plan.unknown is not None:
+            _LOG.info("sink %s: nothing is pruned: %s", name, plan.unknown)
+        for problem in plan.unreadable:
+            _LOG.warning("sink %s: a list of garbage cannot be read, delete it: %s", name, problem)
+        deleted += carry_out(sink, plan)
+    return deleted
+
+
+def plan_pruning(
+    state: ManifestState,
+    sink: str,
+    needs: TableNeeds,
+    garbage: GarbageLists,
+    candidates: Iterable[str],
+    *,
+    session_id: SessionId | None,
+    now_ms: int,
+    timeout_ms: int,
+) -> PrunePlan:
+    """Say what may be listed and deleted of one table now.
+
+    Args:
+        state: what `needs` is about. candidates: stored files that may be listed when nothing needs them.
+        session_id: who leads; None for one who leads nothing. now_ms: of the clock of the sink's store.
+    """
+    known = garbage.files
+    if needs.unknown is not None:
+        return PrunePlan(sink, needs.unknown, None, (), len(known), garbage.unreadable)
+    grace_ms = minimum_grace_ms(timeout_ms)
+    free = sorted(key for key in set(candidates) - known if needs.frees(state, key))[:MAX_LISTED]
+    due = []
+    for one in garbage.lists:
+        if may_prune(state, session_id, one.manifest_version, one.since_ms, now_ms, grace_ms):
+            files = tuple(file for file in one.files if needs.frees(state, file))
+            if len(files) < len(one.files):
+                _LOG.warning("sink %s: %s lists files that are needed: they stay", sink, one.key)
+            due.append((one, files))
+    fresh = GarbageList(state.version, now_ms, tuple(free)) if free else None
+    waiting = len(known) - sum(len(one.files) for one, _ in due)
+    return PrunePlan(sink, None, fresh, tuple(due), waiting, garbage.unreadable)
+
+
+def carry_out(sink: ParquetSink, plan: PrunePlan) -> int:
+    """Write the new list, then delete what is due. Returns how many files were deleted.
+
+    What cannot be written or deleted is logged; it stays, and stays listed, for the next look.
+    """
+    garbage = sink.garbage()
+    deleted = 0
+    try:
+        if plan.fresh is not None:
+            garbage.add(plan.fresh)
+        for listed, files in plan.due:
+            garbage.delete(listed, files)
+            deleted += len(files)
+    except CheckpointError as error:
+        _say_left(plan.sink, error)
+    return deleted
+
+
+def _say_left(sink: str, error: CheckpointError) -> None:
+    _LOG.warning("sink %s: its table is pruned later: %s", sink, error.message)

@@ -1,0 +1,93 @@
+"""The objects that say for which rows the quality gate refused an epoch: staged, kept, shown, collected (I8).
+
+Order of writes: `run_epoch` leaves it below its token; the abort copies it to ``vetoes/<id>.json``, created only once,
+and then makes the transition whose event names it with its digest. It stays for `retained.daily` days, at least one:
+nothing but that event ever refers to it, so what is older is deleted in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.quality.veto import decode_veto, veto_of
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.manifest.transaction.preconditions import find_pending
+from milepost.protocol.manifest.transaction.requests import AbortRequest
+from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, NotFound
+from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.retention.retention import veto_retention_ms
+from milepost.storage.checked import read_handle
+
+_LOG = logging.getLogger(__name__)
+
+_GATE = (CheckpointFailureReason.QUALITY_GATE_FAILED, CheckpointFailureReason.QUALITY_GATE_ERROR)
+
+
+def stage_veto(
+    context: JobContext, pending: PendingCheckpoint, verdict: GateVerdict, tables: Mapping[str, pa.Table]
+) -> None:
+    """Leave what refused an epoch below its token. It is for people: that it cannot be written changes no verdict."""
+    keys = {name: item.key for name, item in context.graph.sink_inputs.items()}
+    veto = veto_of(int(pending.checkpoint_id), verdict, context.spec.quality, tables, keys)
+    try:
+        context.store.put(staged_veto_key(pending.checkpoint_id, pending.token), veto.encode())
+    except CheckpointError as error:
+        _LOG.warning("checkpoint %s: its failing rows are not kept: %s", pending.checkpoint_id, error.message)
+
+
+def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
+    """Return the request of an abort, with what the gate refused, which is durable now; without, if that fails."""
+    if request.reason not in _GATE:
+        return request
+    try:
+        found = find_pending(context.head().state, request.checkpoint_id)
+        if found is None:
+            return request
+        body = context.store.get(staged_veto_key(request.checkpoint_id, found[1].token))
+        key = veto_key(request.checkpoint_id)
+        try:
+            context.store.create(key, body)
+        except (CommitConflict, CommitOutcomeUnknown):  # of an abort that was refused, or whose reply was lost
+            body = context.store.get(key)
+    except NotFound:
+        return request
+    except CheckpointError as error:
+        _LOG.warning("checkpoint %s: its failing rows are not kept: %s", request.checkpoint_id, error.message)
+        return request
+    return replace(request, veto=ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest()))
+
+
+def read_veto(context: JobContext, handle: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the event of an abort names, for people; a `problem` when it cannot be shown any more."""
+    try:
+        found = ObjectHandle(handle["key"], handle["size"], handle["sha256"])
+        return decode_veto(read_handle(context.store, found), found.key)
+    except CheckpointError as error:
+        days = max(1, context.spec.checkpointing.retained.daily)
+        return {"problem": f"{error.message} Failing rows are kept for {days} days.", "refusals": []}
+
+
+def is_expired(context: JobContext, last_modified_ms: int, now_ms: int) -> bool:
+    """Say whether a veto of that age is kept no longer."""
+    return now_ms - last_modified_ms >= veto_retention_ms(context.spec.checkpointing.retained.daily)
+
+
+def collect_vetoes(context: JobContext) -> int:
+    """Delete the vetoes that are kept no longer. Returns how many."""
+    now_ms = context.store.clock_ms()
+    old = [
+        stat.key
+        for stat in context.store.list(VETOES_PREFIX)
+        if is_veto_key(stat.key) and is_expired(context, stat.last_modified_ms, now_ms)
+    ]
+    context.store.delete(old)
+    return len(old)

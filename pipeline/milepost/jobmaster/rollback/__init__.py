@@ -1,0 +1,1 @@
+"""Going back to an earlier checkpoint, and making an imported one the head."""

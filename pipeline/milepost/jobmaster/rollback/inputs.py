@@ -1,0 +1,82 @@
+"""What the sources of a job would deliver once more after a rollback, and what of it they no longer can."""
+
+from __future__ import annotations
+
+from milepost.dataflow.sources.consumed import load
+from milepost.dataflow.sources.objects import list_objects
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
+from milepost.storage.open import open_store
+
+Versions = dict[tuple[str, str], int]
+"""(key, etag) -> bytes."""
+
+
+def consumed_since(
+    context: JobContext, before: CheckpointMetadata | None, after: CheckpointMetadata | None
+) -> dict[str, dict[str, int]]:
+    """Per source, the object versions that `after` has consumed and `before` has not: {objects, bytes}."""
+    return {name: _counted(versions) for name, versions in _since(context, before, after).items()}
+
+
+def read_again(
+    context: JobContext, now: CheckpointMetadata | None, then: CheckpointMetadata | None
+) -> tuple[dict[str, dict[str, int]], list[str]]:
+    """Return what is new input again once the job is back at `then`, per source, and what of it is lost, in words.
+
+    Lists each source once, and reads no data.
+    """
+    found: dict[str, dict[str, int]] = {}
+    lost = []
+    for name, versions in _since(context, then, now).items():
+        spec = context.spec.sources.get(name)
+        if spec is None:
+            lost.append(f"source {name} is not in the spec any more: nothing of it is read again")
+            continue
+        if spec.start == "latest" and (then is None or name not in then.sources):
+            lost.append(f"source {name} starts at `latest`: what landed before the next epoch is passed over")
+            continue
+        found[name] = _counted(versions)
+        lost += _lost(context, name, versions)
+    return found, lost
+
+
+def _lost(context: JobContext, name: str, versions: Versions) -> list[str]:
+    store, pattern = context.source(name)
+    try:
+        listed = {obj.key: obj.etag for obj in list_objects(open_store(store), pattern).objects}
+    except (StoreUnavailable, EnvironmentUnusable) as error:
+        return [f"source {name} does not answer, so nobody knows what of it can be read again: {error.message}"]
+    gone = sorted(key for key, _ in versions if key not in listed)
+    changed = sorted(key for key, etag in versions if listed.get(key, etag) != etag)
+    lost = []
+    if gone:
+        lost.append(f"source {name}: {len(gone)} object(s) that would run again are gone, such as {gone[0]}")
+    if changed:
+        lost.append(f"source {name}: {len(changed)} object(s) have changed, such as {changed[0]}: read as they are now")
+    return lost
+
+
+def _since(
+    context: JobContext, before: CheckpointMetadata | None, after: CheckpointMetadata | None
+) -> dict[str, Versions]:
+    found = {}
+    for name in sorted(after.sources) if after is not None else ():
+        known = _versions(context, before, name)
+        fresh = {version: size for version, size in _versions(context, after, name).items() if version not in known}
+        if fresh:
+            found[name] = fresh
+    return found
+
+
+def _versions(context: JobContext, metadata: CheckpointMetadata | None, source: str) -> Versions:
+    if metadata is None or source not in metadata.sources:
+        return {}
+    table = load(context.store, metadata.sources[source].consumed).table
+    rows = zip(*(table[name].to_pylist() for name in ("key", "etag", "size")), strict=True)
+    return {(key, etag): size for key, etag, size in rows}
+
+
+def _counted(versions: Versions) -> dict[str, int]:
+    return {"objects": len(versions), "bytes": sum(versions.values())}

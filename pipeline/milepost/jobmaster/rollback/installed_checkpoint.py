@@ -1,0 +1,166 @@
+"""A checkpoint that no epoch made becomes the job's head: copied from a savepoint, or built from tables.
+
+Order: fork at the empty state (manifest) -> trigger on the fork (manifest): an id and a token -> everything of the
+checkpoint below that token's prefix, `_metadata` last -> complete (manifest) -> rollback to it (manifest): from here on
+it is the head -> each sink follows. Up to the rollback the live timeline does not notice, and a failure gives the fork
+up. Stopped in the middle, the fork is left open; the next installation gives up what is left of dead ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.fork_opening import opening_of
+from milepost.jobmaster.job.session import Session, provably_dead
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.retention.subsumption import discard
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.events import ForkDisposed, TimelineForked
+from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, TriggerRequest
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
+from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, Fenced
+from milepost.protocol.records.ids import INSTALLING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
+from milepost.protocol.records.manifest_state import Timeline
+from milepost.protocol.retention.lineage import open_forks
+from milepost.state.layers.key_hash import new_secret
+from milepost.storage.layout import metadata_key
+
+_LOG = logging.getLogger(__name__)
+
+_LEASE_MS = 6 * 3_600_000
+"""How long one installation may take before another one gives its fork up."""
+
+_WRITER = SubtaskKey(0, 0)
+"""The one that must acknowledge: this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What made the content of the checkpoint: its input record, and the hashes of code and spec.
+
+    Attributes:
+        above: the checkpoint that it is a copy of; the new id is greater.
+    """
+
+    plan: ObjectHandle
+    code_hash: str
+    spec_hash: str
+    above: CheckpointId = NO_CHECKPOINT
+
+
+Write = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
+"""Writes everything of a pending checkpoint below its token but `_metadata`, which it returns."""
+
+
+def installing_session() -> Session:
+    """A session of this process, recognised as one that installs a checkpoint."""
+    session = Session.cli()
+    return Session(SessionId(f"{INSTALLING}{uuid4()}"), session.holder, session.run)
+
+
+def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:
+    """What the metadata of an installed checkpoint says of its subtasks.
+
+    Args:
+        digest: of what it was made from.
+    """
+    return (AcknowledgedSubtask(_WRITER.level, _WRITER.subtask, digest, {}),)
+
+
+@contextmanager
+def installed(
+    context: JobContext, leadership: Leadership, session: Session, made: Made, write: Write
+) -> Iterator[CompletedCheckpoint]:
+    """Complete a checkpoint on a fork of its own; the block makes it the head, and its failure gives the fork up.
+
+    Raises: what `write` and the block raise; the live timeline is as it was. Fenced: another session gave the fork up.
+    """
+    leadership.head_or_create()
+    _give_up_dead(context, session)
+    timeline = _fork(context, session)
+    try:
+        pending = _trigger(context, session, timeline, made)
+        metadata = write(pending, timeline)
+        body = metadata.encode()
+        key = metadata_key(pending.checkpoint_id, pending.token)
+        context.store.put(key, body)
+        handle = ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
+        yield leadership.complete(session, pending, metadata, handle)
+    except CommitOutcomeUnknown:  # what nobody knows is kept
+        raise
+    except BaseException:
+        _give_up(context, session, timeline)
+        raise
+
+
+def _fork(context: JobContext, session: Session) -> TimelineId:
+    request = ForkRequest(session.session_id, NO_CHECKPOINT)
+    decided = context.transact(lambda state, now: coordinator.fork(state, request, now))
+    assert isinstance(decided.outcome, Transition) and isinstance(decided.outcome.event, TimelineForked)
+    return decided.outcome.event.timeline.timeline_id
+
+
+def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: Made) -> PendingCheckpoint:
+    request = TriggerRequest(
+        session_id=session.session_id,
+        holder=session.holder,
+        run=session.run,
+        base=NO_CHECKPOINT,
+        plan=made.plan,
+        expected=(_WRITER,),
+        timeout_ms=_LEASE_MS,
+        code_hash=made.code_hash,
+        spec_hash=made.spec_hash,
+        timeline=timeline,
+        installs=True,
+        above=made.above,
+        key_hash_secret=new_secret(),
+    )
+    state = context.transact(lambda state, now: coordinator.trigger(state, request, now)).state
+    found = next((one for one in state.timelines if one.timeline_id == timeline), None)
+    if found is None or found.pending is None or found.leader is None or found.leader.session_id != session.session_id:
+        raise Fenced(f"job {state.job}: another session gave up fork {timeline} at once. Nothing was copied.")
+    return found.pending
+
+
+def _give_up(context: JobContext, session: Session, timeline: TimelineId) -> None:
+    """Dispose of the fork and of what was staged; what cannot be done now is garbage or done by the next one.
+
+    Staged files go only with the transition that aborts their checkpoint: one that completed may be the head by now.
+    """
+    request = DisposeForkRequest(session.session_id, timeline)
+    try:
+        outcome = context.transact(lambda state, now: coordinator.dispose_fork(state, request, now)).outcome
+    except CheckpointError as error:
+        _LOG.warning("fork %s stays open: %s", timeline, error.message)
+        return
+    if (
+        isinstance(outcome, Transition)
+        and isinstance(outcome.event, ForkDisposed)
+        and outcome.event.aborted is not None
+    ):
+        aborted = outcome.event.aborted.pending
+        discard(context, aborted.checkpoint_id, aborted.token)
+
+
+def _give_up_dead(context: JobContext, session: Session) -> None:
+    """Dispose of forks that installations left open whose process is gone, or that took far too long."""
+    for fork in open_forks(context.head().state):
+        opened = opening_of(context, fork)
+        if opened.session_id.startswith(INSTALLING) and _is_dead(fork, opened.at_ms, context.store.clock_ms()):
+            _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, opened.session_id)
+            _give_up(context, session, fork.timeline_id)
+
+
+def _is_dead(fork: Timeline, forked_ms: int, now_ms: int) -> bool:
+    if now_ms - forked_ms > _LEASE_MS:
+        return True
+    return fork.leader is not None and provably_dead(fork.leader.holder)

@@ -1,0 +1,283 @@
+"""What a rollback would do, before anybody decides it: the text that a person approves. Nothing is changed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+from milepost.epoch.iso_times import iso_ms
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.compatibility.preflight import misfits, preflight
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.leadership.realignment import route
+from milepost.jobmaster.retention.reachability import metadata_handles
+from milepost.jobmaster.rollback.inputs import consumed_since, read_again
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import (
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+    StoreUnavailable,
+)
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.protocol.retention.lineage import ancestry, lineage
+from milepost.storage.checked import stat_handle
+
+DOWN = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
+"""What a sink raises that does not answer: it follows later, and delays the next epoch until then."""
+
+_PARALLEL_STATS = 8
+
+
+_CLOCK_SKEW_MS = 60_000
+"""How far a person's clock may be ahead of the store's; a wrong offset from UTC is further."""
+
+
+def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> CheckpointId:
+    """Return the checkpoint that a person means: by its id, 0 for the empty state, or by a time.
+
+    A time (ISO 8601, UTC when it has no offset) means the newest retained checkpoint of the live lineage that was
+    triggered at or before it.
+
+    Args:
+        now_ms: the store's clock.
+    Raises:
+        InvalidRequest: neither an id nor a time, or one that is yet to come. NotFound: there is no such retained
+            checkpoint.
+    """
+    text = str(to).strip()
+    if text.isdecimal():
+        return _by_id(state, int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"{text!r} is neither a checkpoint id nor a time: expected a number, or ISO 8601 as in 2026-07-14T06:00. "
+            "Nothing was changed."
+        ) from None
+    at_ms = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000
+    if at_ms > now_ms + _CLOCK_SKEW_MS:
+        zone = "" if moment.tzinfo is not None else ", read as UTC,"
+        raise InvalidRequest(
+            f"{text}{zone} is yet to come: it is {iso_ms(now_ms)} now. Nothing was changed.",
+            hint="give a time with its offset, as in 2026-07-14T08:00+02:00",
+        )
+    live = lineage(state, state.timeline())
+    fitting = [checkpoint for checkpoint in live if checkpoint.trigger_time_ms <= at_ms]
+    if not fitting:
+        oldest = (
+            f"the oldest is {live[0].checkpoint_id} of {iso_ms(live[0].trigger_time_ms)}" if live else "it has none"
+        )
+        raise NotFound(
+            f"job {state.job} retains no checkpoint of its live timeline that was triggered at or before {text}; "
+            f"{oldest}. Nothing was changed.",
+            hint="0 is the empty state",
+        )
+    return fitting[-1].checkpoint_id
+
+
+def _by_id(state: ManifestState, wanted: int) -> CheckpointId:
+    if wanted == NO_CHECKPOINT or state.checkpoint(CheckpointId(wanted)) is not None:
+        return CheckpointId(wanted)
+    retained = [int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints]
+    nearest = min(retained, key=lambda one: (abs(one - wanted), one), default=None)
+    raise NotFound(
+        f"job {state.job} retains no completed checkpoint {wanted}; retained: "
+        f"{', '.join(map(str, retained)) or 'none'}. Nothing was changed.",
+        hint="0 is the empty state" if nearest is None else f"the nearest one is {nearest}; 0 is the empty state",
+        checkpoint_id=wanted,
+        retained=retained,
+        nearest=nearest,
+    )
+
+
+def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) -> dict[str, Any]:
+    """Return what a rollback to a retained checkpoint would do, with its `text` for people, one line each.
+
+    Raises:
+        StateCorrupt: the target cannot be read. InvalidRequest: a sink cannot show it.
+    """
+    head = state.head()
+    then = readable_target(context, state, target)
+    try:
+        now = context.base_metadata(state, state.timeline().head)
+    except StateCorrupt:  # the way back from a corrupt head must stay open
+        now = None
+    unreadable = now is None and head is not None
+    goal = state.checkpoint(target)
+    left = [one for one in lineage(state, state.timeline()) if one not in ancestry(state, target)]
+    sinks, skipped, not_undone = _sinks(context, state, now, then)
+    runs_again, lost = read_again(context, now, then)
+    plan = {
+        "job": state.job,
+        "manifest_version": state.version,
+        "timeline": state.live,
+        "head": None if head is None else _brief(head),
+        "target": {"checkpoint_id": 0} if goal is None else _brief(goal),
+        "discarded": [_brief(one) for one in left],
+        "pending": _pending(state),
+        "runs_again": None if unreadable else runs_again,
+        "counts_as_read": None if unreadable else consumed_since(context, now, then),
+        "operators": _operators(now, then, unknown=unreadable),
+        "sinks": sinks,
+        "skipped_sinks": skipped,
+        "not_undone": [*not_undone, *lost],
+        "spec": misfits(preflight(context, then, None)),
+        "job_status": state.status.value,
+    }
+    return plan | {"text": list(_text(plan))}
+
+
+def readable_target(context: JobContext, state: ManifestState, target: CheckpointId) -> CheckpointMetadata | None:
+    """Return the target's metadata, None for the empty state, once all that it refers to is there with its size.
+
+    Raises: StateCorrupt: something is not: the next epoch could not continue it.
+    """
+    metadata = context.base_metadata(state, target)
+    if metadata is None:
+        return None
+
+    def fault(handle: ObjectHandle) -> str | None:
+        try:
+            stat_handle(context.store, handle)
+        except StateCorrupt as error:
+            return error.message
+        return None
+
+    handles = metadata_handles(metadata)
+    with ThreadPoolExecutor(_PARALLEL_STATS) as pool:
+        faults = [found for found in pool.map(fault, handles) if found is not None]
+    if faults:
+        raise StateCorrupt(
+            f"job {state.job}: going back to checkpoint {target} refused: {len(faults)} of its {len(handles)} objects "
+            f"are broken: {faults[0]}",
+            hint=f"choose another checkpoint: milepost verify {state.job} says which are whole",
+            checkpoint_id=int(target),
+        )
+    return metadata
+
+
+def _brief(checkpoint: CompletedCheckpoint) -> dict[str, Any]:
+    return {
+        "checkpoint_id": int(checkpoint.checkpoint_id),
+        "epoch": int(checkpoint.epoch),
+        "timeline": checkpoint.timeline,
+        "trigger_time": iso_ms(checkpoint.trigger_time_ms),
+        "rows_in": checkpoint.summary.get("rows_in"),
+        "watermark": checkpoint.summary.get("watermark"),
+    }
+
+
+def _pending(state: ManifestState) -> dict[str, Any] | None:
+    timeline = state.timeline()
+    if timeline.pending is None or timeline.leader is None:
+        return None
+    return {"checkpoint_id": int(timeline.pending.checkpoint_id), "session_id": timeline.leader.session_id}
+
+
+def _operators(
+    now: CheckpointMetadata | None, then: CheckpointMetadata | None, *, unknown: bool
+) -> dict[str, dict[str, int | None]]:
+    """Rows of state per operator; `state_rows_now` is None when the head cannot be read."""
+
+    def rows(metadata: CheckpointMetadata | None, uid: str) -> int:
+        snapshot = metadata.operators.get(uid) if metadata is not None else None
+        return 0 if snapshot is None else sum(handle.live_rows for handle in snapshot.handles)
+
+    uids = {uid for metadata in (now, then) if metadata is not None for uid in metadata.operators}
+    return {
+        uid: {"state_rows_now": None if unknown else rows(now, uid), "state_rows_then": rows(then, uid)}
+        for uid in sorted(uids)
+    }
+
+
+def _sinks(
+    context: JobContext, state: ManifestState, now: CheckpointMetadata | None, then: CheckpointMetadata | None
+) -> tuple[dict[str, dict[str, Any]], list[str], list[str]]:
+    """What happens to each sink, the sinks that the spec has dropped, and what cannot be undone."""
+    sinks: dict[str, dict[str, Any]] = {}
+    not_undone = []
+    for spec in context.spec.sinks:
+        sink = context.sink(spec.name)
+        try:
+            way = route(context, state, then, spec.name, sink)
+            change = sink.compare(way.base, way.missing)
+        except DOWN as error:
+            sinks[spec.name] = {"problem": error.message}
+            not_undone.append(f"sink {spec.name} does not answer now: it follows later, and no epoch runs until it has")
+            continue
+        sinks[spec.name] = {
+            "rows_now": change.rows_now,
+            "rows_then": change.rows_then,
+            "objects_now": change.files_now,
+            "objects_then": change.files_then,
+            "publishes": [int(checkpoint_id) for checkpoint_id, _ in way.missing],
+            "problem": None,
+        }
+        not_undone += [f"sink {spec.name}: {limit}" for limit in sink.undo_limits()]
+    marks = {name for metadata in (now, then) if metadata is not None for name in metadata.marks}
+    skipped = sorted(marks - set(sinks))
+    not_undone += [
+        f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
+        for name in skipped
+    ]
+    return sinks, skipped, not_undone
+
+
+def _text(plan: dict[str, Any]) -> Iterator[str]:
+    if plan["target"]["checkpoint_id"] == (plan["head"] or {"checkpoint_id": 0})["checkpoint_id"]:
+        yield f"job {plan['job']}: nothing to roll back: it is at {_named(plan['target'])}"
+    else:
+        yield from _changes(plan)
+    if plan["pending"] is not None:
+        running = plan["pending"]
+        yield (
+            f"checkpoint {running['checkpoint_id']} of session {running['session_id']} is pending: while its lease "
+            "lives nothing is rolled back, unless --take-over aborts it"
+        )
+    if plan["job_status"] in {status.value for status in ENDED}:
+        yield f"the job is {plan['job_status'].upper()} and stays so: milepost start {plan['job']} opens it again"
+
+
+def _changes(plan: dict[str, Any]) -> Iterator[str]:
+    yield f"job {plan['job']}: from {_named(plan['head'])} back to {_named(plan['target'])}"
+    left = ", ".join(str(one["checkpoint_id"]) for one in plan["discarded"])
+    kept = f" (checkpoints {left}); they stay until retention takes them, so this can be rolled back too"
+    yield f"epochs discarded: {len(plan['discarded'])}{kept if left else ''}"
+    for uid, rows in plan["operators"].items():
+        yield f"state {uid}: {_count(rows['state_rows_now'])} -> {_count(rows['state_rows_then'])} rows"
+    for name, sink in plan["sinks"].items():
+        if sink["problem"] is not None:
+            yield f"sink {name}: does not answer: {sink['problem']}"
+            continue
+        rows = f"{_count(sink['rows_now'])} -> {_count(sink['rows_then'])} rows"
+        objects = f"{_count(sink['objects_now'])} -> {_count(sink['objects_then'])} objects"
+        late = f"; publishes checkpoints {', '.join(map(str, sink['publishes']))}" if sink["publishes"] else ""
+        yield f"sink {name}: {rows}, {objects}{late}"
+    for title, sources in (("runs again", plan["runs_again"]), ("counts as read", plan["counts_as_read"])):
+        for name, found in (sources or {}).items():
+            yield f"{title}: source {name}: {_count(found['objects'])} objects, {_count(found['bytes'])} bytes"
+    if plan["runs_again"] is None:
+        yield "runs again: unknown, the head cannot be read; whatever the target has not consumed"
+    for line in plan["spec"]:
+        yield f"the spec does not fit the target: {line}"
+    for line in plan["not_undone"] or ["nothing: state, positions, rows in flight and every table go back"]:
+        yield f"cannot be undone: {line}"
+
+
+def _named(brief: dict[str, Any] | None) -> str:
+    if brief is None or brief["checkpoint_id"] == 0:
+        return "the empty state"
+    return (
+        f"checkpoint {brief['checkpoint_id']} (epoch {brief['epoch']} of timeline {brief['timeline']}, triggered "
+        f"{brief['trigger_time']})"
+    )
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

@@ -1,0 +1,151 @@
+"""Going back: plan a rollback, roll back, start from an earlier checkpoint.
+
+Order of a rollback: the pending epoch is swept, or taken over -> one manifest transition: a new timeline starts at the
+target and is the live one -> each sink follows, and says so (`realignment.py`). Nothing is deleted: what is discarded
+stays, as an abandoned timeline, until retention takes it. Stopped between any two, the next trigger, start or rollback
+does what is left before anything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.realignment import Realigner, route
+from milepost.jobmaster.rollback.plan import DOWN, build_plan, readable_target, resolve_target
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.timelines.incarnation import job_phase
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.events import TimelineSwitched
+from milepost.protocol.manifest.transaction.requests import RollbackRequest
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import ENDED, ManifestState
+
+
+class Rollbacks:
+    """The use cases of one job that move it to an earlier checkpoint."""
+
+    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner, lifecycle: Lifecycle) -> None:
+        self._context, self._leadership, self._realigner = context, leadership, realigner
+        self._lifecycle = lifecycle
+
+    def plan_rollback(self, to: str | int) -> dict[str, Any]:
+        """What a rollback would do; its `text` is for people. Changes nothing.
+
+        Args:
+            to: a checkpoint id, 0 for the empty state, or a time in ISO 8601: the newest checkpoint of the live
+                lineage that was triggered at or before it.
+        Raises: NotFound, InvalidRequest, StateCorrupt (the target cannot be read).
+        """
+        state = self._context.head().state
+        return build_plan(self._context, state, resolve_target(state, to, self._context.store.clock_ms()))
+
+    def rollback(
+        self,
+        session: Session,
+        to: str | int,
+        *,
+        take_over: bool = False,
+        detail: str = "",
+        expected_head: int | None = None,
+    ) -> dict[str, Any]:
+        """Return state, positions, rows in flight and every sink to a retained checkpoint, on a new timeline.
+
+        Args:
+            to: as for `plan_rollback`.
+            take_over: abort another session's running epoch and fence it.
+            detail: for the history: who, why.
+            expected_head: the live head that the plan was made from, 0 for the empty state; None: the present one.
+        Returns: {outcome: rolled_back | nothing_to_roll_back, job, checkpoint_id, timeline, from_timeline, from_head,
+            discarded, sinks, followed: those of them that did so by this call, skipped_sinks, aborted_checkpoint,
+            job_status, next_step}.
+        Raises:
+            NotFound: no such retained checkpoint. Busy: a lease is alive. CommitConflict: the head has moved.
+            InvalidRequest: a sink cannot show the target. StateCorrupt: the target, or a table as of it, is broken.
+            JobNotRunnable: the end of the job is not cleaned up.
+            StoreUnavailable, …: the job is rolled back and a sink has yet to follow; the message says so.
+        """
+        context = self._context
+        state = self._lifecycle.finish_clean_up(session)
+        target = resolve_target(state, to, context.store.clock_ms())
+        self._check(state, target)
+        pending = state.timeline().pending
+        self._leadership.sweep(session, take_over=take_over, adopt=False)
+        request = RollbackRequest(
+            session.session_id,
+            target,
+            CheckpointId(state.timeline().head if expected_head is None else expected_head),
+            tuple(sorted(sink.name for sink in context.spec.sinks)),
+            detail,
+        )
+        decided = context.transact(lambda state, now: coordinator.rollback(state, request, now))
+        followed = self._realigner.finish(session)
+        event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
+        switched = event if isinstance(event, TimelineSwitched) else None
+        return self._told(switched, target) | {
+            "followed": list(followed),
+            "aborted_checkpoint": None if pending is None else int(pending.checkpoint_id),
+        }
+
+    def finish_realignment(self, session: Session) -> tuple[str, ...]:
+        """Let every sink follow that has yet to follow the newest switch. Returns their names. Raises as `rollback`."""
+        return self._realigner.finish(session)
+
+    def start(self, from_: str | int | None = None) -> dict[str, Any]:
+        """Open the next incarnation of a job that has ended, at its head or at another retained checkpoint.
+
+        Args:
+            from_: a checkpoint id; None: continue the head.
+        Returns: as `Lifecycle.start`, with `rolled_back_from`: the head that was left, None when it was not.
+        Raises: InvalidRequest: the job has not ended. And as `rollback`, `start`.
+        """
+        session = Session.cli()
+        if from_ is None:
+            self._lifecycle.finish_clean_up(session)
+            self._realigner.finish(session)
+            return self._lifecycle.start() | {"rolled_back_from": None}
+        state = self._lifecycle.finish_clean_up(session)
+        if state.status not in ENDED:
+            raise InvalidRequest(
+                f"job {state.job} is {state.status.name}, and only a job that has ended is started. Nothing was "
+                "changed.",
+                hint=f"milepost rollback {state.job} --to {from_} takes a running job back",
+            )
+        back = self.rollback(session, from_, detail=f"started from checkpoint {from_}")
+        left = back["from_head"] if back["outcome"] == "rolled_back" else None
+        return self._lifecycle.start() | {"rolled_back_from": left}
+
+    def _check(self, state: ManifestState, target: CheckpointId) -> None:
+        """Refuse now what could not be continued or followed later. A sink that does not answer may follow later."""
+        metadata = readable_target(self._context, state, target)
+        for spec in self._context.spec.sinks:
+            sink = self._context.sink(spec.name)
+            try:
+                way = route(self._context, state, metadata, spec.name, sink)
+                sink.check_follow(way.base, way.missing)
+            except DOWN:
+                continue
+
+    def _told(self, switched: TimelineSwitched | None, target: CheckpointId) -> dict[str, Any]:
+        state = self._context.head().state
+        metadata = self._context.base_metadata(state, target)
+        known = {sink.name for sink in self._context.spec.sinks}
+        job = state.job
+        ended = state.status in ENDED
+        return {
+            "outcome": "nothing_to_roll_back" if switched is None else "rolled_back",
+            "job": job,
+            "checkpoint_id": int(target),
+            "timeline": state.live if switched is None else switched.timeline,
+            "from_timeline": None if switched is None else switched.from_timeline,
+            "from_head": None if switched is None else int(switched.from_head),
+            "discarded": [] if switched is None else [int(one) for one in switched.discarded],
+            "sinks": sorted(known),
+            "skipped_sinks": sorted(set(metadata.marks) - known) if metadata is not None else [],
+            "job_status": job_phase(state).value,
+            "next_step": f"milepost start {job} opens it again" if ended else f"milepost run {job}",
+        }

@@ -1,0 +1,1 @@
+"""An epoch, from its trigger to what is subsumed."""

@@ -1,0 +1,249 @@
+"""One try of `run_epoch`: from a granted token to a durable `_metadata` (everything before the commit point).
+
+All of it lies below the token's own prefix, so a fenced try that still runs writes where nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from milepost.dataflow.quality.gate import begin_loading, evaluate_all
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sinks.contract import Committable, SinkMark, StagedFile
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord, decode_input_record
+from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
+from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.leadership.heartbeat import Heartbeat
+from milepost.jobmaster.retention.vetoes import stage_veto
+from milepost.jobmaster.run.results import build_metadata, predecessor_of
+from milepost.protocol.exchange.acknowledgements import Verified, verify
+from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, stating
+from milepost.protocol.manifest.transaction.preconditions import find_pending
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import Fenced, InvalidRequest
+from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.graph.in_flight import input_signatures
+from milepost.state.layers.key_hash import KeyHash
+from milepost.storage.checked import read_handle
+from milepost.storage.layout import metadata_key
+
+
+def run_planned_epoch(
+    context: JobContext,
+    state: ManifestState,
+    pending: PendingCheckpoint,
+    runner: EpochRunner,
+    clock: StepClock,
+    planned: PlanTimes | None,
+    *,
+    judged: bool = True,
+) -> EpochReport:
+    """Run the pending checkpoint's epoch under its token and write its `_metadata`.
+
+    On a fork the sinks stage and the gate judges as ever; where the tables are does not matter, because nothing is
+    committed to them before the fork is the live timeline and they follow it as a whole.
+
+    Args:
+        clock: of this try, which is at step ``begin``; left at ``write``. planned: what the trigger measured, if known.
+        judged: False: the quality gate is not asked (an epoch that a backfill replays beyond its range).
+    Raises:
+        SubtaskDeclined: the code is not what the trigger recorded (I13), a subtask declined, or the acknowledgements do
+            not fit together (I7).
+        InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
+        StateCorrupt: the base checkpoint cannot be read.
+    """
+    base = context.base_metadata(state, pending.base)
+    record = decode_input_record(read_handle(context.store, pending.plan))
+    check_recorded_spec(context, pending)
+    check_locations(context, base)
+    code = read_recorded_code(context, pending)
+    timeline = pending_timeline(state, pending)
+    plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), clock.started_ms)
+    with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+        for sink in context.spec.sinks:
+            context.reserve(sink.name)
+    clock("session")
+    runner.prepare(plan)
+    begin_loading(context.spec.quality if judged else ())
+    with Heartbeat(context, pending, runner.stop):
+        clock("data plane")
+        answers = runner.run(plan)
+        verified = verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
+        clock("gate")
+        committables = _committables(context, answers, verified)
+        verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
+        clock("prepare")
+        if not verdict.vetoes:
+            with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+                committables = _prepare(context, state, timeline, pending, base, committables)
+        metadata = build_metadata(context, plan, pending, base, answers.operators, verified, committables, verdict)
+        clock("write")
+        metadata = replace(metadata, **_times(clock, answers, planned))
+        with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+            context.store.put(metadata_key(pending.checkpoint_id, pending.token), metadata.encode())
+    rows_in = sum(source.rows for source in metadata.sources.values())
+    rows_out = sum(sink.committable.rows for sink in metadata.sinks.values())
+    clock.end()
+    return EpochReport(pending.checkpoint_id, pending.token, verdict, rows_in, rows_out, clock.ms("write"))
+
+
+def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
+    """The metadata's `started_ms` and `timings`. What the data plane did before and after its job is the job's."""
+    timings = {
+        "begin_ms": clock.ms("begin"),
+        "session_ms": clock.ms("session") + answers.session_ms,
+        "job_ms": max(answers.job_ms, clock.ms("data plane") - answers.session_ms),
+        "gate_ms": clock.ms("gate"),
+        "prepare_ms": clock.ms("prepare"),
+    }
+    if planned is None:
+        return {"started_ms": None, "timings": timings}
+    return {"started_ms": planned.started_ms, "timings": {"plan_ms": planned.plan_ms, **timings}}
+
+
+def pending_timeline(state: ManifestState, pending: PendingCheckpoint) -> Timeline:
+    """The timeline that a granted checkpoint is pending on. Raises Fenced: it was given up at once."""
+    found = find_pending(state, pending.checkpoint_id)
+    if found is None:
+        raise Fenced(
+            f"checkpoint {pending.checkpoint_id}: it is not pending any more. Nothing was run.",
+            hint="fenced; trigger a new run",
+            checkpoint_id=pending.checkpoint_id,
+        )
+    return found[0]
+
+
+def _plan(
+    context: JobContext,
+    state: ManifestState,
+    timeline: Timeline,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    record: InputRecord,
+    code: JobCode,
+    loaded: LoadedCode,
+    started_ms: int,
+) -> EpochPlan:
+    stateful = [node.uid for node in loaded.graph.stateful]
+    known = base.operators if base is not None else {}
+    latest_completed = timeline.head or None
+    aborted = {item for _, item in state.aborted_sessions}
+    return EpochPlan(
+        job=context.job,
+        spec=context.spec,
+        graph=loaded.graph,
+        checkpoint_id=pending.checkpoint_id,
+        token=pending.token,
+        timeline=timeline.timeline_id,
+        epoch=pending.epoch,
+        base=pending.base,
+        hasher=base.hasher if base is not None else KeyHash(state.key_hash_secret),
+        inputs=record.sources,
+        held_back=record.held_back,
+        watermarks_us={name: item.watermark_us for name, item in base.sources.items()} if base is not None else {},
+        states={uid: known[uid].handles for uid in stateful if uid in known},
+        firing={uid: restored_firing(base, uid) for uid in stateful if uid in known},
+        channels={uid: known[uid].channels for uid in stateful if uid in known},
+        state_schemas={uid: known[uid].state_schema for uid in stateful if uid in known},
+        input_signatures=input_signatures(context.job.spec, loaded.graph),
+        alignment=EpochAlignment(
+            aligned_timeout_ms=_milliseconds(context.spec.checkpointing.aligned_timeout),
+            epoch_budget_ms=_milliseconds(context.spec.checkpointing.epoch_budget),
+            started_ms=started_ms,
+            final=record.final,
+        ),
+        latest_completed=latest_completed,
+        lowest_retained=min((item.checkpoint_id for item in state.checkpoints), default=None),
+        # Newer ones belong to other timelines, whose epochs run at the same time.
+        aborted_since=tuple(sorted(i for i in aborted if timeline.head < i < pending.checkpoint_id)),
+        job_store=context.store_config,
+        sources={name: context.source(name)[0] for name in context.spec.sources},
+        sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
+        functions=loaded.functions,
+        code_hash=code.hash,
+        cache_directory=context.cache_directory,
+        timeout_ms=max(1, pending.deadline_ms - context.store.clock_ms()),
+    )
+
+
+def _milliseconds(duration: timedelta | None) -> int | None:
+    return None if duration is None else duration // timedelta(milliseconds=1)
+
+
+def _committables(context: JobContext, answers: EpochAnswers, verified: Verified) -> dict[str, Committable]:
+    """What each sink would publish: the staged files that the verified acknowledgements name, in subtask order."""
+    committables = {}
+    for name, sink_input in context.graph.sink_inputs.items():
+        node = f"{sink_input.uid}.late" if sink_input.late else sink_input.uid
+        files = []
+        for ack in verified.acknowledgements:
+            staged = ack.payload.get("sinks")
+            if isinstance(staged, dict) and name in staged:
+                files.append(StagedFile(**staged[name]))
+        committables[name] = context.sink(name).committable(files, answers.schemas[node])
+    return committables
+
+
+def _judge(context: JobContext, pending: PendingCheckpoint, committables: Mapping[str, Committable]) -> GateVerdict:
+    judged = {spec.sink for spec in context.spec.quality}
+    tables = {name: context.sink(name).staged_table(committables[name]) for name in sorted(judged)}
+    verdict = evaluate_all(context.spec.quality, tables)
+    if verdict.vetoes:
+        stage_veto(context, pending, verdict, tables)
+    return verdict
+
+
+def _prepare(
+    context: JobContext,
+    state: ManifestState,
+    timeline: Timeline,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    committables: Mapping[str, Committable],
+) -> dict[str, Committable]:
+    """Everything that can fail for a known reason, before the commit point (DESIGN section 7)."""
+    prepared = {}
+    for name, committable in committables.items():
+        sink = context.sink(name).as_it_stands()
+        if timeline.role is not TimelineRole.LIVE:
+            sink.prepare(committable)
+            prepared[name] = committable
+            continue
+        predecessor = predecessor_of(base, name)
+        _check_position(state, name, sink, predecessor)
+        sink.prepare(committable, mark=SinkMark(timeline.timeline_id, pending.checkpoint_id, predecessor))
+        prepared[name] = sink.compact(
+            committable, predecessor=predecessor, checkpoint_id=pending.checkpoint_id, token=pending.token
+        )
+    return prepared
+
+
+def _check_position(state: ManifestState, name: str, sink: ParquetSink, predecessor: int | None) -> None:
+    """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
+    if any(name in checkpoint.unconfirmed for checkpoint in state.checkpoints):
+        return  # an older commit is still to come: the table may be at any checkpoint before it
+    head = sink.head()
+    at = head.checkpoint_id if head is not None else 0
+    if head is not None and head.timeline != state.live:
+        raise InvalidRequest(
+            f"sink {name}: its table is at checkpoint {at} of timeline {head.timeline}, the live timeline is "
+            f"{state.live}. Nothing was published.",
+            hint="run it again: a sink that has yet to follow does so before an epoch is planned",
+            sink=name,
+        )
+    if at != (predecessor or 0):
+        raise InvalidRequest(
+            f"sink {name}: its table is at checkpoint {at}, this job left it at checkpoint {predecessor or 0}. "
+            "Nothing was published.",
+            hint="it was moved, deleted, or written by an earlier life of the job: put it back, or use a new path",
+            sink=name,
+        )

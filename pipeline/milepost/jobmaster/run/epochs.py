@@ -1,0 +1,380 @@
+"""The epochs of a job, from the trigger to what is subsumed.
+
+Order of writes of an epoch (DESIGN section 3): input record -> trigger (manifest) -> rebind (manifest) -> heartbeat,
+state runs, staged sink files, consumed runs, `_metadata` with acks and verdict, all below `chk-<id>/t<token>/` ->
+complete (manifest) = the commit point -> sink commits -> confirmations (manifest) -> subsume (manifest) -> deletion.
+Publish before delete, always. What a start finds undone after the commit point, it does first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.dataflow.quality.gate import resolve_suite
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.epoch.answers import EpochReport, EpochRunner
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import InputRecord
+from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
+from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
+from milepost.jobmaster.job.code import read_code
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.leadership.fork_sweep import sweep_forks
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.reports.history import History
+from milepost.jobmaster.reports.timings import after_commit, keep
+from milepost.jobmaster.retention.broken_head import naming_the_way_back
+from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
+from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
+from milepost.jobmaster.retention.vetoes import collect_vetoes
+from milepost.jobmaster.run.attempt import run_planned_epoch
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
+from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
+from milepost.protocol.manifest.transaction.runs import covered
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, Fenced
+from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.records.manifest_state import ENDED, JobStatus, ManifestState
+from milepost.protocol.records.reasons import reason_of
+
+_LOG = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+"""Told the step that begins: trigger, run, validate, complete, notify <sink>, subsume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """A pending checkpoint of the session: its epoch may run.
+
+    Attributes:
+        sinks: names of the job's sinks. summary: per source, objects and bytes planned and left for later.
+        times: what the trigger measured, for `run_epoch`.
+    """
+
+    checkpoint_id: CheckpointId
+    epoch: Epoch
+    timeline: TimelineId
+    token: FencingToken
+    sinks: tuple[str, ...]
+    summary: dict[str, Any]
+    times: PlanTimes
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToDo:
+    """No epoch: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end).
+
+    Attributes:
+        settles_in_ms: how long until all new objects can be read; None when there is none that may still be written.
+    """
+
+    reason: str
+    message: str
+    settles_in_ms: int | None = None
+
+
+class Epochs:
+    """The use cases of one job's epochs: step by step, as Airflow's tasks take them, and whole."""
+
+    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner, lifecycle: Lifecycle) -> None:
+        self._context, self._leadership, self._realigner = context, leadership, realigner
+        self._lifecycle = lifecycle
+
+    @naming_the_way_back
+    def trigger(
+        self,
+        session: Session,
+        *,
+        take_over: bool = False,
+        allow_non_restored_state: bool = False,
+        drain: bool = False,
+        tell: Tell | None = None,
+    ) -> Triggered | NothingToDo:
+        """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
+
+        Args:
+            take_over: abort another session's epoch although its lease is alive.
+            allow_non_restored_state: leave state behind that nothing restores.
+            tell: gets the pre-flight report of a spec or code that is not the head's.
+            drain: when there is nothing to do any more, open the job's last epoch; after that, finish the job.
+        Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
+        Raises:
+            Busy: another session's lease is alive, or `min_pause` is not over.
+            JobNotRunnable: FAILED, ended, or sinks lag too far behind.
+            InvalidRequest: the spec, or a process function, does not fit itself or the state of the head.
+        """
+        context, clock = self._context, StepClock()
+        clock("plan")
+        require_stores(context)
+        state = self._leadership.head_or_create()
+        done = covered(state, session.session_id, session.run)
+        if done is not None:
+            return NothingToDo("covered", done.message)
+        if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
+            raise ended(self._lifecycle.finish_clean_up(session))
+        followed, published = tuple[str, ...](), list[str]()
+        if state.realignment is not None or state.unconfirmed() or state.timeline().pending is not None:
+            followed = self._realigner.finish(session)
+            self._leadership.sweep(session, take_over=take_over)
+            published = self._leadership.finish_commits(session)
+            state = context.head().state
+        for attempt in range(_PLAN_ATTEMPTS):
+            state = context.head().state if attempt else state
+            own = self._leadership.own_pending(state, session)
+            if own is not None:
+                return self._triggered(state, own, {}, clock)
+            check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
+            base = context.base_metadata(state, state.timeline().head)
+            if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
+                finished_job = self._lifecycle.finish(session, state.timeline().head)
+                return NothingToDo("drained", f"job {context.spec.name} is {finished_job['status']}: it was drained")
+            code = read_code(context)
+            if base is None or base.spec_hash != context.job.spec_hash:
+                for suite in context.spec.quality:  # takes seconds; one that an epoch was judged by is known to be one
+                    resolve_suite(suite)
+            loaded = code.load(context)
+            check_compatible(context, base, code, loaded, allow_non_restored_state=allow_non_restored_state, tell=tell)
+            check_continuable(context, base, loaded)
+            self._realigner.admit(session, state, base)
+            plans = plan_sources(context, base)
+            record = plan_epoch(context, base, loaded.graph, plans, drain=drain)
+            if record is None:
+                why = nothing_new(context, plans)
+                why += f"; sinks that had yet to follow the live timeline: {', '.join(followed)}" if followed else ""
+                why += f"; published {', '.join(published)}, which had waited" if published else ""
+                return NothingToDo("empty", why, settles_in_ms(plans))
+            answer = self._trigger(session, state, record, code.hash, clock)
+            if answer is not None:
+                return answer
+        raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
+
+    @naming_the_way_back
+    def run_epoch(
+        self,
+        session: Session,
+        checkpoint_id: int,
+        runner: EpochRunner,
+        progress: Progress | None = None,
+        *,
+        planned: PlanTimes | None = None,
+        judged: bool = True,
+    ) -> EpochReport:
+        """Run the session's pending epoch under a new token (I3), up to a durable `_metadata`.
+
+        Args:
+            planned: what its trigger measured, to be recorded with the rest. judged: as `run_planned_epoch` has it.
+        Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
+        """
+        context, clock = self._context, StepClock()
+        _say(progress, "run")
+        clock("begin")
+        request = RebindRequest(
+            session.session_id, session.holder, CheckpointId(checkpoint_id), self._context.timeout_ms
+        )
+        result = context.transact(lambda state, now: coordinator.rebind(state, request, now))
+        if isinstance(result.outcome, AlreadyDone):
+            completed = self._leadership.completed(result.state, checkpoint_id)
+            metadata = context.metadata(completed)
+            return EpochReport(completed.checkpoint_id, completed.token, metadata.verdict, *_rows(metadata))
+        pending = self._leadership.require_own(result.state, session, checkpoint_id)
+        if pending.token != result.outcome.token:
+            raise Fenced(
+                f"checkpoint {checkpoint_id}: token {result.outcome.token} was superseded by {pending.token} at once. "
+                "Nothing was run. Another try of the same epoch is running."
+            )
+        return run_planned_epoch(context, result.state, pending, runner, clock, planned, judged=judged)
+
+    def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
+        """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
+        state = self._context.head().state
+        completed = self._leadership.completed_by(state, session, checkpoint_id)
+        if completed is not None:
+            return self._context.metadata(completed).verdict
+        metadata, _ = self._leadership.pending_metadata(self._leadership.require_own(state, session, checkpoint_id))
+        metadata.verdict.raise_if_vetoed(state.job, checkpoint_id)
+        return metadata.verdict
+
+    def complete(self, session: Session, checkpoint_id: int) -> CompletedCheckpoint:
+        """The commit point: after this transition the checkpoint is the head (I7, I9)."""
+        state = self._context.head().state
+        completed = self._leadership.completed_by(state, session, checkpoint_id)
+        if completed is not None:
+            return completed
+        pending = self._leadership.require_own(state, session, checkpoint_id)
+        metadata, handle = self._leadership.pending_metadata(pending)
+        metadata.verdict.raise_if_vetoed(state.job, checkpoint_id)
+        completed = self._leadership.complete(session, pending, metadata, handle)
+        self._context.know_metadata(handle, metadata)
+        return completed
+
+    def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> dict[str, Any]:
+        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order.
+
+        Returns: {checkpoint_id, timeline, watermark, rows, published}; `published` is False when it was there already.
+        """
+        target = self._leadership.completed(self._context.head().state, checkpoint_id)
+        published = self._leadership.commit_up_to(session, target, sink)
+        metadata = self._context.metadata(target)
+        return {
+            "checkpoint_id": target.checkpoint_id,
+            "timeline": target.timeline,
+            "watermark": target.summary.get("watermark"),
+            "rows": metadata.sinks[sink].committable.rows,
+            "published": published,
+        }
+
+    def subsume(self, session: Session) -> dict[str, Any]:
+        """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
+
+        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
+        per grace period the tables, and failing rows of vetoed epochs, are looked at too.
+        """
+        context, timeout_ms = self._context, self._context.timeout_ms
+        sweep_forks(context, session)
+        look = is_look_due(context, timeout_ms)
+        subsumed = subsume_old(context, session.session_id)
+        deleted = delete_garbage(context, session.session_id, timeout_ms)
+        pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0
+        deleted += collect_vetoes(context) if look else 0
+        return {"subsumed": list(subsumed), "deleted_objects": deleted, "pruned_files": pruned}
+
+    def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
+        """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
+
+        Args:
+            checkpoint_id: None: whatever checkpoint of the session is pending, if any (its trigger died before it
+                could tell the id).
+            reason: name of a CheckpointFailureReason. detail: one sentence for people.
+        """
+        if checkpoint_id is None:
+            head = self._context.log.head()
+            pending = self._leadership.own_pending(head.state, session) if head is not None else None
+            if pending is None:
+                message = f"session {session.session_id} has no pending checkpoint"
+                return {"outcome": "nothing_pending", "message": message, "tolerated": True}
+            checkpoint_id = pending.checkpoint_id
+        request = AbortRequest(
+            session.session_id,
+            CheckpointId(checkpoint_id),
+            reason_of(reason),
+            detail,
+            self._context.spec.checkpointing.tolerable_failures,
+        )
+        return self._leadership.abort(request)
+
+    def run(
+        self,
+        session: Session,
+        runner: EpochRunner,
+        *,
+        take_over: bool = False,
+        allow_non_restored_state: bool = False,
+        drain: bool = False,
+        tell: Tell | None = None,
+        progress: Progress | None = None,
+        restarts: Callable[[BaseException], bool] | None = None,
+    ) -> dict[str, Any]:
+        """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"|…}.
+
+        A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
+        next start publishes what is left. With `drain` the last epoch finishes the job.
+
+        Args:
+            restarts: whether the caller runs the epoch again after this error, which then leaves the job RUNNING.
+        """
+        clock = StepClock(progress)
+        clock("trigger")
+        triggered = self.trigger(
+            session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
+        )
+        if isinstance(triggered, NothingToDo):
+            waits = {} if triggered.settles_in_ms is None else {"settles_in_ms": triggered.settles_in_ms}
+            return {"status": triggered.reason, "message": triggered.message, **waits}
+        checkpoint_id = triggered.checkpoint_id
+        try:
+            report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
+            clock("validate")
+            report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)  # `complete` asks what is stored
+            clock("complete")
+            completed = self.complete(session, checkpoint_id)
+        except BaseException as error:
+            again = restarts is not None and restarts(error)
+            self._abort_for(session, checkpoint_id, error, again=again)
+            raise
+        self._leadership.publish(session, completed, lambda sink: clock(f"notify {sink}"))
+        clock("subsume")
+        try:
+            self.subsume(session)
+        except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
+            _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
+        times = after_commit(clock, report.write_ms)
+        keep(self._context, completed.checkpoint_id, completed.token, "run", times)
+        if self._context.metadata(completed).final:
+            clock("finish")
+            self._lifecycle.finish(session, completed.checkpoint_id)
+        return History(self._context).show(checkpoint_id, (times,))
+
+    def keep_times(self, checkpoint_id: int, token: int, clock: StepClock) -> None:
+        """Store what a task measured of an epoch's steps from its commit on, for `show`. Never fails.
+
+        Args:
+            token: of the checkpoint. clock: was told its steps, as `run` names them.
+        """
+        times = after_commit(clock)
+        by = "-".join(clock.steps).replace(" ", "-")
+        keep(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
+
+    def _trigger(
+        self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str, clock: StepClock
+    ) -> Triggered | NothingToDo | None:
+        """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
+        try:
+            claim = self._leadership.claim(session, state, plan, code_hash)
+        except CommitConflict:
+            return None
+        if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
+            return NothingToDo("covered", claim.outcome.message)
+        pending = self._leadership.require_own_pending(claim.state, session)
+        return self._triggered(claim.state, pending, plan.summary, clock)
+
+    def _triggered(
+        self, state: ManifestState, pending: PendingCheckpoint, summary: dict[str, Any], clock: StepClock
+    ) -> Triggered:
+        sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
+        clock.end()
+        times = PlanTimes(clock.started_ms, clock.ms("plan"))
+        return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary, times)
+
+    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
+        """Abort after a failed step, and say so in the error when that made the job FAILED."""
+        tolerable = None if again else self._context.spec.checkpointing.tolerable_failures
+        aborted = self._leadership.give_up(session, checkpoint_id, error, tolerable)
+        failed = aborted.get("job_status") == JobStatus.FAILED.value
+        if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
+            resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
+            error.advise(resume)
+
+
+_PLAN_ATTEMPTS = 5
+
+
+def _rows(metadata: CheckpointMetadata) -> tuple[int, int]:
+    read = sum(source.rows for source in metadata.sources.values())
+    return read, sum(sink.committable.rows for sink in metadata.sinks.values())
+
+
+def _say(progress: Progress | None, step: str) -> None:
+    if progress is not None:
+        progress(step)

@@ -1,0 +1,248 @@
+"""From an epoch's verified acknowledgements to its `_metadata`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sinks.contract import Committable
+from milepost.dataflow.sources.consumed import append
+from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
+from milepost.epoch.code_hash import code_by_name
+from milepost.epoch.metadata import (
+    AcknowledgedSubtask,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    SinkPosition,
+    SinkSnapshot,
+    SourceSnapshot,
+)
+from milepost.epoch.plan import EpochPlan
+from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.throughput import Pace, Work, measure
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.codec.codec import decode, from_json
+from milepost.protocol.exchange.acknowledgements import Verified
+from milepost.protocol.exchange.watermarks import latest, source_watermark
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.spec.graph.compatibility import state_signatures
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.runs.handles import StateHandle
+from milepost.storage.layout import consumed_prefix, metrics_prefix
+
+_MICROSECONDS = 1_000_000
+
+
+def predecessor_of(base: CheckpointMetadata | None, sink: str) -> int | None:
+    """The checkpoint that the sink's table is at before this epoch; None for the sink's first (I14)."""
+    position = base.marks.get(sink) if base is not None else None
+    return None if position is None else position.checkpoint_id
+
+
+def build_metadata(
+    context: JobContext,
+    plan: EpochPlan,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    operators: Mapping[str, StatefulOperator],
+    verified: Verified,
+    committables: Mapping[str, Committable],
+    verdict: GateVerdict,
+) -> CheckpointMetadata:
+    """Return the checkpoint, all but what the driver measured, and write the runs of consumed objects it refers to.
+
+    Args:
+        base: what the epoch continued. operators: stateful operators that ran, by uid.
+        verified: one acknowledgement per expected subtask.
+    """
+    marks = dict(base.marks) if base is not None else {}
+    snapshots = _operators(plan, operators, verified)
+    tasks = _task_metrics(context, pending)
+    return CheckpointMetadata(
+        job=context.spec.name,
+        checkpoint_id=pending.checkpoint_id,
+        epoch=pending.epoch,
+        timeline=plan.timeline,
+        token=pending.token,
+        base=pending.base,
+        code_hash=pending.code_hash,
+        code=code_by_name({uid: function.code.modules() for uid, function in plan.functions.items()}),
+        spec_hash=pending.spec_hash,
+        spec_text=context.job.text,
+        signatures=state_signatures(context.job.spec, plan.graph),
+        max_parallelism=context.spec.checkpointing.max_parallelism,
+        hasher=plan.hasher,
+        plan=pending.plan,
+        sources=_sources(context, plan, pending, base, verified),
+        operators=snapshots,
+        sinks={
+            name: SinkSnapshot(committable, predecessor_of(base, name), context.sink_location(name))
+            for name, committable in committables.items()
+        },
+        marks=marks
+        | {name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in committables},
+        acknowledged=tuple(
+            AcknowledgedSubtask(
+                ack.level,
+                ack.subtask,
+                ack.attempt_digest,
+                {str(item.subtask): item.attempt_digest for item in ack.consumed},
+            )
+            for ack in verified.acknowledgements
+        ),
+        verdict=verdict,
+        unaligned=_is_unaligned(verified, operators),
+        held_back=plan.held_back,
+        pace=_pace(plan, base, snapshots, tasks),
+        tasks=tasks,
+    )
+
+
+def _sources(
+    context: JobContext,
+    plan: EpochPlan,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    verified: Verified,
+) -> dict[str, SourceSnapshot]:
+    directory = consumed_prefix(pending.checkpoint_id, pending.token)
+    # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
+    snapshots = {
+        name: replace(
+            item, rows=0, objects=0, missing=(), finished=False, ahead_rows=0, ahead=(), skipped={}, bad_names=()
+        )
+        for name, item in (base.sources.items() if base is not None else ())
+        if name not in context.spec.sources
+    }
+    for item in plan.inputs:
+        spec = context.spec.sources[item.name]
+        before = base.sources.get(item.name) if base is not None else None
+        acks = acknowledged(verified, "sources", item.name)
+        missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
+        newest_us = newest_event_us(acks)
+        furthest_us = newest_event_us(acks, "furthest_us")
+        ahead_since = before.ahead_since if before else None
+        if ahead_since is None and furthest_us is not None:
+            ahead_since = int(pending.checkpoint_id)
+        watermark_us = None
+        if spec.event_time is not None:
+            delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
+            watermark_us = source_watermark(before.watermark_us if before else None, newest_us, delay_us)
+        snapshots[item.name] = SourceSnapshot(
+            watermark_us=watermark_us,
+            consumed=append(
+                context.store,
+                directory,
+                item.name,
+                before.consumed if before else (),
+                [obj for obj in item.consumed if obj.key not in missing],
+                pending.checkpoint_id,
+            ),
+            rows=sum(ack["rows"] for ack in acks),
+            objects=len(item.objects) - len(missing),
+            missing=missing,
+            finished=plan.alignment.final,
+            newest_event_us=latest(before.newest_event_us if before else None, newest_us),
+            ahead_rows=sum(ack["ahead_rows"] for ack in acks),
+            ahead=tuple(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"])[:NAMED_AHEAD],
+            furthest_us=latest(before.furthest_us if before else None, furthest_us),
+            ahead_since=ahead_since,
+            skipped=dict(item.skipped),
+            bad_names=item.bad_names,
+        )
+    return snapshots
+
+
+def acknowledged(verified: Verified, part: str, name: str) -> list[dict[str, Any]]:
+    """What the subtasks say of one source or one operator, in their order.
+
+    Args:
+        part: ``sources`` or ``operators``. name: of the source, or uid of the operator.
+    """
+    found = []
+    for ack in verified.acknowledgements:
+        items = ack.payload.get(part)
+        if isinstance(items, dict) and name in items:
+            found.append(items[name])
+    return found
+
+
+def newest_event_us(acks: Iterable[Mapping[str, Any]], among: str = "newest_event_us") -> int | None:
+    """The newest event time of what a source's subtasks read; None when no row had one.
+
+    Args:
+        among: ``newest_event_us``: of the rows that count for the watermark; ``furthest_us``: of the others.
+    """
+    return max((ack[among] for ack in acks if ack[among] is not None), default=None)
+
+
+def _operators(
+    plan: EpochPlan, hosted: Mapping[str, StatefulOperator], verified: Verified
+) -> dict[str, OperatorSnapshot]:
+    snapshots = {}
+    for uid, operator in hosted.items():
+        acks = acknowledged(verified, "operators", uid)
+        snapshots[uid] = OperatorSnapshot(
+            key=tuple(operator.key),
+            routing_key=tuple(operator.routing_key),
+            state_schema=plan.state_schema(operator),
+            handles=tuple(StateHandle.from_json(ack["state"]) for ack in acks),
+            firing=tuple(ack["firing_us"] for ack in acks),
+            channels=tuple(_channel(ack["channel"]) for ack in acks),
+            processed_bytes=tuple(ack["processed_bytes"] for ack in acks),
+            rows_in=sum(ack["rows_in"] for ack in acks),
+            rows_out=sum(ack["rows_out"] for ack in acks),
+            late_rows=sum(ack["late_rows"] for ack in acks),
+        )
+    return snapshots
+
+
+def _channel(document: object) -> ChannelStateHandle | None:
+    return None if document is None else ChannelStateHandle.from_json(document)
+
+
+def _is_unaligned(verified: Verified, operators: Iterable[str]) -> bool:
+    """Whether a subtask of some operator stopped before the end of its input."""
+    return any(ack["unaligned"] for uid in operators for ack in acknowledged(verified, "operators", uid))
+
+
+def _pace(
+    plan: EpochPlan,
+    base: CheckpointMetadata | None,
+    snapshots: Mapping[str, OperatorSnapshot],
+    tasks: Sequence[TaskTimes],
+) -> Pace:
+    """The pace of this epoch's subtasks; of the base's where this one shows none."""
+    spent_ms = {(task.level, task.subtask): task.spent_ms("process_ms", "emit_ms") for task in tasks}
+    work = []
+    for level in range(1, plan.graph.levels + 1):
+        hosted = [node.uid for node in plan.graph.at_level(level)]
+        for subtask in range(plan.spec.spark.parallelism):
+            processed = sum(snapshots[uid].processed_bytes[subtask] for uid in hosted)
+            left = sum(_bytes_in_flight(snapshots[uid])[subtask] for uid in hosted)
+            replayed = sum(_replayed_bytes(base, uid, plan.spec.spark.parallelism)[subtask] for uid in hosted)
+            received = max(0, processed + left - replayed)
+            work.append(Work(level, received, processed, left, spent_ms.get((level, subtask), 0)))
+    source_bytes = sum(obj.size for item in plan.inputs for obj in item.objects)
+    return measure(work, source_bytes, base.pace if base is not None else Pace())
+
+
+def _bytes_in_flight(snapshot: OperatorSnapshot) -> list[int]:
+    return [0 if channel is None else channel.bytes for channel in snapshot.channels]
+
+
+def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int) -> list[int]:
+    """What each subtask got from the base's rows in flight; with another parallelism an equal share."""
+    snapshot = base.operators.get(uid) if base is not None else None
+    if snapshot is None:
+        return [0] * parallelism
+    stored = _bytes_in_flight(snapshot)
+    return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
+
+
+def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
+    directory = metrics_prefix(pending.checkpoint_id, pending.token)
+    return tuple(decode(TaskTimes, context.store.get(stat.key), stat.key) for stat in context.store.list(directory))

@@ -1,0 +1,255 @@
+"""A job's first checkpoint, built from tables: the keyed state of some of its operators.
+
+The table of an operator has exactly the columns of its state, as `milepost state` shows it. Rows are placed by the
+product's own key hash and written by the state's own code, so what comes out is what an epoch with those rows in its
+state would have left. Sources have no position: the first epoch reads what `start` says. Tables of sinks begin empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.epoch.code_hash import code_by_name
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.plan import InputRecord, encode_input_record
+from milepost.jobmaster.compatibility.preflight import expected_operator
+from milepost.jobmaster.job.code import LoadedCode, read_code
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.rollback.installed_checkpoint import Made, acknowledged_by_writer, installed, installing_session
+from milepost.jobmaster.rollback.rollback import Rollbacks
+from milepost.jobmaster.savepoints.restore import check_tables, startable
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.protocol.records.ids import OperatorUid, TimelineId
+from milepost.protocol.records.locations import file_url
+from milepost.spec.graph.compatibility import state_signatures
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
+from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.layers.exact_keys import key_numbers
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.handles import StateHandle
+from milepost.storage.checked import write_content_addressed
+from milepost.storage.layout import INPUTS_PREFIX, state_prefix
+
+_KINDS = "aggregate, deduplicate, process"
+
+
+class Bootstrap:
+    """Starting a job from tables."""
+
+    def __init__(self, context: JobContext, leadership: Leadership, lifecycle: Lifecycle, rollbacks: Rollbacks) -> None:
+        self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
+        self._rollbacks = rollbacks
+
+    def bootstrap(self, files: Mapping[str, str]) -> dict[str, Any]:
+        """Make a checkpoint with this state the job's head, and open the job if it has ended.
+
+        Args:
+            files: per operator uid a Parquet or CSV file (`.parquet`, `.csv`): a path, or a URL.
+        Returns: as `start`, with {operators: {uid: {file, rows}}}.
+        Raises:
+            InvalidRequest: the job runs; an operator cannot be bootstrapped; a table does not fit its state.
+            NotFound: there is no such operator or file. Nothing was changed.
+        """
+        context, session = self._context, installing_session()
+        state = startable(context, self._lifecycle, session, "a table")
+        require_stores(context)
+        if not files:
+            raise InvalidRequest("bootstrap needs at least one UID=FILE. Nothing was changed.")
+        code = read_code(context)
+        loaded = code.load(context)
+        specs = {uid: _spec(context, loaded, uid) for uid in files}
+        tables = {uid: read_table(context, loaded, specs[uid], file) for uid, file in files.items()}
+        check_tables(context, state, {})
+        plan = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
+
+        def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
+            hasher = KeyHash(context.head().state.key_hash_secret)
+            operators = {uid: _snapshot(context, pending, hasher, *table) for uid, table in tables.items()}
+            signatures = state_signatures(context.job.spec, loaded.graph)
+            digest = hashlib.sha256(repr(sorted(operators.items())).encode()).hexdigest()
+            return CheckpointMetadata(
+                job=context.spec.name,
+                checkpoint_id=pending.checkpoint_id,
+                epoch=pending.epoch,
+                timeline=timeline,
+                token=pending.token,
+                base=pending.base,
+                code_hash=pending.code_hash,
+                code=code_by_name({uid: function.modules() for uid, function in code.functions.items()}),
+                spec_hash=pending.spec_hash,
+                spec_text=context.job.text,
+                signatures={
+                    "operators": {uid: signatures["operators"][uid] for uid in operators},
+                    "job": signatures["job"],
+                },
+                max_parallelism=context.spec.checkpointing.max_parallelism,
+                hasher=hasher,
+                plan=pending.plan,
+                sources={},
+                operators=operators,
+                sinks={},
+                marks={},
+                acknowledged=acknowledged_by_writer(digest),
+                verdict=GateVerdict.of(()),
+            )
+
+        made = Made(plan, code.hash, context.job.spec_hash)
+        detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
+        with installed(context, self._leadership, session, made, write) as completed:
+            head = 0 if state is None else int(state.timeline().head)
+            self._rollbacks.rollback(session, int(completed.checkpoint_id), expected_head=head, detail=detail)
+        opened = self._lifecycle.start()
+        return opened | {
+            "outcome": "started",
+            "operators": {uid: {"file": file, "rows": tables[uid][1].num_rows} for uid, file in files.items()},
+        }
+
+
+def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:
+    """The operator's spec. Raises NotFound, InvalidRequest: it cannot be bootstrapped."""
+    nodes = {node.uid: node for node in loaded.graph.stateful}
+    if uid not in nodes:
+        known = ", ".join(sorted(nodes)) or "none"
+        raise NotFound(f"job {context.spec.name} has no stateful operator {uid}; it has: {known}. Nothing was changed.")
+    spec = context.spec.operator(uid)
+    if not isinstance(spec, AggregateOperator | DeduplicateOperator | ProcessOperator):
+        raise InvalidRequest(
+            f"operator {uid}: `kind: {nodes[uid].kind}` cannot be bootstrapped from a table in this version; these can:"
+            f" {_KINDS}. Nothing was changed."
+        )
+    return spec
+
+
+def read_table(
+    context: JobContext, loaded: LoadedCode, spec: StatefulSpec, file: str
+) -> tuple[StatefulOperator, pa.Table]:
+    """Read a table of an operator's state, all of it. Strict: the very columns and types, no key twice.
+
+    What only Spark knows of the operator's types is taken from the table; the first epoch compares it.
+
+    Returns: the operator that has this state, and its rows.
+    Raises: NotFound: no such file. InvalidRequest: it is not such a table.
+    """
+    url = file if "://" in file else file_url(Path(file).absolute())
+    folder, _, name = url.rpartition("/")
+    try:
+        body = context.other_store(folder).get(name)
+    except NotFound as error:
+        raise NotFound(
+            f"there is no file {file} with the state of operator {spec.uid}. Nothing was changed.", uid=spec.uid
+        ) from error
+    try:
+        found = _parsed(name, body, None)
+        operator = expected_operator(found.schema, spec, loaded.graph, loaded)
+        assert operator is not None, "every class is loaded"
+        expected = pa.schema([pa.field(field.name, field.type) for field in operator.state_schema])
+        if name.endswith(".csv"):
+            found = _parsed(name, body, expected)
+    except (pa.ArrowException, OSError) as error:
+        problem = f"it cannot be read: {str(error).splitlines()[0]}"
+        raise InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.") from error
+    types = {field.name: field.type for field in found.schema}
+    wanted = {field.name: field.type for field in expected}
+    if types != wanted or len(found.schema) != len(wanted):
+        wrong = sorted(name for name in {*types, *wanted} if types.get(name) != wanted.get(name))
+        shown = ", ".join(f"{one}: {types.get(one, 'absent')}, expected {wanted.get(one, 'absent')}" for one in wrong)
+        raise _unfit(operator, file, shown or "a column occurs twice")
+    if not found.num_rows:
+        raise _unfit(operator, file, "it has no rows")
+    rows = found.select(expected.names).cast(expected).combine_chunks()
+    repeated = rows.num_rows - np.unique(key_numbers(rows.select(list(operator.key)))).size
+    if repeated:
+        raise _unfit(operator, file, f"{repeated} of its rows repeat the key of another")
+    return operator, rows
+
+
+def _parsed(name: str, body: bytes, expected: pa.Schema | None) -> pa.Table:
+    suffix = Path(name).suffix
+    if suffix == ".parquet":
+        return pq.ParquetFile(pa.BufferReader(body)).read()
+    if suffix == ".csv":
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=expected, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        )
+        return pyarrow.csv.read_csv(pa.BufferReader(body), convert_options=convert)
+    raise InvalidRequest(f"{name}: expected a file .parquet or .csv. Nothing was changed.")
+
+
+def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidRequest:
+    columns = ", ".join(f"{field.name}: {field.type}" for field in operator.state_schema)
+    return InvalidRequest(
+        f"{file} is no table of the state of operator {operator.uid}: {problem}. Nothing was changed.",
+        hint=f"its columns are {columns}; its key is {', '.join(operator.key)}, each once",
+        uid=operator.uid,
+    )
+
+
+def _snapshot(
+    context: JobContext, pending: PendingCheckpoint, hasher: KeyHash, operator: StatefulOperator, rows: pa.Table
+) -> OperatorSnapshot:
+    """Write the rows as the state of each subtask, below the pending checkpoint's token."""
+    spec = context.spec
+    groups, parallelism = spec.checkpointing.max_parallelism, spec.spark.parallelism
+    placed = hasher.key_groups(rows, operator.routing_key, groups)
+    handles = []
+    for subtask in range(parallelism):
+        own = key_group_range(groups, parallelism, subtask)
+        inside = np.asarray((placed >= own.start) & (placed < own.stop), dtype=np.bool_)
+        handles.append(_write(context, pending, hasher, operator, rows.filter(pa.array(inside)), own))
+    return OperatorSnapshot(
+        key=tuple(operator.key),
+        routing_key=tuple(operator.routing_key),
+        state_schema=operator.state_schema,
+        handles=tuple(handles),
+        firing=(None,) * parallelism,
+        channels=(None,) * parallelism,
+        processed_bytes=(0,) * parallelism,
+        rows_in=0,
+        rows_out=0,
+        late_rows=0,
+    )
+
+
+def _write(
+    context: JobContext,
+    pending: PendingCheckpoint,
+    hasher: KeyHash,
+    operator: StatefulOperator,
+    rows: pa.Table,
+    own: range,
+) -> StateHandle:
+    state = restore_state(
+        operator.uid,
+        operator.key,
+        operator.state_schema,
+        routing_key=operator.routing_key,
+        hasher=hasher,
+        handles=(),
+        key_groups=own,
+        max_parallelism=context.spec.checkpointing.max_parallelism,
+        watermark_us=None,
+        store=context.store,
+        checkpoint_id=0,
+        job=context.spec.name,
+    )
+    state.upsert(rows)
+    directory = state_prefix(pending.checkpoint_id, pending.token, OperatorUid(operator.uid))
+    snapshot = state.freeze(None).encode(directory)
+    for upload in snapshot.uploads:
+        context.store.put(upload.key, upload.body)
+    return snapshot.handle

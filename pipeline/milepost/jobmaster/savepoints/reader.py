@@ -1,0 +1,179 @@
+"""Reading a savepoint: whoever wrote it, wherever it lies, nothing of it is believed before it was checked.
+
+Order: `savepoint.json`, bounded -> its strict decoding -> `_metadata` by its handle -> its strict decoding -> whether
+the one lists exactly what the other needs. Only then may an object of it be read, and each is compared with its handle.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from milepost.epoch.metadata import METADATA_FORMAT, CheckpointMetadata, OperatorSnapshot, decode_metadata
+from milepost.epoch.savepoint_document import SavepointDocument, decode_document
+from milepost.jobmaster.retention.reachability import metadata_handles
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.state.layers.key_groups import MAX_KEY_GROUPS
+from milepost.storage.checked import read_handle, stat_handle
+
+MAX_DOCUMENT_BYTES = 256 * 1024**2
+"""Of `savepoint.json` and of `_metadata`: both are read whole."""
+
+_PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """A savepoint that was read and checked; of its other objects only names, sizes and checksums are known.
+
+    Attributes:
+        store: rooted at the savepoint. where: its URL.
+    """
+
+    store: ObjectStore
+    where: str
+    document: SavepointDocument
+    metadata: CheckpointMetadata
+
+
+def read_savepoint(store: ObjectStore) -> SavedCheckpoint:
+    """Read the savepoint whose root is the store's.
+
+    Raises:
+        NotFound: there is none. StateCorrupt: it is damaged, or made to lead elsewhere; nothing was copied.
+    """
+    where = store.config.url
+    document = decode_document(_document_body(store, where), where)
+    handle = document.metadata
+    if handle.size > MAX_DOCUMENT_BYTES:
+        raise StateCorrupt(f"{METADATA_NAME} of {where}: {handle.size} bytes are too many. Nothing was copied.")
+    stat_handle(store, handle)
+    body = read_handle(store, handle)
+    metadata = decode_metadata(body, f"{where}/{METADATA_NAME}")
+    check_metadata(metadata, body, where)
+    check_contents(document, metadata, where)
+    return SavedCheckpoint(store, where, document, metadata)
+
+
+def check_contents(document: SavepointDocument, metadata: CheckpointMetadata, where: str) -> None:
+    """Hold the objects of a document to what its checkpoint and tables need: all of it, described alike, nothing else.
+
+    Raises: StateCorrupt.
+    """
+    what = f"{SAVEPOINT_DOCUMENT} of {where}"
+    said = (document.job, document.checkpoint_id, document.timeline, document.max_parallelism)
+    found = (metadata.job, metadata.checkpoint_id, metadata.timeline, metadata.max_parallelism)
+    if said != found:
+        raise StateCorrupt(
+            f"{what}: says (job, checkpoint, timeline, max_parallelism) {said}, its {METADATA_NAME} says {found}. "
+            "Nothing was copied."
+        )
+    needed = {handle.key: handle for handle in (document.metadata, *metadata_handles(metadata))}
+    for table in document.tables.values():
+        needed |= {file.key: ObjectHandle(file.key, file.size, file.sha256) for file in table.files}
+    listed = {handle.key: handle for handle in document.objects}
+    for key, handle in needed.items():
+        if listed.get(key) != handle:
+            raise StateCorrupt(f"{what}: {key} is needed and not listed, or described otherwise. Nothing was copied.")
+    extra = sorted(listed.keys() - needed.keys())
+    if extra:
+        raise StateCorrupt(f"{what}: nothing needs {extra[0]!r}. Nothing was copied.")
+
+
+def _document_body(store: ObjectStore, where: str) -> bytes:
+    try:
+        size = store.stat(SAVEPOINT_DOCUMENT).size
+    except NotFound:
+        raise NotFound(
+            f"there is no savepoint at {where}: it has no {SAVEPOINT_DOCUMENT}. Nothing was changed.",
+            hint="name the folder that holds savepoint.json; one whose creation did not end has none",
+        ) from None
+    if size > MAX_DOCUMENT_BYTES:
+        raise StateCorrupt(f"{SAVEPOINT_DOCUMENT} of {where}: {size} bytes are too many. Nothing was copied.")
+    return store.get(SAVEPOINT_DOCUMENT)
+
+
+def check_metadata(metadata: CheckpointMetadata, body: bytes, where: str) -> None:
+    """Hold decoded metadata that this job did not write to its types and to itself. Raises StateCorrupt."""
+    problem = _problem(metadata)
+    if problem is None and json.loads(body)["format"] == METADATA_FORMAT and metadata.encode() != body:
+        problem = "it has fields that Milepost does not write"
+    if problem is not None:
+        raise StateCorrupt(f"{METADATA_NAME} of {where}: {problem}. Nothing was copied.")
+
+
+def _problem(metadata: CheckpointMetadata) -> str | None:
+    for name in ("checkpoint_id", "epoch", "token", "max_parallelism"):
+        if not _is_count(getattr(metadata, name)) or getattr(metadata, name) == 0:
+            return f"{name} is {getattr(metadata, name)!r}, expected an integer above 0"
+    for name in ("job", "timeline", "code_hash", "spec_hash", "spec_text"):
+        if not isinstance(getattr(metadata, name), str):
+            return f"{name} is no text"
+    if metadata.max_parallelism > MAX_KEY_GROUPS:
+        return f"max_parallelism is {metadata.max_parallelism}, expected at most {MAX_KEY_GROUPS}"
+    for name, type_ in (("unaligned", bool), ("held_back", str | None)):
+        if not isinstance(getattr(metadata, name), type_):
+            return f"{name} has another type"
+    if not isinstance(metadata.code, Mapping) or not all(isinstance(one, str) for one in metadata.code.values()):
+        return "its code is not told by name"
+    if not _are_signatures(metadata.signatures):
+        return "its signatures are not per section and name"
+    if metadata.verdict.vetoes:
+        return "its quality gate refused it: it was never completed"
+    for name in (*metadata.operators, *metadata.sources):
+        if not _PART_OF_A_KEY.fullmatch(name):
+            return f"{name!r} cannot be the name of an operator or source"
+    for uid, snapshot in metadata.operators.items():
+        problem = _operator_problem(uid, snapshot, metadata.max_parallelism)
+        if problem is not None:
+            return f"operator {uid!r}: {problem}"
+    return None
+
+
+def _operator_problem(uid: str, snapshot: OperatorSnapshot, max_parallelism: int) -> str | None:
+    columns = (*snapshot.key, *snapshot.routing_key)
+    if not snapshot.key or not all(isinstance(column, str) for column in columns):
+        return "its key is not a list of columns"
+    if not set(snapshot.routing_key) <= set(snapshot.key) <= set(snapshot.state_schema.names):
+        return "its key is not part of its state"
+    if not all(firing is None or _is_integer(firing) for firing in snapshot.firing):
+        return "a firing watermark is no integer"
+    counts = (*snapshot.processed_bytes, snapshot.rows_in, snapshot.rows_out, snapshot.late_rows)
+    if not all(_is_count(count) for count in counts):
+        return "a count is no integer of at least 0"
+    covered = 0
+    for handle in sorted(snapshot.handles, key=lambda one: one.key_groups.start):
+        if handle.uid != uid or handle.max_parallelism != max_parallelism or handle.key_groups.start != covered:
+            return "its state handles do not cover its key groups, each once"
+        covered = handle.key_groups.stop
+    if covered != max_parallelism:
+        return "its state handles do not cover its key groups, each once"
+    channels = [one for one in snapshot.channels if one is not None]
+    if any(one.uid != uid or one.key_groups.stop > max_parallelism for one in channels):
+        return "rows in flight are not its own"
+    return None
+
+
+def _are_signatures(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(section, Mapping) and all(isinstance(item, Mapping) for item in section.values())
+        for section in value.values()
+    )
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def handle_at(handle: ObjectHandle, key: str) -> ObjectHandle:
+    """Return the handle of a copy of the object under another key."""
+    return ObjectHandle(key, handle.size, handle.sha256)

@@ -1,0 +1,229 @@
+"""Start a job from a savepoint: of its own, or of any job, wherever it was moved.
+
+Nothing of a savepoint is trusted (DESIGN section 9). Order: `savepoint.json` and `_metadata` are read and checked
+against each other -> they are checked against the spec, as `run` checks a head -> the objects are copied, each compared
+with its checksum, below the prefix of a new checkpoint, and table files into each sink's own layout -> the checkpoint
+becomes the head and each sink follows (`installed_checkpoint.py`) -> the next incarnation opens -> with CLAIM, and
+only now, the savepoint is disposed of. Refused or failed before the switch, the job is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.renames import with_names_of
+from milepost.epoch.savepoint_document import SavedTable
+from milepost.jobmaster.compatibility.preflight import check_compatible
+from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
+from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.rollback.installed_checkpoint import Made, installed, installing_session
+from milepost.jobmaster.rollback.rollback import Rollbacks
+from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_savepoint
+from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
+from milepost.jobmaster.savepoints.savepoints import Savepoints, delete_copy
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StateCorrupt, advising
+from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.records.locations import child_url
+from milepost.protocol.records.manifest_state import ENDED, ManifestState, Savepoint
+from milepost.protocol.retention.retention import root_in_job
+from milepost.storage.copying import Copy, copy_objects
+
+_DAMAGED = "put the savepoint's folder back from a copy of it, or start from another savepoint"
+
+
+class Restores:
+    """Starting a job from a savepoint."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        leadership: Leadership,
+        lifecycle: Lifecycle,
+        rollbacks: Rollbacks,
+        savepoints: Savepoints,
+    ) -> None:
+        self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
+        self._rollbacks, self._savepoints = rollbacks, savepoints
+
+    def start(self, from_: str | int | None = None, *, claim: bool = False) -> dict[str, Any]:
+        """Open the next incarnation of a job that has ended; from a savepoint also of one that has never run.
+
+        Args:
+            from_: None: continue the head. A checkpoint id: go back to it first. The name of a savepoint of this job,
+                or the location of any savepoint: a URL, or a path (with a ``/``) relative to the spec.
+            claim: the savepoint is the job's from then on: once the job and all tables are there, it is deleted.
+        Returns: {outcome, status, job_status, incarnation, timeline, head, rolled_back_from}; from a savepoint also
+            {savepoint, claimed}.
+        Raises: as `rollback`, `restore`. InvalidRequest: the job has not ended.
+        """
+        if from_ is None or str(from_).isdecimal():
+            if claim:
+                raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
+            return self._rollbacks.start(from_)
+        restored, own, saved = self._restored(installing_session(), str(from_))
+        opened = self._lifecycle.start() | {"outcome": "started", "rolled_back_from": None}
+        return opened | restored | {"claimed": self._claim(own, saved) if claim else None}
+
+    def restore(self, session: Session, location: str, *, claim: bool = False) -> dict[str, Any]:
+        """Make a copy of a savepoint the job's head, and let every sink follow; the job's status stays.
+
+        Args:
+            location: as `from_` of `start`.
+        Returns: {savepoint: {location, job, checkpoint_id, created_ms, objects, bytes, sinks, not_restored}, claimed};
+            `claimed` is {location, deleted_objects, left: what could not be deleted or None, listed_by: another job
+            that may still list it, or None}; None without `claim`.
+        Raises:
+            NotFound: there is no such savepoint. StateCorrupt: it is damaged, or leads elsewhere.
+            InvalidRequest: the job runs, or its spec does not fit the savepoint. Nothing was changed.
+            StoreUnavailable, …: while copying: nothing was changed; after it: a sink has yet to follow, and says so.
+        """
+        restored, own, saved = self._restored(session, location)
+        return restored | {"claimed": self._claim(own, saved) if claim else None}
+
+    def _restored(self, session: Session, location: str) -> tuple[dict[str, Any], Savepoint | None, SavedCheckpoint]:
+        """Restore, and say what was; with the job's record of the savepoint if it has one, and what was read of it."""
+        context = self._context
+        state = startable(context, self._lifecycle, session, location)
+        require_stores(context)
+        with advising(StateCorrupt, _DAMAGED):
+            own, saved = self._saved(state, location)
+        code = read_code(context)
+        loaded = code.load(context)
+        self._check_fit(saved, code, loaded)
+        check_tables(context, state, saved.document.tables)
+        plan = saved.metadata.plan
+        with advising(StateCorrupt, _DAMAGED):
+            copy_objects([Copy(saved.store, plan, context.store, plan.key)])
+        above = CheckpointId(saved.document.checkpoint_id)
+        made = Made(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
+        copier = SavepointCopier(context, saved, loaded)
+        head = 0 if state is None else state.timeline().head
+        detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
+
+        def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
+            with advising(StateCorrupt, _DAMAGED):
+                return copier.write(pending, timeline)
+
+        with installed(context, self._leadership, session, made, write) as completed:
+            self._rollbacks.rollback(session, int(completed.checkpoint_id), expected_head=int(head), detail=detail)
+        document = saved.document
+        restored = {
+            "savepoint": {
+                "location": saved.where,
+                "job": document.job,
+                "checkpoint_id": document.checkpoint_id,
+                "created_ms": document.created_ms,
+                "objects": len(document.objects),
+                "bytes": document.size,
+                "sinks": {name: table.rows for name, table in copier.tables.items()},
+                "not_restored": sorted(document.tables.keys() - copier.tables.keys()),
+            }
+        }
+        return restored, own, saved
+
+    def _saved(self, state: ManifestState | None, location: str) -> tuple[Savepoint | None, SavedCheckpoint]:
+        """The savepoint that is meant, read and checked, with the job's record of it if it has one."""
+        if "/" in location:
+            store = self._context.other_store(location)
+            listed = () if state is None else state.savepoints
+            own = next((one for one in listed if self._lies_at(one) == store.config.url), None)
+            return own, read_savepoint(store)
+        if state is None:
+            raise InvalidRequest(
+                f"job {self._context.spec.name} has never run and has no savepoint {location}. Nothing was changed.",
+                hint="name the savepoint of another job by its location, with a `/`: milepost savepoint list tells it",
+            )
+        own = self._savepoints.savepoint(state, location)
+        store = self._savepoints.savepoint_store(own)
+        saved = read_savepoint(store)
+        self._savepoints.document(own, store)  # what lies there is what was listed under that name
+        return own, saved
+
+    def _lies_at(self, savepoint: Savepoint) -> str | None:
+        """The URL of a listed savepoint; None: its record names no place for one."""
+        if savepoint.location is not None:
+            return self._context.job.url(savepoint.location)
+        root = root_in_job(savepoint)
+        return None if root is None else child_url(self._context.store_config.url, root.rstrip("/"))
+
+    def _check_fit(self, saved: SavedCheckpoint, code: JobCode, loaded: LoadedCode) -> None:
+        """Refuse a savepoint that the job's next run could not continue. Raises InvalidRequest."""
+        context, metadata = self._context, saved.metadata
+        wanted = context.spec.checkpointing.max_parallelism
+        if metadata.max_parallelism != wanted:
+            raise InvalidRequest(
+                f"job {context.spec.name}: the savepoint at {saved.where} has {metadata.max_parallelism} key groups, "
+                f"the spec asks for {wanted}. State is stored by key group, so their number is fixed for its life. "
+                "Nothing was changed.",
+                hint=f"set checkpointing.max_parallelism to {metadata.max_parallelism}",
+            )
+        own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded))
+        # What the spec does not have is copied too: whether it may stay behind is asked by the first run.
+        check_compatible(context, own, code, loaded, allow_non_restored_state=True, rebuild=False)
+        check_continuable(context, own, loaded)
+
+    def _claim(self, own: Savepoint | None, saved: SavedCheckpoint) -> dict[str, Any]:
+        """Take the savepoint: nothing needs it any more. What fails here leaves the job restored, and is said."""
+        document = saved.document
+        claimed: dict[str, Any] = {"location": saved.where, "deleted_objects": 0, "left": None, "listed_by": None}
+        try:
+            if own is not None:
+                disposed = self._savepoints.dispose_savepoint(own.name)
+                return claimed | {name: disposed[name] for name in ("deleted_objects", "left")}
+            deleted = delete_copy(document, saved.store)
+        except CheckpointError as error:
+            return claimed | {"left": f"not everything was deleted: {error.message}"}
+        other = document.job if document.job != self._context.spec.name else None
+        return claimed | {"deleted_objects": deleted, "listed_by": other}
+
+
+def startable(context: JobContext, lifecycle: Lifecycle, session: Session, source: str) -> ManifestState | None:
+    """Return the head of a job that may start from elsewhere; None: it has never run.
+
+    Args:
+        source: what it would start from, for people.
+    Raises: InvalidRequest: it runs.
+    """
+    head = context.log.head()
+    if head is None:
+        return None
+    state = lifecycle.clean_up(session, head.state)[0]
+    live = state.timeline()
+    if state.status in ENDED or (live.head == 0 and live.pending is None):
+        return state
+    raise InvalidRequest(
+        f"job {state.job} is {state.status.name} at checkpoint {live.head}: it cannot start from {source}. "
+        "Nothing was changed.",
+        hint=f"milepost cancel {state.job} ends it first; milepost rollback {state.job} --to ID goes back to a "
+        "checkpoint of its own",
+    )
+
+
+def check_tables(context: JobContext, state: ManifestState | None, tables: Mapping[str, SavedTable]) -> None:
+    """Refuse a sink whose table could not follow: another job's, or one from an earlier life of a new job."""
+    for spec in context.spec.sinks:
+        sink = context.sink(spec.name)
+        table = tables.get(spec.name)
+        if table is not None and (table.mode, table.key) != (sink.mode.value, sink.key):
+            raise InvalidRequest(
+                f"sink {spec.name}: its table in the savepoint has mode {table.mode} and key {list(table.key)}, the"
+                f" spec says mode {sink.mode.value} and key {list(sink.key)}. Nothing was changed.",
+                hint="undo the change of mode or key, or give the sink a new name to begin a new table",
+                sink=spec.name,
+            )
+        head = sink.head()
+        if head is not None and state is None:
+            raise InvalidRequest(
+                f"sink {spec.name}: the job has never run, and the table at {sink.store.config.url} is of an"
+                " earlier life of it. Nothing was changed.",
+                hint="give the sink a new path, or move the old table away",
+                sink=spec.name,
+            )

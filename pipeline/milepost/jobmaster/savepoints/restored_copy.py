@@ -1,0 +1,137 @@
+"""A savepoint's objects below a new checkpoint of this job, and the metadata that refers to them there."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from milepost.dataflow.sinks.contract import Committable
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkPosition, SinkSnapshot, SourceSnapshot
+from milepost.epoch.savepoint_document import SavedTable, renamed
+from milepost.jobmaster.job.code import LoadedCode
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.rollback.installed_checkpoint import acknowledged_by_writer
+from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
+from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.ids import OperatorUid, TimelineId
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.graph.compatibility import state_signatures
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.runs.handles import RunHandle
+from milepost.storage.copying import Copy, copy_objects
+from milepost.storage.layout import channel_prefix, consumed_prefix, state_prefix
+
+
+def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: LoadedCode) -> CheckpointMetadata:
+    """A savepoint's metadata as this job's: its name, its tables' places, and in the signatures its sinks' paths."""
+    now = state_signatures(context.job.spec, loaded.graph)["sinks"]
+    before = metadata.signatures.get("sinks", {})
+    sinks = {name: {**before[name], "path": now[name]["path"]} for name in now if name in before}
+    return replace(
+        metadata,
+        job=context.spec.name,
+        signatures={**metadata.signatures, "sinks": sinks},
+        marks={name: SinkPosition(metadata.checkpoint_id, context.sink_location(name)) for name in sinks},
+    )
+
+
+class SavepointCopier:
+    """Copies one savepoint for one job.
+
+    Attributes:
+        tables: those of the savepoint whose sinks the spec has; the others are not restored.
+    """
+
+    def __init__(self, context: JobContext, saved: SavedCheckpoint, loaded: LoadedCode) -> None:
+        self._context = context
+        self._saved = saved
+        self._metadata = own_metadata(context, saved.metadata, loaded)
+        known = {spec.name for spec in context.spec.sinks}
+        self.tables: Mapping[str, SavedTable] = {
+            name: table for name, table in saved.document.tables.items() if name in known
+        }
+        self._wanted: dict[tuple[str, str], Copy] = {}
+
+    def write(self, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
+        """Copy everything below the pending checkpoint's token, at the sinks too; return the metadata of the copy.
+
+        The epoch read nothing: the checkpoint shows where its sources stand, and no rows. What ended with the last
+        epoch of a drained job begins anew, as with `start`.
+
+        Raises: what `copy_objects` raises.
+        """
+        started = time.monotonic()
+        context, metadata = self._context, self._metadata
+        self._wanted = {}
+        sources = {name: self._source(pending, name, item) for name, item in metadata.sources.items()}
+        operators = {uid: self._operator(pending, uid, item) for uid, item in metadata.operators.items()}
+        sinks = {name: self._sink(pending, name, table) for name, table in self.tables.items()}
+        copy_objects(self._wanted.values())
+        return replace(
+            metadata,
+            checkpoint_id=pending.checkpoint_id,
+            epoch=pending.epoch,
+            timeline=timeline,
+            token=pending.token,
+            base=pending.base,
+            plan=pending.plan,
+            sources=sources,
+            operators=operators,
+            sinks=sinks,
+            marks={name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in self.tables},
+            acknowledged=acknowledged_by_writer(hashlib.sha256(self._saved.document.encode()).hexdigest()),
+            started_ms=None,
+            timings={"copy_ms": round((time.monotonic() - started) * 1000)},
+            tasks=(),
+        )
+
+    def _source(self, pending: PendingCheckpoint, name: str, item: SourceSnapshot) -> SourceSnapshot:
+        directory = consumed_prefix(pending.checkpoint_id, pending.token)
+        consumed = tuple(self._own(run, f"{directory}{name}-{run.sha256}.parquet") for run in item.consumed)
+        return replace(item, consumed=consumed, rows=0, objects=0, missing=(), finished=False)
+
+    def _operator(self, pending: PendingCheckpoint, uid: str, item: OperatorSnapshot) -> OperatorSnapshot:
+        directory = state_prefix(pending.checkpoint_id, pending.token, OperatorUid(uid))
+        channels = channel_prefix(pending.checkpoint_id, pending.token)
+        handles = []
+        for handle in item.handles:
+            runs = tuple(
+                replace(run, key=self._own(_plain(run), f"{directory}{run.sha256}.parquet").key) for run in handle.runs
+            )
+            handles.append(replace(handle, runs=runs))
+        return replace(
+            item,
+            handles=tuple(handles),
+            channels=tuple(
+                None if one is None else replace(one, key=self._own(_plain(one), f"{channels}{one.sha256}.arrow").key)
+                for one in item.channels
+            ),
+            firing=(None,) * len(item.firing) if self._metadata.final else item.firing,
+            processed_bytes=(0,) * len(item.processed_bytes),
+            rows_in=0,
+            rows_out=0,
+            late_rows=0,
+        )
+
+    def _sink(self, pending: PendingCheckpoint, name: str, table: SavedTable) -> SinkSnapshot:
+        sink = self._context.sink(name)
+        sink.reserve(self._context.identity)
+        files = []
+        for number, file in enumerate(table.files):
+            key = sink.import_key(file, number, checkpoint_id=pending.checkpoint_id, token=pending.token)
+            self._want(ObjectHandle(file.key, file.size, file.sha256), sink.store, key)
+            files.append(renamed(file, key))
+        return SinkSnapshot(Committable(name, tuple(files), table.schema), None, self._context.sink_location(name))
+
+    def _own(self, handle: ObjectHandle, key: str) -> ObjectHandle:
+        self._want(handle, self._context.store, key)
+        return handle_at(handle, key)
+
+    def _want(self, handle: ObjectHandle, target: ObjectStore, key: str) -> None:
+        self._wanted[target.config.url, key] = Copy(self._saved.store, handle, target, key)
+
+
+def _plain(item: RunHandle | ChannelStateHandle) -> ObjectHandle:
+    return ObjectHandle(item.key, item.size, item.sha256)

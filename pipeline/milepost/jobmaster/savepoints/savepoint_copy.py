@@ -1,0 +1,117 @@
+"""From a completed checkpoint to a self-contained copy of it.
+
+Order of writes: every object the copy consists of, in any order -> `savepoint.json`. Before the last there is no
+savepoint, only objects that nothing refers to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.leadership.realignment import route
+from milepost.jobmaster.retention.reachability import metadata_handles
+from milepost.jobmaster.savepoints.reader import handle_at
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import CommitConflict, NotFound
+from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.copying import Copied, Copy, copy_objects, create_same
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a savepoint of a checkpoint will consist of.
+
+    Attributes:
+        sources: per object of the document where it lies now: store and handle.
+        left_out: sinks of the checkpoint that the spec no longer has: nobody can say where their tables are.
+    """
+
+    document: SavepointDocument
+    sources: dict[str, tuple[ObjectStore, ObjectHandle]]
+    left_out: tuple[str, ...]
+
+    @property
+    def keys(self) -> list[str]:
+        """Every key of the copy."""
+        return [SAVEPOINT_DOCUMENT, *(one.key for one in self.document.objects)]
+
+
+def contents_of(context: JobContext, state: ManifestState, checkpoint: CompletedCheckpoint) -> Contents:
+    """List all that one completed checkpoint needs, each sink's table as of it included. Reads no data.
+
+    Raises: StateCorrupt: its metadata is damaged. InvalidRequest: a sink's table cannot show the checkpoint.
+    """
+    metadata = context.metadata(checkpoint)
+    sources = {handle.key: (context.store, handle) for handle in metadata_handles(metadata)}
+    sources[METADATA_NAME] = (context.store, checkpoint.metadata)
+    tables = {}
+    for spec in context.spec.sinks:
+        table = _table(context, state, metadata, spec.name, sources)
+        if table is not None:
+            tables[spec.name] = table
+    document = SavepointDocument(
+        job=metadata.job,
+        checkpoint_id=metadata.checkpoint_id,
+        timeline=metadata.timeline,
+        created_ms=context.store.clock_ms(),
+        code_hash=metadata.code_hash,
+        spec_hash=metadata.spec_hash,
+        spec_text=metadata.spec_text,
+        max_parallelism=metadata.max_parallelism,
+        tables=tables,
+        objects=tuple(handle_at(handle, key) for key, (_, handle) in sorted(sources.items())),
+    )
+    known = {spec.name for spec in context.spec.sinks}
+    return Contents(document, sources, tuple(sorted(metadata.marks.keys() - known)))
+
+
+def _table(
+    context: JobContext,
+    state: ManifestState,
+    metadata: CheckpointMetadata,
+    name: str,
+    sources: dict[str, tuple[ObjectStore, ObjectHandle]],
+) -> SavedTable | None:
+    """The sink's table as of the checkpoint; None when there was none. Its files are added to `sources`."""
+    sink = context.sink(name)
+    way = route(context, state, metadata, name, sink)
+    contents = sink.contents(way.base, way.missing)
+    if contents.schema is None:
+        return None
+    files = []
+    for number, file in enumerate(contents.files):
+        key = table_file_key(name, number, file)
+        sources[key] = (sink.store, ObjectHandle(file.key, file.size, file.sha256))
+        files.append(renamed(file, key))
+    return SavedTable(sink.mode.value, sink.key, contents.schema, tuple(files))
+
+
+def require_free(root: ObjectStore) -> None:
+    """Refuse a place that has a savepoint. Raises CommitConflict."""
+    try:
+        root.stat(SAVEPOINT_DOCUMENT)
+    except NotFound:
+        return
+    raise CommitConflict(
+        f"there is a savepoint at {root.config.url} already. It was left as it is, and nothing was written.",
+        hint="name another place",
+    )
+
+
+def write_copy(contents: Contents, root: ObjectStore, copied: Copied) -> ObjectHandle:
+    """Copy everything, then say so. Returns the handle of `savepoint.json`, its key relative to the root.
+
+    Raises: StateCorrupt: an object of the checkpoint is damaged. CommitConflict: something else lies there already.
+        CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable. In all cases there is no new savepoint.
+    """
+    document = contents.document
+    copy_objects([Copy(*contents.sources[one.key], root, one.key) for one in document.objects], copied)
+    body = document.encode()
+    create_same(root, SAVEPOINT_DOCUMENT, body)
+    return ObjectHandle(SAVEPOINT_DOCUMENT, len(body), hashlib.sha256(body).hexdigest())

@@ -1,0 +1,48 @@
+"""Where a copy of a checkpoint may be written: where nobody takes its objects for something else.
+
+Below the job's own storage, or in the folder of a table, they would be strangers among what is listed and collected
+there; where a source looks for input, the copied tables would be read as new data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from milepost.dataflow.sources.objects import matches
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
+
+
+def require_outside(context: JobContext, root: ObjectStore) -> None:
+    """Refuse a place in the job's own storage or in a table of its sinks. Raises InvalidRequest."""
+    places = {"the job's own storage": context.store_config.url}
+    places |= {f"the table of sink {sink.name}": context.sink_config(sink.name).url for sink in context.spec.sinks}
+    for what, url in places.items():
+        if _below(root.config.url, url) is not None:
+            raise InvalidRequest(
+                f"job {context.spec.name}: a copy at {root.config.url} refused: it would lie in {what}, {url}. Nothing "
+                "was written.",
+                hint="name a place outside of it",
+            )
+
+
+def require_unread(context: JobContext, root: ObjectStore, keys: Iterable[str]) -> None:
+    """Refuse a place where a source of the job would take an object of the copy for input. Raises InvalidRequest."""
+    for name in context.spec.sources:
+        config, pattern = context.source(name)
+        below = _below(root.config.url, config.url)
+        if below is not None and any(matches(pattern, f"{below}{key}") for key in keys):
+            raise InvalidRequest(
+                f"job {context.spec.name}: a copy at {root.config.url} refused: source {name} would read it as "
+                "new input. Nothing was written.",
+                hint="name a place where no source looks",
+                source=name,
+            )
+
+
+def _below(url: str, root: str) -> str | None:
+    """What a URL adds to a root that it lies in, ending in ``/`` or empty; None: it lies elsewhere."""
+    inside = f"{url.rstrip('/')}/"
+    outside = f"{root.rstrip('/')}/"
+    return inside.removeprefix(outside) if inside.startswith(outside) else None

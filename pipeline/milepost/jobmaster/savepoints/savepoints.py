@@ -1,0 +1,335 @@
+"""Savepoints: self-contained copies of completed checkpoints, which a person owns and may move.
+
+Order of a creation: the checkpoint is pinned -> everything is copied below the savepoint's root, `savepoint.json` last
+-> one manifest transition lists it -> the pin goes. Stopped before the transition there is no savepoint, and what was
+copied below the job is unreachable. Order of a disposal: the transition that takes it off the list -> `savepoint.json`
+-> the objects that it named. Nothing is ever overwritten, and nothing is deleted that a savepoint does not name.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from milepost.epoch.iso_times import iso_ms
+from milepost.epoch.savepoint_document import SavepointDocument, decode_document
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.pins import held
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
+from milepost.jobmaster.savepoints.savepoint_copy import Contents, contents_of, require_free, write_copy
+from milepost.jobmaster.savepoints.savepoint_places import require_outside, require_unread
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Answer, Transition
+from milepost.protocol.manifest.transaction.events import SavepointDisposed
+from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    CommitConflict,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+    advising,
+)
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import (
+    SAVEPOINT_DOCUMENT,
+    SAVEPOINTS_PREFIX,
+    copying_pin,
+    savepoint_name_fault,
+    savepoint_root,
+)
+from milepost.protocol.records.locations import child_url
+from milepost.protocol.records.manifest_state import ManifestState, Savepoint
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.below import StoreBelow
+from milepost.storage.checked import read_handle
+from milepost.storage.copying import Copied
+
+_LOG = logging.getLogger(__name__)
+
+_TRIES = 5
+
+
+def _unwatched(size: int) -> None:
+    return None
+
+
+class Savepoints:
+    """The use cases of one job's savepoints."""
+
+    def __init__(self, context: JobContext, lifecycle: Lifecycle) -> None:
+        self._context, self._lifecycle = context, lifecycle
+
+    def create_savepoint(
+        self, name: str | None = None, *, at: int | None = None, target: str | None = None, copied: Copied = _unwatched
+    ) -> dict[str, Any]:
+        """Copy a completed checkpoint, and all tables as of it, and list the copy as a savepoint of the job.
+
+        Args:
+            name: None: `checkpoint-<id>`. at: a retained checkpoint; None: the head.
+            target: where its folder `<name>` is written: a URL, or a path relative to the spec; None: below the job.
+            copied: told the bytes of each object.
+        Returns: {name, checkpoint_id, location, objects, bytes, sinks, left_out}.
+        Raises:
+            NotFound: no such checkpoint. InvalidRequest: a bad name or target. CommitConflict: the name is taken, or a
+            savepoint lies there. StateCorrupt: the checkpoint is damaged. In all cases there is no new savepoint.
+        """
+        context, session = self._context, Session.cli()
+        state = context.head().state
+        checkpoint_id = self._saved_id(state, at)
+        name = f"checkpoint-{checkpoint_id}" if name is None else name
+        fault = savepoint_name_fault(name)
+        if fault is not None:
+            raise InvalidRequest(f"savepoint name {name!r} refused: {fault}. Nothing was written.")
+        _require_unlisted(state, name)
+        prefix = savepoint_root(name, uuid.uuid4().hex) if target is None else ""
+        location = None if target is None else child_url(context.job.url(target), name)
+        root = self._below(prefix) if location is None else context.other_store(location)
+        if location is not None:
+            require_outside(context, root)
+        require_free(root)
+        pin = copying_pin(prefix) if prefix else session.session_id
+        with held(context, session.session_id, pin, checkpoint_id) as state, self._telling_what_else():
+            try:
+                contents = self._contents(state, checkpoint_id)
+                require_unread(context, root, contents.keys)
+                document = write_copy(contents, root, copied)
+            except CheckpointError:
+                self._clear(prefix)
+                raise
+            if location is None:
+                document = replace(document, key=prefix.removeprefix(_home(name)) + document.key)
+            request = RecordSavepointRequest(session.session_id, name, checkpoint_id, location, document)
+            self._record(request, prefix)
+        return _made(contents, root) | {"name": name}
+
+    def export(self, checkpoint_id: int, target: str, *, copied: Copied = _unwatched) -> dict[str, Any]:
+        """Copy a retained checkpoint, and all tables as of it, to a place that the job then forgets.
+
+        Args:
+            target: the copy's root, where nothing of the kind lies yet: a URL, or a path relative to the spec.
+        Returns, raises: as `create_savepoint`.
+        """
+        context = self._context
+        root = context.other_store(target)
+        chosen = self._saved_id(context.head().state, checkpoint_id)
+        require_outside(context, root)
+        require_free(root)
+        session_id = Session.cli().session_id
+        with held(context, session_id, session_id, chosen) as state, self._telling_what_else():
+            contents = self._contents(state, chosen)
+            require_unread(context, root, contents.keys)
+            write_copy(contents, root, copied)
+        return _made(contents, root)
+
+    def list_savepoints(self) -> list[dict[str, Any]]:
+        """The job's savepoints by name: {name, kind, checkpoint_id, epoch, timeline, created, location}."""
+        state = self._context.head().state
+        return [self._shown(state, savepoint) for savepoint in state.savepoints]
+
+    def find_savepoint(self, name: str) -> dict[str, Any]:
+        """One of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
+        state = self._context.head().state
+        return self._shown(state, self.savepoint(state, name))
+
+    def dispose_savepoint(self, name: str) -> dict[str, Any]:
+        """Take a savepoint off the list, then delete the objects that its document names below its own root.
+
+        Returns: {name, checkpoint_id, location, deleted_objects, left}: `left` says what could not be deleted, or None.
+        Raises: NotFound: the job has no savepoint of that name.
+        """
+        context, session = self._context, Session.cli()
+        savepoint = self.savepoint(context.head().state, name)
+        root = self.savepoint_store(savepoint)
+        try:
+            document: SavepointDocument | None = self.document(savepoint, root)
+            left = None
+        except (StateCorrupt, NotFound) as error:
+            fault = error.message.removesuffix(" Nothing was changed.")
+            document, left = None, f"{fault} Without it nobody knows what to delete: what lies there was left."
+        request = DisposeSavepointRequest(session.session_id, name)
+
+        def decide(state: ManifestState, now_ms: int) -> Answer:
+            if next((one for one in state.savepoints if one.name == name), savepoint) != savepoint:
+                raise CommitConflict(f"savepoint {name} was replaced by another meanwhile. Nothing was changed.")
+            return coordinator.dispose_savepoint(state, request, now_ms)
+
+        decided = context.transact(decide)
+        mine = isinstance(decided.outcome, Transition) and isinstance(decided.outcome.event, SavepointDisposed)
+        deleted = 0
+        if mine and document is not None:
+            try:
+                deleted = delete_copy(document, root)
+            except CheckpointError as error:
+                left = f"not everything was deleted: {error.message}"
+        return {
+            "name": name,
+            "checkpoint_id": int(savepoint.checkpoint_id),
+            "location": root.config.url,
+            "deleted_objects": deleted,
+            "left": left,
+        }
+
+    def cancel(self, *, expected_head: CheckpointId | None = None, savepoint: bool = False) -> dict[str, Any]:
+        """As `Lifecycle.cancel`; with `savepoint` the checkpoint that the job ends at is saved first.
+
+        Returns: with `savepoint`: what `create_savepoint` tells, or {name, checkpoint_id} of one that was there.
+        Raises: as `create_savepoint`; then the job goes on. HeadMoved: epochs completed during each of several tries.
+        """
+        if not savepoint:
+            return self._lifecycle.cancel(expected_head=expected_head)
+        for _ in range(_TRIES):
+            saved, fresh = self._save_head()
+            try:
+                ended = self._lifecycle.cancel(expected_head=CheckpointId(saved["checkpoint_id"]))
+            except HeadMoved as moved:
+                _LOG.info("%s; saving that one", moved.message)
+                if fresh:
+                    self.dispose_savepoint(saved["name"])
+            else:
+                return ended | {"savepoint": saved}
+        raise HeadMoved(
+            f"job {self._context.spec.name}: an epoch completed during each of {_TRIES} savepoints. The job was not "
+            "canceled, and none of them was kept.",
+            hint="stop its schedule, then cancel again",
+        )
+
+    def _save_head(self) -> tuple[dict[str, Any], bool]:
+        """A savepoint of the head: a new one, or one that is there; and whether it is new."""
+        state = self._context.head().state
+        there = next((one for one in state.savepoints if one.checkpoint_id == state.timeline().head), None)
+        if there is not None:
+            return {"name": there.name, "checkpoint_id": int(there.checkpoint_id)}, False
+        return self.create_savepoint(), True
+
+    def savepoint(self, state: ManifestState, name: str) -> Savepoint:
+        """The listed savepoint of that name. Raises NotFound."""
+        found = next((one for one in state.savepoints if one.name == name), None)
+        if found is None:
+            known = ", ".join(one.name for one in state.savepoints) or "none"
+            raise NotFound(f"job {state.job} has no savepoint {name}; it has: {known}. Nothing was changed.", name=name)
+        return found
+
+    def savepoint_store(self, savepoint: Savepoint) -> ObjectStore:
+        """The store rooted at a listed savepoint. Raises StateCorrupt: the manifest names no place for one."""
+        if savepoint.location is not None:
+            return self._context.other_store(savepoint.location)
+        creation, _, rest = savepoint.document.key.partition("/")
+        try:
+            prefix = savepoint_root(savepoint.name, creation)
+        except InvalidRequest as error:
+            raise StateCorrupt(f"savepoint {savepoint.name}: {error.message}", key=savepoint.document.key) from error
+        if rest != SAVEPOINT_DOCUMENT:
+            raise StateCorrupt(f"savepoint {savepoint.name}: {savepoint.document.key!r} is no {SAVEPOINT_DOCUMENT}.")
+        return self._below(prefix)
+
+    def document(self, savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
+        """The document of a listed savepoint. Raises StateCorrupt: it is not the one that was listed, or damaged."""
+        recorded = savepoint.document
+        body = read_handle(root, ObjectHandle(SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256))
+        return decode_document(body, root.config.url)
+
+    def _below(self, prefix: str) -> ObjectStore:
+        return StoreBelow(self._context.store, prefix)
+
+    def _contents(self, state: ManifestState, checkpoint_id: CheckpointId) -> Contents:
+        checkpoint = state.checkpoint(checkpoint_id)
+        assert checkpoint is not None, "it is pinned"
+        return contents_of(self._context, state, checkpoint)
+
+    def _saved_id(self, state: ManifestState, at: int | None) -> CheckpointId:
+        wanted = state.timeline().head if at is None else CheckpointId(at)
+        if state.checkpoint(wanted) is None:
+            retained = ", ".join(str(one.checkpoint_id) for one in state.checkpoints) or "none"
+            raise NotFound(
+                f"job {state.job} retains no completed checkpoint {wanted or ''}; retained: {retained}. "
+                "Nothing was written.",
+                checkpoint_id=int(wanted),
+            )
+        return wanted
+
+    def _telling_what_else(self) -> AbstractContextManager[None]:
+        """Let the error of a damaged checkpoint say what can be copied instead."""
+        job = self._context.spec.name
+        return advising(StateCorrupt, f"milepost verify {job} lists what is broken; take another checkpoint")
+
+    def _record(self, request: RecordSavepointRequest, prefix: str) -> None:
+        """List the savepoint. What was copied stays unless the transition was refused: it may have landed."""
+        refused = False
+
+        def decide(state: ManifestState, now_ms: int) -> Answer:
+            nonlocal refused
+            refused = True
+            listed = next((one for one in state.savepoints if one.name == request.name), None)
+            if listed is None or listed.document != request.document:
+                _require_unlisted(state, request.name)
+            answer = coordinator.record_savepoint(state, request, now_ms)
+            refused = False
+            return answer
+
+        try:
+            self._context.transact(decide)
+        except CheckpointError:
+            if refused:
+                self._clear(prefix)
+            raise
+
+    def _clear(self, prefix: str) -> None:
+        """Delete what a creation that failed has copied below the job; nobody else ever writes or reads there."""
+        if not prefix:
+            return
+        try:
+            self._context.store.delete([stat.key for stat in self._context.store.list(prefix)])
+        except CheckpointError as error:
+            _LOG.warning("%s stays, unreachable: %s", prefix, error.message)
+
+    def _shown(self, state: ManifestState, savepoint: Savepoint) -> dict[str, Any]:
+        checkpoint = state.checkpoint(savepoint.checkpoint_id)
+        return {
+            "name": savepoint.name,
+            "kind": "savepoint",
+            "checkpoint_id": int(savepoint.checkpoint_id),
+            "epoch": None if checkpoint is None else int(checkpoint.epoch),
+            "timeline": None if checkpoint is None else checkpoint.timeline,
+            "created": iso_ms(savepoint.created_ms),
+            "location": self.savepoint_store(savepoint).config.url,
+        }
+
+
+def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:
+    """Delete a savepoint's document, so that it is none any more, then what the document names. Returns how many."""
+    root.delete([SAVEPOINT_DOCUMENT])
+    root.delete([one.key for one in document.objects])
+    return len(document.objects) + 1
+
+
+def _require_unlisted(state: ManifestState, name: str) -> None:
+    taken = next((one for one in state.savepoints if one.name == name), None)
+    if taken is not None:
+        raise CommitConflict(
+            f"job {state.job} has a savepoint {name} already, of checkpoint {taken.checkpoint_id}. It was left as it "
+            "is, and nothing was written.",
+            hint=f"take another name with --name, or first: milepost savepoint dispose {state.job} --name {name}",
+            name=name,
+        )
+
+
+def _home(name: str) -> str:
+    return f"{SAVEPOINTS_PREFIX}{name}/"
+
+
+def _made(contents: Contents, root: ObjectStore) -> dict[str, Any]:
+    document = contents.document
+    return {
+        "checkpoint_id": document.checkpoint_id,
+        "location": root.config.url,
+        "objects": len(document.objects),
+        "bytes": document.size,
+        "sinks": {name: {"files": len(table.files), "rows": table.rows} for name, table in document.tables.items()},
+        "left_out": list(contents.left_out),
+    }
