@@ -457,6 +457,7 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     fork = running["fork"]
     assert (running["working"], running["fork_point"], running["head"], running["pending"]) == (True, 2, None, 6)
     assert running["next_step"].startswith(f"backfill on fork {fork}, from checkpoint 2, is running: wait for it")
+    assert running["session_id"] == session.session_id
     assert told[0]["frozen"] is None
     status = job.master.status()
     (left,) = status["unfinished_backfills"]
@@ -641,6 +642,7 @@ def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob
     result = job.backfill(runner)
     read = [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans]
     assert read == [["day-03.csv"], [], ["day-04.csv"], ["day-05.csv"]]
+    assert job.master.show(result["epochs"][0]["checkpoint_id"])["unaligned"] is True
     shown = job.master.show(result["epochs"][1]["checkpoint_id"])
     assert shown["held_back"] == f"max_in_flight: {NO_ROWS.size} bytes are in flight, more than 9"
     job.assert_table(DAYS, fixed=True)

@@ -314,6 +314,18 @@ def test_on_batch_gets_all_rows_and_the_state_of_their_keys_and_returns_both(
     assert left == {"b": 7, "c": 9}, "a is not in the new state, c was not in the batch"
 
 
+def test_on_batch_gets_rows_by_event_time_and_those_of_one_time_as_they_came(bench: Workbench) -> None:
+    """I12: what a class makes of the order is the same in every attempt."""
+    run = bench.run("""
+        class F:
+            output = {"x": "int64"}
+            def on_batch(self, batch, state, ctx):
+                return batch.select(["x"]), state
+        """)
+    told = run.epoch(rows(*(("a", number, 1 - number % 2) for number in range(400)))).rows
+    assert told.column("x").to_pylist() == [*range(1, 400, 2), *range(0, 400, 2)]
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [

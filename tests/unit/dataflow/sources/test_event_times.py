@@ -61,6 +61,7 @@ def test_a_row_ahead_is_counted_and_its_object_named() -> None:
     found = times((planned("a.csv"), batch([5])), (planned("b.csv"), rows[0]), (planned("b.csv"), rows[1]))
     assert (found.newest_us, found.ahead_rows) == (LIMIT_US, 3)
     assert found.ahead == [RowsAhead("b.csv", 3, year_9999)]
+    assert found.furthest_us == year_9999
 
 
 def test_each_object_is_judged_by_the_trigger_that_planned_it() -> None:
