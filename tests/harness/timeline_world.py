@@ -7,8 +7,8 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from operator import methodcaller
 from pathlib import Path
-from typing import Any
 
 from milepost.jobmaster.backfill.backfill_run import Backfill
 from milepost.jobmaster.jobmaster import JobMaster, Session
@@ -145,15 +145,15 @@ class TimelineWorld(SteppedJob):
         return sum(one.is_file() for one in folder.rglob("*"))
 
     def person(self, what: str) -> Process:
-        calls: dict[str, Any] = {
-            "abort": JobMaster.abort_running,
-            "cancel": JobMaster.cancel,
-            "start": JobMaster.start,
-            "resume": JobMaster.resume,
-            "gc": JobMaster.collect_garbage,
-            "dispose": JobMaster.dispose_backfills,
+        calls = {
+            "abort": "abort_running",
+            "cancel": "cancel",
+            "start": "start",
+            "resume": "resume",
+            "gc": "collect_garbage",
+            "dispose": "dispose_backfills",
         }
-        return self.begin(what, calls[what])
+        return self.begin(what, methodcaller(calls[what]))
 
     # -- what must hold ---------------------------------------------------------------------------------------------
 

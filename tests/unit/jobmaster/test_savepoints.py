@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from milepost.jobmaster.savepoints.reader import read_savepoint
+from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import UnpinRequest
@@ -367,18 +369,17 @@ def test_an_epoch_that_completes_while_the_savepoint_is_taken_is_saved_too(
 ) -> None:
     """The job ends at exactly the checkpoint that is saved; the one that was overtaken does not stay behind."""
     job.land([4])
-    first = job.master.create_savepoint
+    first = Savepoints.create_savepoint
     raced: list[int] = []
 
-    def racing(self: object, name: str | None = None, **options: object) -> dict[str, object]:
-        made = first(name, **options)
+    def racing(self: Savepoints, *args: Any, **options: Any) -> dict[str, Any]:
+        made = first(self, *args, **options)
         if not raced:
             raced.extend(job.run(1))
         return made
 
-    master = job.master
-    monkeypatch.setattr(type(master), "create_savepoint", racing)
-    result = master.cancel(savepoint=True)
+    monkeypatch.setattr(Savepoints, "create_savepoint", racing)
+    result = job.master.cancel(savepoint=True)
     assert raced == [4] and (result["head"], result["savepoint"]["checkpoint_id"]) == (4, 4)
     assert [one["checkpoint_id"] for one in job.master.list_savepoints()] == [4]
 
