@@ -111,12 +111,12 @@ class OldJob:
         """Bytes of the job's store by kind; what is garbage, and waits for its grace period, is a kind of its own."""
         from milepost.jobmaster.retention.fsck import place_objects
         from milepost.jobmaster.retention.reachability import walk_job
-        from milepost.protocol.retention.reach import Standing
+        from milepost.protocol.retention.reach import ObjectStatus
 
         kinds: Counter[str] = Counter()
         for item in place_objects(walk_job(self.master.context)):
             if item.sink is None:
-                waits = item.standing in (Standing.LISTED, Standing.UNREACHABLE)
+                waits = item.standing in (ObjectStatus.LISTED, ObjectStatus.UNREACHABLE)
                 kinds["garbage"] += item.stat.size * waits
                 kinds[_kind(item.stat.key)] += item.stat.size * (not waits)
         return dict(sorted(kinds.items()))

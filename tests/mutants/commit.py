@@ -153,8 +153,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "an entry of the manifest log is called unreachable, so that gc frees its key",
         "I6",
         "pipeline/milepost/protocol/retention/reach.py",
-        "return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN",
-        "return Standing.UNREACHABLE",
+        "return ObjectStatus.LOG if _is_log_entry(key) else ObjectStatus.FOREIGN",
+        "return ObjectStatus.UNREACHABLE",
         ("tests/unit/jobmaster/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),
     ),
     Mutant(

@@ -127,7 +127,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "gc takes what lies below a pending checkpoint for unreachable",
         "I8",
         _REACH,
-        "    if in_use(state, checkpoint_id):\n        return Standing.IN_USE\n    if listed.covers",
+        "    if in_use(state, checkpoint_id):\n        return ObjectStatus.IN_USE\n    if listed.covers",
         "    if listed.covers",
         (_TEST_GC + "test_nothing_of_a_pending_checkpoint_is_touched_however_old_it_is",),
     ),
@@ -168,7 +168,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "I8",
         _REACH,
         "    if fate.winner == token and retained is not None and sink in retained.unpublished:\n"
-        "        return Standing.IN_USE\n",
+        "        return ObjectStatus.IN_USE\n",
         "",
         (_TEST_GC + "test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along",),
     ),

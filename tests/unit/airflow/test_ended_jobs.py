@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from milepost.airflow.operators import tasks
-from milepost.airflow.task_output.outcome import FAILURE_KEY, told_to_airflow
+from milepost.airflow.task_output.outcome import FAILURE_KEY, translate_errors
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.sparkless_job import SparklessJob
 from tests.harness.task_runs import TaskInstance
@@ -30,7 +30,7 @@ class DagRun:
         operator = kind(task_id=task_id, spec_path=str(self.job.folder / "config" / "small.yaml"))
         ti = TaskInstance(task_id, self.pushed)
         context: Any = {"ti": ti, "dag_run": self.run, "params": {}}
-        with told_to_airflow(ti, tasks.log):
+        with translate_errors(ti, tasks.log):
             result = operator.act(context)
             ti.xcom_push(tasks.RETURN_VALUE, result)
             return result

@@ -21,7 +21,7 @@ from milepost.airflow.task_output.outcome import (
     Failure,
     Reaction,
     failure_of,
-    told_to_airflow,
+    translate_errors,
 )
 from milepost.protocol.records import errors
 from milepost.protocol.records.errors import Action, CheckpointError
@@ -47,7 +47,7 @@ def error_classes() -> list[type[CheckpointError]]:
 
 def told(error: BaseException) -> tuple[BaseException, dict[str, Any]]:
     ti = TaskInstance()
-    with pytest.raises(BaseException) as caught, told_to_airflow(ti, LOG):
+    with pytest.raises(BaseException) as caught, translate_errors(ti, LOG):
         raise error
     return caught.value, ti.pushed
 

@@ -17,7 +17,7 @@ from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
 from milepost.dataflow.sinks.sink_head import SinkHead
 from milepost.epoch.metadata import SinkPosition, SinkSnapshot
 from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
-from milepost.jobmaster.retention.table_references import Share, staged_files, table_needs
+from milepost.jobmaster.retention.table_references import TableShare, staged_files, table_needs
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.locations import file_url
@@ -143,12 +143,12 @@ class PrunedMachine(SinkMachine):
             still_listed(tuple(timelines), checkpoints), tuple(checkpoints), Failures(), (), realignment=switch,
         )  # fmt: skip
 
-    def shares(self) -> dict[CheckpointId, Share]:
+    def shares(self) -> dict[CheckpointId, TableShare]:
         found = {}
         for checkpoint_id in self.retained:
             entry = self.completed[checkpoint_id]
             snapshot = SinkSnapshot(entry.committable, entry.mark.predecessor, "here")
-            found[CheckpointId(checkpoint_id)] = Share(
+            found[CheckpointId(checkpoint_id)] = TableShare(
                 {"table": SinkPosition(checkpoint_id, "here")}, {"table": snapshot}
             )
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import token_prefix
-from milepost.protocol.retention.reach import Fate, Listed, Standing, staged_standing, standing
+from milepost.protocol.retention.reach import CheckpointOutcome, Listed, ObjectStatus, staged_standing, standing
 from tests.harness.job_log import A, B, JobLog
 
 
@@ -13,8 +13,8 @@ def listed(log: JobLog) -> Listed:
     return Listed(frozenset(entry.prefix for entry in log.state.garbage))
 
 
-def staged(log: JobLog, checkpoint: CompletedCheckpoint) -> Standing:
-    fate = Fate(9, checkpoint.token)
+def staged(log: JobLog, checkpoint: CompletedCheckpoint) -> ObjectStatus:
+    fate = CheckpointOutcome(9, checkpoint.token)
     return staged_standing(
         log.state, "lake", checkpoint.checkpoint_id, FencingToken(checkpoint.token), fate, listed(log)
     )
@@ -26,12 +26,12 @@ def test_what_a_fork_staged_waits_while_a_way_leads_to_it() -> None:
     fork = log.fork(B, 1)
     log.epoch_on(B, fork)
     done = log.state.checkpoints[-1]
-    assert staged(log, done) is Standing.IN_USE
+    assert staged(log, done) is ObjectStatus.IN_USE
     log.dispose_fork(B, fork)
-    assert staged(log, done) is Standing.IN_USE, "until retention takes it, one may roll back to it"
+    assert staged(log, done) is ObjectStatus.IN_USE, "until retention takes it, one may roll back to it"
     log.epoch(A)
     log.subsume(A, (1, 2))
-    assert staged(log, done) is Standing.UNREACHABLE
+    assert staged(log, done) is ObjectStatus.UNREACHABLE
 
 
 def test_what_a_rollback_left_behind_before_it_was_published_waits_as_well() -> None:
@@ -41,11 +41,11 @@ def test_what_a_rollback_left_behind_before_it_was_published_waits_as_well() -> 
     log.epoch(A, confirm=False)
     log.rollback(B, 1)
     done = log.state.checkpoints[-1]
-    assert staged(log, done) is Standing.IN_USE
+    assert staged(log, done) is ObjectStatus.IN_USE
     log.realign(B)
     log.epoch(A)
     log.subsume(A, (1, 2))
-    assert staged(log, done) is Standing.UNREACHABLE
+    assert staged(log, done) is ObjectStatus.UNREACHABLE
 
 
 def test_beside_a_pending_checkpoint_of_a_fork_everything_newer_is_in_use() -> None:
@@ -58,7 +58,9 @@ def test_beside_a_pending_checkpoint_of_a_fork_everything_newer_is_in_use() -> N
     lost = log.pending
     log.abort(A)
     key = token_prefix(lost.checkpoint_id, lost.token) + "late.parquet"
-    assert standing(log.state, key, (), listed(log)) is Standing.IN_USE
+    assert standing(log.state, key, (), listed(log)) is ObjectStatus.IN_USE
     log.dispose_fork(B, fork)
-    assert standing(log.state, key, (), listed(log)) is Standing.LISTED
-    assert standing(log.state, token_prefix(CheckpointId(99), lost.token) + "x", (), listed(log)) is Standing.FOREIGN
+    assert standing(log.state, key, (), listed(log)) is ObjectStatus.LISTED
+    assert (
+        standing(log.state, token_prefix(CheckpointId(99), lost.token) + "x", (), listed(log)) is ObjectStatus.FOREIGN
+    )

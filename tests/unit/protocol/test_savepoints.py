@@ -12,7 +12,7 @@ from milepost.protocol.records.errors import CommitConflict, InvalidRequest, Job
 from milepost.protocol.records.ids import MAX_CHECKPOINT_ID, CheckpointId
 from milepost.protocol.records.layout import copying_pin
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.protocol.retention.reach import Listed, Standing, proof, standing
+from milepost.protocol.retention.reach import Listed, ObjectStatus, proof, standing
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
 from tests.harness.job_log import A, B, JobLog, refused
 
@@ -103,16 +103,16 @@ def test_where_an_object_of_a_savepoint_stands() -> None:
 
     log = epochs(1)
     key = ROOT + "_metadata"
-    assert standing(log.state, key, {key}, listed()) is Standing.REFERENCED
-    assert standing(log.state, key, (), listed()) is Standing.UNREACHABLE
+    assert standing(log.state, key, {key}, listed()) is ObjectStatus.REFERENCED
+    assert standing(log.state, key, (), listed()) is ObjectStatus.UNREACHABLE
     assert "no savepoint that the job lists names it" in proof(key, None)
-    assert standing(log.state, "savepoints/README", (), listed()) is Standing.FOREIGN
-    assert standing(log.state, "savepoints/before/x/_metadata", (), listed()) is Standing.FOREIGN
+    assert standing(log.state, "savepoints/README", (), listed()) is ObjectStatus.FOREIGN
+    assert standing(log.state, "savepoints/before/x/_metadata", (), listed()) is ObjectStatus.FOREIGN
     log.pin(A, 1, copying_pin(ROOT))
-    assert standing(log.state, key, (), listed()) is Standing.IN_USE
+    assert standing(log.state, key, (), listed()) is ObjectStatus.IN_USE
     log.unpin(A, copying_pin(ROOT))
     log.list_garbage(B, (ROOT,))
-    assert standing(log.state, key, (), listed()) is Standing.LISTED
+    assert standing(log.state, key, (), listed()) is ObjectStatus.LISTED
 
 
 def test_a_savepoint_is_garbage_as_a_whole_or_not_at_all() -> None:

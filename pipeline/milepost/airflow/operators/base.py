@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from milepost.airflow.task_output.outcome import Reaction, told_to_airflow
+from milepost.airflow.task_output.outcome import Reaction, translate_errors
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.airflow.task_output.task_secrets import mask_secrets
 
@@ -55,7 +55,7 @@ class JobOperator(BaseOperator):
         """Do this task's part, with every error turned into retry, skip or failure (`outcome.py`)."""
         keep_task_log_short()
         mask_secrets(self.spec_path)  # whatever a user's code, or an error, prints of them
-        with told_to_airflow(context["ti"], log, if_busy=self.if_busy):
+        with translate_errors(context["ti"], log, if_busy=self.if_busy):
             return self.act(context)
 
     def act(self, context: Context) -> Any:

@@ -98,7 +98,7 @@ def told_in_words(error: CheckpointError) -> str:
 
 
 @contextmanager
-def told_to_airflow(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) -> Iterator[None]:
+def translate_errors(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) -> Iterator[None]:
     """Turn an error of the block into what Airflow understands, after leaving its reason for `abort_checkpoint`.
 
     Args:

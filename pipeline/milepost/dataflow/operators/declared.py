@@ -20,7 +20,7 @@ from milepost.spec.values.names import check_column_name, did_you_mean
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
 
 
-class Misfit(Exception):
+class SchemaMismatch(Exception):
     """A value is not what the class declares; `args[0]` names the column and both types."""
 
 
@@ -106,16 +106,16 @@ class Column:
         self._unchanged = _UNCHANGED.get(declared.kind)
 
     def stored(self, value: object) -> Any:
-        """The value as a checkpoint gives it back. Raises Misfit."""
+        """The value as a checkpoint gives it back. Raises SchemaMismatch."""
         if value is None or type(value) is self._unchanged:
             return value
         if not self._takes(value):
-            raise Misfit(f"{self._what} column {self.name} is {self.declared}, got {_type_name(value)}")
+            raise SchemaMismatch(f"{self._what} column {self.name} is {self.declared}, got {_type_name(value)}")
         try:
             return pa.scalar(value, type=self.arrow).as_py()
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
             detail = (str(problem).splitlines() or [""])[0][:200]
-            raise Misfit(
+            raise SchemaMismatch(
                 f"{self._what} column {self.name} is {self.declared}, got {_type_name(value)}: {detail}"
             ) from None
 
@@ -163,7 +163,7 @@ class KeyState(MutableMapping[str, Any]):
         self._known(name)
         try:
             self._values[name] = self._columns[name].stored(value)
-        except Misfit as problem:
+        except SchemaMismatch as problem:
             raise TypeError(str(problem)) from None
 
     def __delitem__(self, name: str) -> None:
@@ -183,7 +183,7 @@ class KeyState(MutableMapping[str, Any]):
         self._values = dict.fromkeys(self._columns)
 
     def settle(self) -> None:
-        """Bring what was changed in place to its stored form. Raises Misfit."""
+        """Bring what was changed in place to its stored form. Raises SchemaMismatch."""
         for name, column in self._columns.items():
             if column.declared.is_nested:
                 self._values[name] = column.stored(self._values[name])
@@ -207,7 +207,7 @@ class Output:
         self._rows = 0
 
     def add(self, item: object) -> None:
-        """Take one yielded dict or table. Raises Misfit."""
+        """Take one yielded dict or table. Raises SchemaMismatch."""
         if isinstance(item, Mapping):
             self._names(item)
             row = [column.stored(item[name]) for name, column in self._columns.items()]
@@ -218,7 +218,7 @@ class Output:
             self._close()
             self._tables.append(fitted(item, self.schema, "output"))
         else:
-            raise Misfit(f"expected a dict or a pyarrow Table as output, got {type(item).__name__}")
+            raise SchemaMismatch(f"expected a dict or a pyarrow Table as output, got {type(item).__name__}")
 
     def take(self) -> pa.Table:
         """The rows since the last call."""
@@ -239,7 +239,7 @@ class Output:
 
 
 def fitted(table: pa.Table | pa.RecordBatch, schema: pa.Schema, what: str) -> pa.Table:
-    """A table with the columns of `schema`, in any order, cast where no value changes. Raises Misfit."""
+    """A table with the columns of `schema`, in any order, cast where no value changes. Raises SchemaMismatch."""
     rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     if sorted(rows.column_names) != sorted(schema.names):
         raise _other_columns(rows.column_names, schema.names, what)
@@ -247,11 +247,11 @@ def fitted(table: pa.Table | pa.RecordBatch, schema: pa.Schema, what: str) -> pa
     for field in schema:
         column = rows.column(field.name)
         if not _same_family(column.type, field.type):
-            raise Misfit(f"{what} column {field.name} is {field.type}, got {column.type}")
+            raise SchemaMismatch(f"{what} column {field.name} is {field.type}, got {column.type}")
         try:
             columns.append(column.cast(field.type))
         except pa.ArrowException as problem:
-            raise Misfit(f"{what} column {field.name} is {field.type}, got {column.type}: {problem}") from None
+            raise SchemaMismatch(f"{what} column {field.name} is {field.type}, got {column.type}: {problem}") from None
     return pa.table(columns, schema=schema)
 
 
@@ -276,12 +276,12 @@ def _is_binary(given: pa.DataType) -> bool:
     return bool(pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_binary_view(given))
 
 
-def _other_columns(given: Iterable[Any], wanted: Sequence[str], what: str) -> Misfit:
+def _other_columns(given: Iterable[Any], wanted: Sequence[str], what: str) -> SchemaMismatch:
     names = [str(name) for name in given]
     for name in wanted:
         if name not in names:
-            return Misfit(f"{what} column {name} is missing; got {', '.join(names) or 'no column'}")
+            return SchemaMismatch(f"{what} column {name} is missing; got {', '.join(names) or 'no column'}")
     for name in names:
         if name not in wanted:
-            return Misfit(f"{what} has no column {name}; {did_you_mean(name, list(wanted))}")
-    return Misfit(f"{what} names a column twice: {', '.join(names)}")
+            return SchemaMismatch(f"{what} has no column {name}; {did_you_mean(name, list(wanted))}")
+    return SchemaMismatch(f"{what} names a column twice: {', '.join(names)}")

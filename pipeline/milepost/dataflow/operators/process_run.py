@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.columns import Ints, event_times_us, find_rows, first_of_each, group_rows, key_columns
 from milepost.dataflow.operators.contract import TIMER_COLUMN, KeyedState, OperatorFailed, OperatorOutput
-from milepost.dataflow.operators.declared import Declaration, KeyState, Misfit, Output, columns_of, fitted
+from milepost.dataflow.operators.declared import Declaration, KeyState, Output, SchemaMismatch, columns_of, fitted
 from milepost.dataflow.operators.user_code import UserFunction
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
@@ -182,19 +182,19 @@ class ProcessRun:
                 self._output.add(output)
             if new is not None:
                 self._replace(keys, known, new)
-        except Misfit as problem:
+        except SchemaMismatch as problem:
             raise self._misfit(f"on_batch: {problem}", None) from problem
 
     def _replace(self, keys: pa.Table, known: pa.Table, new: object) -> None:
         """Make `new` the state of the batch's keys."""
         if not isinstance(new, pa.Table | pa.RecordBatch):
-            raise Misfit(f"expected a pyarrow Table as new state, got {type(new).__name__}")
+            raise SchemaMismatch(f"expected a pyarrow Table as new state, got {type(new).__name__}")
         state = fitted(new, known.schema, "state")
         given = key_columns(state, self._parts.key).cast(self._parts.key_schema)
         if group_rows(given)[1] != state.num_rows:
-            raise Misfit("the new state has a key twice")
+            raise SchemaMismatch("the new state has a key twice")
         if state.num_rows and find_rows(given, keys).null_count:
-            raise Misfit("the new state has a key that is not in the batch")
+            raise SchemaMismatch("the new state has a key that is not in the batch")
         columns = [*given.columns, *state.select(list(self._columns)).columns, pa.nulls(state.num_rows, pa.int64())]
         if state.num_rows:
             self._state.upsert(pa.table(columns, schema=self._parts.state_schema))
@@ -227,7 +227,7 @@ class ProcessRun:
                     view.settle()
                     return
                 self._output.add(item)
-            except Misfit as problem:
+            except SchemaMismatch as problem:
                 raise self._misfit(f"{method.__name__}: {problem}", result) from problem
 
     def _guarded(self, call: Callable[[], Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.backfill.backfill_run import Backfill, Progress
-from milepost.jobmaster.backfill.forks import dispose_all, fork_to_continue, left_behind, purpose_of
+from milepost.jobmaster.backfill.forks import backfill_fingerprint, dispose_all, fork_to_continue, left_behind
 from milepost.jobmaster.backfill.plan import BackfillPlan, BackfillRequest, document_of, prepare, request_of
 from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
 from milepost.jobmaster.job.context import JobContext
@@ -81,7 +81,7 @@ class Backfills:
 def _plan(context: JobContext, request: BackfillRequest) -> tuple[BackfillPlan, dict[str, Any]]:
     plan = prepare(context, request)
     fork = fork_to_continue(context, plan)
-    gives_up = [one.timeline_id for one in left_behind(context, plan.state, purpose_of(context, plan))]
+    gives_up = [one.timeline_id for one in left_behind(context, plan.state, backfill_fingerprint(context, plan))]
     if fork is None:
         return plan, document_of(context, plan, None, 0, gives_up)
     tip = consumed_by(context, context.base_metadata(plan.state, fork.head))

@@ -19,11 +19,11 @@ from typing import Any
 from milepost.epoch.answers import EpochRunner
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.backfill.forks import (
+    backfill_fingerprint,
     check_idle,
     dispose_left_behind,
     fork_to_continue,
     open_fork,
-    purpose_of,
     thaw_for,
 )
 from milepost.jobmaster.backfill.plan import BackfillPlan, is_judged
@@ -55,7 +55,7 @@ Progress = Callable[[str], None]
 """Told what begins, for people."""
 
 _WAIT_S = 1.0
-_PATIENCE = 3
+_MAX_STALLED_EPOCHS = 3
 """After so many epochs that did not bring the fork closer to the live head, the live timeline is frozen."""
 
 
@@ -106,7 +106,7 @@ class Backfill:
             follow.
         """
         context = self._context
-        dispose_left_behind(context, self._session, purpose_of(context, plan))
+        dispose_left_behind(context, self._session, backfill_fingerprint(context, plan))
         own = fork_to_continue(context, plan)
         if own is None:
             self._say(f"fork at checkpoint {plan.fork_point}")
@@ -124,7 +124,7 @@ class Backfill:
             raise
         self._say("sinks follow")
         Realigner(context).finish(self._session)
-        return self._told(plan, fork, tip)
+        return self._result(plan, fork, tip)
 
     def _replay(self, plan: BackfillPlan, fork: TimelineId) -> CheckpointId:
         """Replay up to the live head and switch. Returns the fork's newest checkpoint, which the job continues.
@@ -133,7 +133,7 @@ class Backfill:
         comes anew.
         """
         leadership = Leadership(self._context, fork)
-        fewest, fruitless = len(plan.ranges) + 1, 0
+        fewest, stalled = len(plan.ranges) + 1, 0
         before: _Position | None = None
         while True:
             leadership.sweep(self._session, take_over=False)
@@ -141,8 +141,8 @@ class Backfill:
             if before is not None:
                 _require_progress(before, at)
             before = None
-            fewest, fruitless = (len(at.left), 0) if len(at.left) < fewest else (fewest, fruitless + 1)
-            last_stretch = len(at.left) <= plan.request.ranges_per_epoch or fruitless >= _PATIENCE
+            fewest, stalled = (len(at.left), 0) if len(at.left) < fewest else (fewest, stalled + 1)
+            last_stretch = len(at.left) <= plan.request.ranges_per_epoch or stalled >= _MAX_STALLED_EPOCHS
             if (last_stretch or self._has_frozen(at.state)) and self._freeze(at.state):
                 at = self._position(plan, leadership)  # what the live timeline did until then is to be replayed, too
             if at.left:
@@ -274,7 +274,7 @@ class Backfill:
         )
         error.advise(hint)
 
-    def _told(self, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> dict[str, Any]:
+    def _result(self, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> dict[str, Any]:
         context = self._context
         state = context.head().state
         own = [one for one in state.checkpoints if one.timeline == fork and one.checkpoint_id <= tip]

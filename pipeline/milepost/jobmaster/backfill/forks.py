@@ -30,7 +30,7 @@ from milepost.protocol.records.manifest_state import ManifestState, Timeline
 _LOG = logging.getLogger(__name__)
 
 
-def purpose_of(context: JobContext, plan: BackfillPlan) -> str:
+def backfill_fingerprint(context: JobContext, plan: BackfillPlan) -> str:
     """A digest of the fork point, the request, the code, the spec and the live timeline."""
     wanted = plan.request
     document = [
@@ -47,7 +47,7 @@ def purpose_of(context: JobContext, plan: BackfillPlan) -> str:
 
 def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> TimelineId:
     """Open a fork at the plan's fork point. Raises NotFound: it is not retained any more. InvalidRequest: too many."""
-    opener = SessionId(f"{OPENED_BY}{purpose_of(context, plan)}/{session.session_id}")
+    opener = SessionId(f"{OPENED_BY}{backfill_fingerprint(context, plan)}/{session.session_id}")
     request = ForkRequest(opener, plan.fork_point)
     decided = context.transact(lambda state, now: coordinator.fork(state, request, now))
     assert isinstance(decided.outcome, Transition)
@@ -58,7 +58,7 @@ def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> Time
 
 def fork_to_continue(context: JobContext, plan: BackfillPlan) -> Timeline | None:
     """The open fork of an interrupted backfill of the same purpose; of several the one that got furthest."""
-    purpose = purpose_of(context, plan)
+    purpose = backfill_fingerprint(context, plan)
     own = [one for one, found in forks_of_backfills(context, plan.state) if found == purpose]
     return max((one for one in own if _is_replay_of(context, plan, one)), key=lambda one: one.head, default=None)
 

@@ -22,7 +22,7 @@ from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.realignment import route
-from milepost.jobmaster.rollback.plan import DOWN
+from milepost.jobmaster.rollback.plan import SINK_UNAVAILABLE
 from milepost.protocol.manifest.transaction.preconditions import ended
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
@@ -302,7 +302,7 @@ def _sinks(context: JobContext, plan: BackfillPlan) -> dict[str, dict[str, Any]]
         try:
             way = route(context, plan.state, plan.base, spec.name, sink)
             change = sink.compare(way.base, way.missing)
-        except DOWN as error:
+        except SINK_UNAVAILABLE as error:
             sinks[spec.name] = {"problem": error.message}
             continue
         sinks[spec.name] = {

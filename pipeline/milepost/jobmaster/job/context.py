@@ -42,7 +42,7 @@ _METADATA_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class TransactResult:
     """What the protocol answered, and the head's state afterwards: act outside the manifest only on the latter."""
 
     outcome: Answer
@@ -169,7 +169,7 @@ class JobContext:
             )
         return head
 
-    def transact(self, decide: Callable[[ManifestState, int], Answer]) -> Decided:
+    def transact(self, decide: Callable[[ManifestState, int], Answer]) -> TransactResult:
         """Make one transition of a job that exists, and return the re-read head with it (I1).
 
         Args:
@@ -177,7 +177,7 @@ class JobContext:
         """
         result = self.log.transact(lambda state, now_ms: decide(_present(state), now_ms))
         head = result.head.state if result.head is not None else None
-        return Decided(result.outcome, _present(head))
+        return TransactResult(result.outcome, _present(head))
 
     def heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
         """When the driver of the pending token gave its last sign of life; None when it has not begun."""

@@ -24,7 +24,7 @@ HOLD_MS = 6 * 3_600_000
 
 
 @contextmanager
-def pinned(context: JobContext, at: int | None) -> Iterator[None]:
+def pin_for_read(context: JobContext, at: int | None) -> Iterator[None]:
     """Hold checkpoint `at` during the block; None, and the head, need no pin.
 
     A reader who may not write to the job's store reads without a pin, and is told so: what it reads may be subsumed
@@ -51,7 +51,9 @@ def pinned(context: JobContext, at: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def held(context: JobContext, session_id: SessionId, pin: str, checkpoint_id: CheckpointId) -> Iterator[ManifestState]:
+def pin_for_copy(
+    context: JobContext, session_id: SessionId, pin: str, checkpoint_id: CheckpointId
+) -> Iterator[ManifestState]:
     """Hold a checkpoint, the head too, while all of it is copied; yields the head's state as of the pin.
 
     Args:

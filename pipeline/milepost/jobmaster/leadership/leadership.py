@@ -15,11 +15,11 @@ from milepost.dataflow.sinks.contract import SinkMark
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.epoch.summary import summary_of
-from milepost.jobmaster.job.context import Decided, JobContext
+from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.session import Session, provably_dead
 from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
-from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, stating
+from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, with_reason
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
@@ -292,7 +292,7 @@ class Leadership:
         self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))
         return published
 
-    def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> Decided:
+    def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> TransactResult:
         """Make the session the timeline's leader, with a pending checkpoint that continues the head of `state`.
 
         What the epoch reads is made durable first. Raises as `coordinator.trigger`; CommitConflict: plan again.
@@ -348,7 +348,7 @@ class Leadership:
             summary=summary_of(metadata),
             swept=swept,
         )
-        with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+        with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
         completed = self.completed(result.state, pending.checkpoint_id)
         discard_losers(self.context, pending.checkpoint_id, pending.prefixes[1:], completed.token)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from milepost.jobmaster.job.context import Decided, JobContext
+from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.realignment import Realigner
@@ -136,7 +136,7 @@ class Lifecycle:
         request = StartRequest(session.session_id)
         decided = self._context.transact(lambda state, now: coordinator.start(state, request, now))
         started = isinstance(decided.outcome, Transition)
-        return _told(decided.state, "started" if started else "already_running")
+        return _result(decided.state, "started" if started else "already_running")
 
     def resume(self, session: Session | None = None) -> dict[str, Any]:
         """Clear FAILED after its cause is fixed, for a session of the command line unless another one is given.
@@ -153,9 +153,9 @@ class Lifecycle:
         """Do what the end of an incarnation left to do, if anything. Returns the head. Raises NotFound: never run."""
         return self.clean_up(session, self._context.head().state)[0]
 
-    def _ended(self, session: Session, decided: Decided, outcome: str) -> dict[str, Any]:
+    def _ended(self, session: Session, decided: TransactResult, outcome: str) -> dict[str, Any]:
         state, published = self.clean_up(session, decided.state)
-        return _told(state, outcome) | {"published": published}
+        return _result(state, outcome) | {"published": published}
 
     def clean_up(self, session: Session, state: ManifestState) -> tuple[ManifestState, list[str]]:
         """Do what the end of an incarnation left to do in this state. Returns the head, and what was published."""
@@ -215,7 +215,7 @@ class Lifecycle:
         return ()
 
 
-def _told(state: ManifestState, outcome: str) -> dict[str, Any]:
+def _result(state: ManifestState, outcome: str) -> dict[str, Any]:
     head = int(state.timeline().head)
     return {
         "outcome": outcome,

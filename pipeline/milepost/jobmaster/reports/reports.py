@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.pins import pinned
+from milepost.jobmaster.job.pins import pin_for_read
 from milepost.jobmaster.reports.diff import Diff, Difference
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.job_result import job_document
 from milepost.jobmaster.reports.tables import Tables
-from milepost.jobmaster.retention.broken_head import naming_the_way_back
+from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.retention.fsck import check_job
 
 
@@ -46,20 +46,20 @@ class Reports:
             "last_failure_detail": failures.last_detail if failures is not None else None,
         }
 
-    @naming_the_way_back
+    @suggest_rollback
     def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
         """Health in one document: state, lag, unread objects, last success, next step."""
         return History(self._context).status(max_lag_ms)
 
     def read(self, sink: str, at: int | None = None) -> pa.Table:
         """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
-        with pinned(self._context, at):
+        with pin_for_read(self._context, at):
             return Tables(self._context).read(sink, at)
 
-    @naming_the_way_back
+    @suggest_rollback
     def state(self, uid: str, at: int | None = None) -> pa.Table:
         """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
-        with pinned(self._context, at):
+        with pin_for_read(self._context, at):
             return Tables(self._context).state(uid, at)
 
     def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
@@ -67,20 +67,20 @@ class Reports:
 
         Raises: NotFound: a checkpoint is not retained, or neither has it.
         """
-        with pinned(self._context, before), pinned(self._context, after):
+        with pin_for_read(self._context, before), pin_for_read(self._context, after):
             found = Diff(self._context, before, after)
             return list(found.all()) if only is None else [found.one(*only)]
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
-        with pinned(self._context, checkpoint_id):
+        with pin_for_read(self._context, checkpoint_id):
             return Tables(self._context).verify(checkpoint_id, deep=deep)
 
     def fsck(self) -> dict[str, Any]:
         """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
         return check_job(self._context)
 
-    @naming_the_way_back
+    @suggest_rollback
     def compatibility(self) -> list[dict[str, str]]:
         """The pre-flight report of the spec against the head (`preflight`); [] for a job that has never run.
 

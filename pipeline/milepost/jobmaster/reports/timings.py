@@ -54,7 +54,7 @@ class AfterCommit:
     format: int = AFTER_COMMIT_FORMAT
 
 
-def after_commit(clock: StepClock, written_ms: int = 0) -> AfterCommit:
+def post_commit_times(clock: StepClock, written_ms: int = 0) -> AfterCommit:
     """What a clock measured of the steps ``validate``, ``complete``, ``notify <sink>`` and ``subsume``; ends its step.
 
     Args:

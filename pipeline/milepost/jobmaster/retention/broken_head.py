@@ -28,7 +28,7 @@ R = TypeVar("R")
 M = TypeVar("M", bound=_HasContext)
 
 
-def naming_the_way_back(
+def suggest_rollback(
     method: Callable[Concatenate[M, P], R],
 ) -> Callable[Concatenate[M, P], R]:
     """Let the method's StateCorrupt name the rollback to type, when it is the head that is broken."""

@@ -21,7 +21,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.records.object_store import ObjectStat
 from milepost.protocol.retention.reach import (
-    Standing,
+    ObjectStatus,
     proof,
     published_proof,
     published_standing,
@@ -30,7 +30,7 @@ from milepost.protocol.retention.reach import (
     standing,
 )
 
-_IDLE = (Standing.UNREACHABLE, Standing.PROBE, Standing.EXPIRED, Standing.REPLACED_LIST)
+_IDLE = (ObjectStatus.UNREACHABLE, ObjectStatus.PROBE, ObjectStatus.EXPIRED, ObjectStatus.REPLACED_LIST)
 """Where an object stands that nothing refers to, and that a collection may delete."""
 
 DAMAGED = 7
@@ -49,7 +49,7 @@ class Placed:
     """
 
     stat: ObjectStat
-    standing: Standing
+    standing: ObjectStatus
     sink: str | None = None
     staged_by: tuple[CheckpointId, FencingToken] | None = None
     prunable: bool = False
@@ -70,11 +70,11 @@ def check_job(context: JobContext) -> dict[str, Any]:
     placed = list(place_objects(reach))
     idle = [item for item in placed if item.standing in _IDLE]
     unreachable = idle if reach.complete else []
-    foreign = [item for item in placed if item.standing is Standing.FOREIGN]
-    listed = [item for item in placed if item.standing is Standing.LISTED]
+    foreign = [item for item in placed if item.standing is ObjectStatus.FOREIGN]
+    listed = [item for item in placed if item.standing is ObjectStatus.LISTED]
     counts = Counter(item.standing.name.lower() for item in placed)
     if not reach.complete:
-        counts.pop(Standing.UNREACHABLE.name.lower(), None)
+        counts.pop(ObjectStatus.UNREACHABLE.name.lower(), None)
     return {
         "job": reach.state.job,
         "manifest_version": reach.state.version,
@@ -118,7 +118,7 @@ def place_objects(reach: JobReach) -> Iterator[Placed]:
     """Yield every stored object, of the job and of its sinks, with where it stands."""
     for stat in reach.objects.values():
         found = standing(reach.state, stat.key, reach.references, reach.listed)
-        yield Placed(stat, found, proof=_proof(reach, stat.key) if found is Standing.UNREACHABLE else "")
+        yield Placed(stat, found, proof=_proof(reach, stat.key) if found is ObjectStatus.UNREACHABLE else "")
     for sink in reach.sinks:
         yield from _place_at_sink(reach, sink)
 
@@ -139,23 +139,23 @@ def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
     for item in sink.table.objects:
         key = item.stat.key
         if key in needed:
-            yield Placed(item.stat, Standing.REFERENCED, sink.name)
+            yield Placed(item.stat, ObjectStatus.REFERENCED, sink.name)
         elif item.list_of_garbage:
-            yield Placed(item.stat, Standing.LISTED, sink.name)
+            yield Placed(item.stat, ObjectStatus.LISTED, sink.name)
         elif key in sink.table.published or item.snapshot_of is not None:
             free = sink.needs is not None and sink.needs.frees(reach.state, key)
             found = published_standing(free=free, listed=key in sink.table.listed)
-            why = published_proof(item.staged_by) if found is Standing.UNREACHABLE else ""
+            why = published_proof(item.staged_by) if found is ObjectStatus.UNREACHABLE else ""
             yield Placed(item.stat, found, sink.name, item.staged_by, prunable=True, proof=why)
         elif item.staged_by is None:
-            yield Placed(item.stat, Standing.LOG if item.permanent else Standing.FOREIGN, sink.name)
+            yield Placed(item.stat, ObjectStatus.LOG if item.permanent else ObjectStatus.FOREIGN, sink.name)
         else:
             checkpoint_id, token = item.staged_by
             fate = reach.fates.get(checkpoint_id)
             found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate, reach.listed)
-            if found is Standing.UNREACHABLE and key in sink.table.listed:
-                found = Standing.LISTED
-            why = staged_proof(checkpoint_id, token, fate) if found is Standing.UNREACHABLE else ""
+            if found is ObjectStatus.UNREACHABLE and key in sink.table.listed:
+                found = ObjectStatus.LISTED
+            why = staged_proof(checkpoint_id, token, fate) if found is ObjectStatus.UNREACHABLE else ""
             yield Placed(item.stat, found, sink.name, item.staged_by, proof=why)
 
 

@@ -34,7 +34,7 @@ from milepost.protocol.manifest.upkeep.garbage import listable
 from milepost.protocol.records.errors import CommitConflict, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
 from milepost.protocol.records.manifest_state import Garbage, GarbageList
-from milepost.protocol.retention.reach import Standing
+from milepost.protocol.retention.reach import ObjectStatus
 from milepost.protocol.retention.retention import collectable, collectable_lists, minimum_grace_ms, unreferenced
 
 _LOG = logging.getLogger(__name__)
@@ -120,8 +120,8 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
     grace_ms = minimum_grace_ms(timeout_ms)
     placed = list(place_objects(reach))
     own = [item for item in placed if item.sink is None]
-    unreachable = tuple(item for item in own if item.standing is Standing.UNREACHABLE)
-    kept = [item.stat.key for item in own if item.standing is not Standing.UNREACHABLE]
+    unreachable = tuple(item for item in own if item.standing is ObjectStatus.UNREACHABLE)
+    kept = [item.stat.key for item in own if item.standing is not ObjectStatus.UNREACHABLE]
     entries = unreferenced([kept, reach.references], [[item.stat.key for item in unreachable]])
     return _Plan(
         unreachable,
@@ -131,10 +131,10 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
         tuple(
             item.stat.key
             for item in own
-            if item.standing in (Standing.PROBE, Standing.REPLACED_LIST)
+            if item.standing in (ObjectStatus.PROBE, ObjectStatus.REPLACED_LIST)
             and reach.now_ms - item.stat.last_modified_ms >= grace_ms
         ),
-        tuple(item.stat.key for item in own if item.standing is Standing.EXPIRED),
+        tuple(item.stat.key for item in own if item.standing is ObjectStatus.EXPIRED),
         collectable(reach.state, reach.now_ms, grace_ms),
         listed_in(
             context.store,
@@ -149,7 +149,7 @@ def _dead_staging(
     """Tokens that left files at a sink which nothing can publish any more, all of them written before the grace."""
     newest: dict[tuple[CheckpointId, FencingToken], int] = {}
     for item in placed:
-        if item.staged_by is not None and not item.prunable and item.standing is Standing.UNREACHABLE:
+        if item.staged_by is not None and not item.prunable and item.standing is ObjectStatus.UNREACHABLE:
             newest[item.staged_by] = max(newest.get(item.staged_by, 0), item.stat.last_modified_ms)
     return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
 

@@ -16,7 +16,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.savepoint_document import decode_document
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.garbage_lists import listed_in
-from milepost.jobmaster.retention.table_references import Share, TableNeeds, staged_files, table_needs
+from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, staged_files, table_needs
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -25,7 +25,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.protocol.retention.reach import Fate, Listed
+from milepost.protocol.retention.reach import CheckpointOutcome, Listed
 from milepost.protocol.retention.retention import handle_conflicts, root_in_job
 from milepost.storage.checked import read_handle
 
@@ -89,7 +89,7 @@ class JobReach:
     now_ms: int
     objects: Mapping[str, ObjectStat]
     references: Mapping[str, Reference]
-    fates: Mapping[CheckpointId, Fate]
+    fates: Mapping[CheckpointId, CheckpointOutcome]
     listed: Listed
     sinks: tuple[SinkReach, ...]
     roots: tuple[str, ...]
@@ -173,9 +173,9 @@ class _Roots:
         self._state = state
         self.references: dict[str, Reference] = {}
         self.described: list[tuple[str, ObjectHandle]] = []
-        self.fates: dict[CheckpointId, Fate] = {}
+        self.fates: dict[CheckpointId, CheckpointOutcome] = {}
         self.waiting: dict[str, dict[str, Reference]] = {}
-        self.shares: dict[CheckpointId, Share] = {}
+        self.shares: dict[CheckpointId, TableShare] = {}
         self.roots: list[str] = []
         self.faults: list[str] = []
 
@@ -189,10 +189,10 @@ class _Roots:
             for entry in self._context.log.entries():
                 count += 1
                 for checkpoint_id in aborted_by(entry):
-                    self.fates[checkpoint_id] = Fate(entry.version, None)
+                    self.fates[checkpoint_id] = CheckpointOutcome(entry.version, None)
                 done = completion_of(entry)
                 if done is not None:
-                    self.fates[done.checkpoint_id] = Fate(entry.version, done.token)
+                    self.fates[done.checkpoint_id] = CheckpointOutcome(entry.version, done.token)
                     whose = f"input record of checkpoint {done.checkpoint_id}"
                     self.add(done.plan, (f"manifest version {entry.version}", whose))
         except StateCorrupt as error:
@@ -209,7 +209,7 @@ class _Roots:
         except StateCorrupt as error:
             self.faults.append(f"{name}: {error.message}")
             return
-        self.shares[checkpoint.checkpoint_id] = Share.of(metadata)
+        self.shares[checkpoint.checkpoint_id] = TableShare.of(metadata)
         chain = (*top, checkpoint.metadata.key)
         handles = metadata_handles(metadata)
         for handle in handles:

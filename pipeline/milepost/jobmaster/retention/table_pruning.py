@@ -20,7 +20,7 @@ from milepost.dataflow.sinks.contract import TableObject
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.dataflow.sinks.table_garbage import MAX_LISTED, GarbageList, GarbageLists
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.table_references import Share, TableNeeds, table_needs
+from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -80,7 +80,9 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
             _say_left(name, error)
     try:
         state = context.head().state
-        shares = {one.checkpoint_id: Share.of(context.metadata(one)) for one in state.checkpoints} if objects else {}
+        shares = (
+            {one.checkpoint_id: TableShare.of(context.metadata(one)) for one in state.checkpoints} if objects else {}
+        )
     except CheckpointError as error:
         _LOG.warning("no table is pruned now: %s", error.message)
         return 0

@@ -20,14 +20,14 @@ from milepost.protocol.retention.pruning import may_be_listed
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TableShare:
     """What one retained checkpoint says of the sinks: where their tables stood, and what it staged for them."""
 
     marks: Mapping[str, SinkPosition]
     sinks: Mapping[str, SinkSnapshot]
 
     @classmethod
-    def of(cls, metadata: CheckpointMetadata) -> Share:
+    def of(cls, metadata: CheckpointMetadata) -> TableShare:
         """Without what else the metadata holds, which may be much."""
         return cls(metadata.marks, metadata.sinks)
 
@@ -66,7 +66,7 @@ def staged_files(committable: Committable) -> tuple[StagedFile, ...]:
 
 
 def table_needs(
-    state: ManifestState, shares: Mapping[CheckpointId, Share], sink: str, location: str, history: TableHistory
+    state: ManifestState, shares: Mapping[CheckpointId, TableShare], sink: str, location: str, history: TableHistory
 ) -> TableNeeds:
     """Find what a table's newest head and the retained checkpoints need.
 
@@ -88,7 +88,7 @@ def table_needs(
 
 def _needed_by(
     state: ManifestState,
-    shares: Mapping[CheckpointId, Share],
+    shares: Mapping[CheckpointId, TableShare],
     checkpoint_id: CheckpointId,
     sink: str,
     location: str,
@@ -126,7 +126,7 @@ def _staged(snapshot: SinkSnapshot, chain: tuple[str, ...]) -> Iterator[TableRef
 
 
 def _not_shown(
-    state: ManifestState, shares: Mapping[CheckpointId, Share], sink: str, history: TableHistory
+    state: ManifestState, shares: Mapping[CheckpointId, TableShare], sink: str, history: TableHistory
 ) -> str | None:
     """Why the table cannot be taken for this job's, as it stands; None when it shows the job's head.
 

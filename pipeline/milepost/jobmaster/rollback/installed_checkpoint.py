@@ -43,7 +43,7 @@ _WRITER = SubtaskKey(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Provenance:
     """What made the content of the checkpoint: its input record, and the hashes of code and spec.
 
     Attributes:
@@ -77,7 +77,7 @@ def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:
 
 @contextmanager
 def installed(
-    context: JobContext, leadership: Leadership, session: Session, made: Made, write: Write
+    context: JobContext, leadership: Leadership, session: Session, made: Provenance, write: Write
 ) -> Iterator[CompletedCheckpoint]:
     """Complete a checkpoint on a fork of its own; the block makes it the head, and its failure gives the fork up.
 
@@ -108,7 +108,7 @@ def _fork(context: JobContext, session: Session) -> TimelineId:
     return decided.outcome.event.timeline.timeline_id
 
 
-def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: Made) -> PendingCheckpoint:
+def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: Provenance) -> PendingCheckpoint:
     request = TriggerRequest(
         session_id=session.session_id,
         holder=session.holder,

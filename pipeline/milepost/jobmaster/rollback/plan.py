@@ -28,7 +28,7 @@ from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.storage.checked import stat_handle
 
-DOWN = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
+SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 """What a sink raises that does not answer: it follows later, and delays the next epoch until then."""
 
 _PARALLEL_STATS = 8
@@ -207,7 +207,7 @@ def _sinks(
         try:
             way = route(context, state, then, spec.name, sink)
             change = sink.compare(way.base, way.missing)
-        except DOWN as error:
+        except SINK_UNAVAILABLE as error:
             sinks[spec.name] = {"problem": error.message}
             not_undone.append(f"sink {spec.name} does not answer now: it follows later, and no epoch runs until it has")
             continue

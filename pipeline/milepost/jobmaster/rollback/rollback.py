@@ -15,7 +15,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner, route
-from milepost.jobmaster.rollback.plan import DOWN, build_plan, readable_target, resolve_target
+from milepost.jobmaster.rollback.plan import SINK_UNAVAILABLE, build_plan, readable_target, resolve_target
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.timelines.incarnation import job_phase
 from milepost.protocol.manifest.transaction.answers import Transition
@@ -86,7 +86,7 @@ class Rollbacks:
         followed = self._realigner.finish(session)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         switched = event if isinstance(event, TimelineSwitched) else None
-        return self._told(switched, target) | {
+        return self._result(switched, target) | {
             "followed": list(followed),
             "aborted_checkpoint": None if pending is None else int(pending.checkpoint_id),
         }
@@ -127,10 +127,10 @@ class Rollbacks:
             try:
                 way = route(self._context, state, metadata, spec.name, sink)
                 sink.check_follow(way.base, way.missing)
-            except DOWN:
+            except SINK_UNAVAILABLE:
                 continue
 
-    def _told(self, switched: TimelineSwitched | None, target: CheckpointId) -> dict[str, Any]:
+    def _result(self, switched: TimelineSwitched | None, target: CheckpointId) -> dict[str, Any]:
         state = self._context.head().state
         metadata = self._context.base_metadata(state, target)
         known = {sink.name for sink in self._context.spec.sinks}

@@ -25,7 +25,7 @@ from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.results import build_metadata, predecessor_of
 from milepost.protocol.exchange.acknowledgements import Verified, verify
-from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, stating
+from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
 from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import Fenced, InvalidRequest
@@ -68,7 +68,7 @@ def run_planned_epoch(
     code = read_recorded_code(context, pending)
     timeline = pending_timeline(state, pending)
     plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), clock.started_ms)
-    with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+    with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
         for sink in context.spec.sinks:
             context.reserve(sink.name)
     clock("session")
@@ -83,12 +83,12 @@ def run_planned_epoch(
         verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
         clock("prepare")
         if not verdict.vetoes:
-            with stating(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+            with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
                 committables = _prepare(context, state, timeline, pending, base, committables)
         metadata = build_metadata(context, plan, pending, base, answers.operators, verified, committables, verdict)
         clock("write")
         metadata = replace(metadata, **_times(clock, answers, planned))
-        with stating(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+        with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             context.store.put(metadata_key(pending.checkpoint_id, pending.token), metadata.encode())
     rows_in = sum(source.rows for source in metadata.sources.values())
     rows_out = sum(sink.committable.rows for sink in metadata.sinks.values())

@@ -31,8 +31,8 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.reports.history import History
-from milepost.jobmaster.reports.timings import after_commit, keep
-from milepost.jobmaster.retention.broken_head import naming_the_way_back
+from milepost.jobmaster.reports.timings import keep, post_commit_times
+from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
 from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
@@ -92,7 +92,7 @@ class Epochs:
         self._context, self._leadership, self._realigner = context, leadership, realigner
         self._lifecycle = lifecycle
 
-    @naming_the_way_back
+    @suggest_rollback
     def trigger(
         self,
         session: Session,
@@ -160,7 +160,7 @@ class Epochs:
                 return answer
         raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
 
-    @naming_the_way_back
+    @suggest_rollback
     def run_epoch(
         self,
         session: Session,
@@ -319,7 +319,7 @@ class Epochs:
             self.subsume(session)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
-        times = after_commit(clock, report.write_ms)
+        times = post_commit_times(clock, report.write_ms)
         keep(self._context, completed.checkpoint_id, completed.token, "run", times)
         if self._context.metadata(completed).final:
             clock("finish")
@@ -332,7 +332,7 @@ class Epochs:
         Args:
             token: of the checkpoint. clock: was told its steps, as `run` names them.
         """
-        times = after_commit(clock)
+        times = post_commit_times(clock)
         by = "-".join(clock.steps).replace(" ", "-")
         keep(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
 

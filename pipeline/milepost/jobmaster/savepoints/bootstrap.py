@@ -28,7 +28,12 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.rollback.installed_checkpoint import Made, acknowledged_by_writer, installed, installing_session
+from milepost.jobmaster.rollback.installed_checkpoint import (
+    Provenance,
+    acknowledged_by_writer,
+    installed,
+    installing_session,
+)
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.restore import check_tables, startable
 from milepost.protocol.records.checkpoints import PendingCheckpoint
@@ -108,7 +113,7 @@ class Bootstrap:
                 verdict=GateVerdict.of(()),
             )
 
-        made = Made(plan, code.hash, context.job.spec_hash)
+        made = Provenance(plan, code.hash, context.job.spec_hash)
         detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
         with installed(context, self._leadership, session, made, write) as completed:
             head = 0 if state is None else int(state.timeline().head)

@@ -23,13 +23,13 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.rollback.installed_checkpoint import Made, installed, installing_session
+from milepost.jobmaster.rollback.installed_checkpoint import Provenance, installed, installing_session
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_savepoint
 from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
 from milepost.jobmaster.savepoints.savepoints import Savepoints, delete_copy
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StateCorrupt, advising
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ENDED, ManifestState, Savepoint
@@ -93,23 +93,23 @@ class Restores:
         context = self._context
         state = startable(context, self._lifecycle, session, location)
         require_stores(context)
-        with advising(StateCorrupt, _DAMAGED):
+        with with_hint(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
         code = read_code(context)
         loaded = code.load(context)
         self._check_fit(saved, code, loaded)
         check_tables(context, state, saved.document.tables)
         plan = saved.metadata.plan
-        with advising(StateCorrupt, _DAMAGED):
+        with with_hint(StateCorrupt, _DAMAGED):
             copy_objects([Copy(saved.store, plan, context.store, plan.key)])
         above = CheckpointId(saved.document.checkpoint_id)
-        made = Made(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
+        made = Provenance(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
         copier = SavepointCopier(context, saved, loaded)
         head = 0 if state is None else state.timeline().head
         detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
-            with advising(StateCorrupt, _DAMAGED):
+            with with_hint(StateCorrupt, _DAMAGED):
                 return copier.write(pending, timeline)
 
         with installed(context, self._leadership, session, made, write) as completed:

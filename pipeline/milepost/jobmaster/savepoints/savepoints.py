@@ -17,7 +17,7 @@ from typing import Any
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.pins import held
+from milepost.jobmaster.job.pins import pin_for_copy
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
 from milepost.jobmaster.savepoints.savepoint_copy import Contents, contents_of, require_free, write_copy
@@ -33,7 +33,7 @@ from milepost.protocol.records.errors import (
     InvalidRequest,
     NotFound,
     StateCorrupt,
-    advising,
+    with_hint,
 )
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import (
@@ -94,7 +94,7 @@ class Savepoints:
             require_outside(context, root)
         require_free(root)
         pin = copying_pin(prefix) if prefix else session.session_id
-        with held(context, session.session_id, pin, checkpoint_id) as state, self._telling_what_else():
+        with pin_for_copy(context, session.session_id, pin, checkpoint_id) as state, self._telling_what_else():
             try:
                 contents = self._contents(state, checkpoint_id)
                 require_unread(context, root, contents.keys)
@@ -121,7 +121,7 @@ class Savepoints:
         require_outside(context, root)
         require_free(root)
         session_id = Session.cli().session_id
-        with held(context, session_id, session_id, chosen) as state, self._telling_what_else():
+        with pin_for_copy(context, session_id, session_id, chosen) as state, self._telling_what_else():
             contents = self._contents(state, chosen)
             require_unread(context, root, contents.keys)
             write_copy(contents, root, copied)
@@ -256,7 +256,7 @@ class Savepoints:
     def _telling_what_else(self) -> AbstractContextManager[None]:
         """Let the error of a damaged checkpoint say what can be copied instead."""
         job = self._context.spec.name
-        return advising(StateCorrupt, f"milepost verify {job} lists what is broken; take another checkpoint")
+        return with_hint(StateCorrupt, f"milepost verify {job} lists what is broken; take another checkpoint")
 
     def _record(self, request: RecordSavepointRequest, prefix: str) -> None:
         """List the savepoint. What was copied stays unless the transition was refused: it may have landed."""

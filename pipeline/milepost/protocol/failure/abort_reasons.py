@@ -1,6 +1,6 @@
 """Which reason and detail an error gives the checkpoint that it ends: one table for every caller.
 
-A reason comes from the class of the error, unless the step that failed says more than the class does (`stating`): a
+A reason comes from the class of the error, unless the step that failed says more than the class does (`with_reason`): a
 store that does not answer is IO_EXCEPTION while rows are read, and FINALIZE_CHECKPOINT_FAILURE once all have answered.
 """
 
@@ -38,7 +38,7 @@ NOT_WRITTEN: tuple[type[CheckpointError], ...] = (StoreUnavailable, CommitOutcom
 
 
 @contextmanager
-def stating(reason: CheckpointFailureReason, *kinds: type[CheckpointError]) -> Iterator[None]:
+def with_reason(reason: CheckpointFailureReason, *kinds: type[CheckpointError]) -> Iterator[None]:
     """Give the errors of these kinds that leave the block this reason, unless they state one of their own."""
     try:
         yield

@@ -48,7 +48,7 @@ class CheckpointError(Exception):
 
 
 @contextmanager
-def advising(kind: type[CheckpointError], hint: str) -> Iterator[None]:
+def with_hint(kind: type[CheckpointError], hint: str) -> Iterator[None]:
     """Give the errors of a kind that leave the block this hint, unless they have one of their own."""
     try:
         yield

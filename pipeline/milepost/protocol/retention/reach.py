@@ -38,7 +38,7 @@ from milepost.protocol.retention.retention import lowest_pending
 _INPUT_KEY = re.compile(r"inputs/[0-9a-f]{64}\.json")
 
 
-class Standing(Enum):
+class ObjectStatus(Enum):
     """Why an object stays, or that nothing keeps it."""
 
     LOG = "entry of the manifest log, or of a sink's chain of heads: a key of either is never freed"
@@ -56,7 +56,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class CheckpointOutcome:
     """How one checkpoint ended, as the manifest log tells.
 
     Attributes:
@@ -88,7 +88,7 @@ class Listed:
         return key in self.keys or any(one in self.keys for one in directories)
 
 
-def standing(state: ManifestState, key: str, references: Collection[str], listed: Listed) -> Standing:
+def standing(state: ManifestState, key: str, references: Collection[str], listed: Listed) -> ObjectStatus:
     """Return where an object of the job's own store stands.
 
     Args:
@@ -97,33 +97,33 @@ def standing(state: ManifestState, key: str, references: Collection[str], listed
         listed: by that state.
     """
     if key.startswith(MANIFEST_PREFIX):
-        return Standing.LOG if _is_log_entry(key) else Standing.FOREIGN
+        return ObjectStatus.LOG if _is_log_entry(key) else ObjectStatus.FOREIGN
     if key in references:
-        return Standing.REFERENCED
+        return ObjectStatus.REFERENCED
     if key.startswith(PROBE_PREFIX):
-        return Standing.PROBE
+        return ObjectStatus.PROBE
     if is_veto_key(key):
-        return Standing.EXPIRED
+        return ObjectStatus.EXPIRED
     if key.startswith(GARBAGE_PREFIX):
         named = any(key == garbage_list_key(one.sha256) for one in state.garbage_lists)
-        return Standing.REFERENCED if named else Standing.REPLACED_LIST
+        return ObjectStatus.REFERENCED if named else ObjectStatus.REPLACED_LIST
     if _INPUT_KEY.fullmatch(key):
-        return Standing.UNCLAIMED
+        return ObjectStatus.UNCLAIMED
     if key.startswith(SAVEPOINTS_PREFIX):
         return _of_a_copy(state, key, listed)
     prefix = token_prefix_of_key(key)
     owner = None if prefix is None else token_of_prefix(prefix)
     if prefix is None or owner is None or not 0 < owner[0] < state.next_checkpoint_id or owner[1] > state.version:
-        return Standing.FOREIGN
+        return ObjectStatus.FOREIGN
     checkpoint_id, token = owner
     if in_use(state, checkpoint_id):
-        return Standing.IN_USE
+        return ObjectStatus.IN_USE
     if listed.covers(key):
-        return Standing.LISTED
+        return ObjectStatus.LISTED
     retained = state.checkpoint(checkpoint_id)
     if retained is not None and retained.token == token and _is_measurement(checkpoint_id, token, key):
-        return Standing.OWNED
-    return Standing.UNREACHABLE
+        return ObjectStatus.OWNED
+    return ObjectStatus.UNREACHABLE
 
 
 def staged_standing(
@@ -131,9 +131,9 @@ def staged_standing(
     sink: str,
     checkpoint_id: CheckpointId,
     token: FencingToken,
-    fate: Fate | None,
+    fate: CheckpointOutcome | None,
     listed: Listed,
-) -> Standing:
+) -> ObjectStatus:
     """Return where a file stands that a token staged at a sink, and that neither a head nor a checkpoint names.
 
     What won its checkpoint and is unpublished is needed while the checkpoint is retained: to be committed, or for a
@@ -143,39 +143,39 @@ def staged_standing(
         fate: of that checkpoint; None when the log does not tell (yet): then it is kept.
     """
     if not 0 < checkpoint_id < state.next_checkpoint_id or token > state.version:
-        return Standing.FOREIGN
+        return ObjectStatus.FOREIGN
     if in_use(state, checkpoint_id) or fate is None:
-        return Standing.IN_USE
+        return ObjectStatus.IN_USE
     if token_prefix(checkpoint_id, token) in listed.keys:
-        return Standing.LISTED
+        return ObjectStatus.LISTED
     retained = state.checkpoint(checkpoint_id)
     if fate.winner == token and retained is not None and sink in retained.unpublished:
-        return Standing.IN_USE
-    return Standing.UNREACHABLE
+        return ObjectStatus.IN_USE
+    return ObjectStatus.UNREACHABLE
 
 
-def published_standing(*, free: bool, listed: bool) -> Standing:
+def published_standing(*, free: bool, listed: bool) -> ObjectStatus:
     """Return where a file or snapshot of a sink's table stands that no root needs, as far as that is known.
 
     Args:
         free: it is known, and the object may go. listed: a list of the table's garbage names it.
     """
     if not free:
-        return Standing.KEPT
-    return Standing.LISTED if listed else Standing.UNREACHABLE
+        return ObjectStatus.KEPT
+    return ObjectStatus.LISTED if listed else ObjectStatus.UNREACHABLE
 
 
-def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> Standing:
+def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> ObjectStatus:
     """Where an object below a savepoint's root stands that no listed savepoint names."""
     root = savepoint_root_of_key(key)
     if root is None:
-        return Standing.FOREIGN
+        return ObjectStatus.FOREIGN
     if any(pin.name == copying_pin(root) for pin in state.pins):
-        return Standing.IN_USE
-    return Standing.LISTED if listed.covers(key) else Standing.UNREACHABLE
+        return ObjectStatus.IN_USE
+    return ObjectStatus.LISTED if listed.covers(key) else ObjectStatus.UNREACHABLE
 
 
-def proof(key: str, fate: Fate | None) -> str:
+def proof(key: str, fate: CheckpointOutcome | None) -> str:
     """Say in one clause why nothing can need an unreachable object any more."""
     if savepoint_root_of_key(key) is not None:
         return "no savepoint that the job lists names it, and nobody copies there"
@@ -185,7 +185,7 @@ def proof(key: str, fate: Fate | None) -> str:
     return _proof(checkpoint_id, None if owner is None else owner[1], fate)
 
 
-def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, fate: Fate | None) -> str:
+def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, fate: CheckpointOutcome | None) -> str:
     """Say in one clause why nothing can need a file that this token staged at a sink any more."""
     if fate is not None and fate.winner == token:
         return f"checkpoint {checkpoint_id} owes the sink nothing any more, and no table shows it"
@@ -204,7 +204,7 @@ def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:
     return lowest is not None and checkpoint_id >= lowest
 
 
-def _proof(checkpoint_id: CheckpointId | None, token: FencingToken | None, fate: Fate | None) -> str:
+def _proof(checkpoint_id: CheckpointId | None, token: FencingToken | None, fate: CheckpointOutcome | None) -> str:
     if fate is None:
         return f"checkpoint {checkpoint_id} is not pending, and no retained checkpoint refers to it"
     if fate.winner is None:

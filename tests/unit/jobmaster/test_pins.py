@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.job.pins import HOLD_MS, pinned
+from milepost.jobmaster.job.pins import HOLD_MS, pin_for_read
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StoreUnavailable
 from tests.harness.faulty_store import Effect, Fault, at
@@ -39,7 +39,7 @@ def retained_after_an_epoch(job: SparklessJob, landed: str) -> list[int]:
 
 
 def test_an_epoch_that_subsumes_leaves_what_is_being_read(job: SparklessJob) -> None:
-    with pinned(job.context, 1):
+    with pin_for_read(job.context, 1):
         assert pins(job) == [1]
         assert retained_after_an_epoch(job, "c.csv") == [1, 3]
     assert pins(job) == []
@@ -74,7 +74,7 @@ def test_a_pin_is_let_go_when_the_reader_fails_and_also_when_it_asks_for_what_is
 
 
 def test_a_reader_that_died_holds_its_checkpoint_for_a_limited_time(job: SparklessJob) -> None:
-    with pytest.raises(KeyboardInterrupt), pinned(job.context, 1):
+    with pytest.raises(KeyboardInterrupt), pin_for_read(job.context, 1):
         (pin,) = job.context.head().state.pins
         assert abs(pin.until_ms - job.context.store.clock_ms() - HOLD_MS) < 60_000
         raise KeyboardInterrupt
