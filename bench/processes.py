@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from bench.cpu_clock import CpuClock, tree_of
-from bench.systems.registry import entry_of
+from bench.systems.registry import PYTHON_PATH, entry_of
 from bench.workloads import Workload
 from milepost.spark.driver.java import find_java_home
 
@@ -54,7 +54,14 @@ class Worker:
             self._process = psutil.Popen(
                 [str(python_of(system)), "-m", "bench.worker", json.dumps(task)],
                 cwd=ROOT,
-                env={**environ, "TZ": "UTC", "NO_PROXY": loopback, "no_proxy": loopback, "PYTHONHASHSEED": "0"},
+                env={
+                    **environ,
+                    "PYTHONPATH": PYTHON_PATH,
+                    "TZ": "UTC",
+                    "NO_PROXY": loopback,
+                    "no_proxy": loopback,
+                    "PYTHONHASHSEED": "0",
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

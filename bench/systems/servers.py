@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from bench.systems.registry import PYTHON_PATH
 from milepost.spark.driver.session import properties_text
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from scripts import spark_server
 
 _STARTED_WITHIN_S = 180.0
-_ROOT = Path(__file__).resolve().parents[2]
-_PATH = os.pathsep.join((str(_ROOT / "pipeline"), str(_ROOT)))
 
 
 class Server:
@@ -36,7 +35,7 @@ class Server:
         # Plain text needs the name: for an address of digits the client asks for TLS.
         self.address = f"sc://localhost:{port}"
         os.environ[TOKEN_VARIABLE] = secrets.token_urlsafe(32)
-        os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "PYTHONPATH": _PATH}
+        os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "PYTHONPATH": PYTHON_PATH}
         os.environ["PYSPARK_PYTHON"] = sys.executable
         properties = folder / "spark.properties"
         if settings is None:
