@@ -48,7 +48,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver"),
     "spec": ("values", "job sql", "graph", "load"),
-    "airflow": ("task_output", "operators", "dags"),
+    "airflow": ("task_output", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants"),
 }
@@ -226,14 +226,22 @@ def homeless(imports: Iterable[Import]) -> list[Import]:
 def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
     """Those of Airflow that a task may not use: it has no metadata database, and these would be a way around that.
 
-    The standard provider is made for tasks: its operators use that kit, as ours do.
+    The standard provider is made for tasks: its operators use that kit, as ours do. The page is no task: Airflow's own
+    server runs it.
     """
     of_tasks = ("airflow.sdk.", "airflow.providers.standard.")
-    return [i for i in imports if i.root == "airflow" and not f"{i.name}.".startswith(of_tasks)]
+    page = ROOT / FOLDER / "airflow" / "page"
+    return [
+        imported
+        for imported in imports
+        if imported.root == "airflow"
+        and not f"{imported.name}.".startswith(of_tasks)
+        and not imported.file.is_relative_to(page)
+    ]
 
 
 def thick(imports: Iterable[Import]) -> list[Import]:
-    """Those of a DAG file that are more than what it hands to Airflow."""
+    """Those of a file in `dags/` or `plugins/` that are more than what it hands to Airflow."""
     known = sys.stdlib_module_names | {"airflow"}
     return [i for i in imports if i.root not in known and not i.name.startswith(f"{PACKAGE}.airflow")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -18,12 +19,12 @@ PLUGIN = Path(__file__).resolve().parents[3] / "plugins" / "checkpoints_page.py"
 
 @pytest.fixture(scope="module")
 def plugin() -> ModuleType:
-    """The plugin as Airflow loads it."""
+    """The page's module, as the plugin that Airflow loads hands it on."""
     spec = importlib.util.spec_from_file_location("checkpoints_page", PLUGIN)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    return sys.modules[module.CheckpointsPage.__module__]
 
 
 def shown(plugin: ModuleType, job: CountedJob) -> str:
