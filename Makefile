@@ -50,7 +50,7 @@ mutants: env ## break rules on purpose in a copy of the tree: tests must fail (m
 	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(WORKERS)
 
 fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
-	@$(PY) -m tests.harness.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
+	@$(PY) -m tests.harness.tasks.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
 
 bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80)
 	@$(PY) -m bench.environments

@@ -17,9 +17,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from milepost.state.layers import key_hash
-from tests.harness.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
-from tests.harness.processes import PYTHON_PATH
-from tests.harness.s3_servers import ministack, seaweed
+from tests.harness.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
+from tests.harness.servers.processes import PYTHON_PATH
+from tests.harness.servers.s3_servers import ministack, seaweed
 
 __all__ = [
     "ministack",  # fixtures: each server is started once, at its first use

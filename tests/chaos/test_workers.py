@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.spark.driver.session import TASK_ATTEMPTS
-from tests.harness.flights_job import FlightsJob
-from tests.harness.kill_chain import without_quality
-from tests.harness.milepost_cli import milepost
-from tests.harness.worker_faults import KillFirst, KillOnce, TwoAttempts, Workers, tamper_once
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.kill_chain import without_quality
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.tasks.worker_faults import KillFirst, KillOnce, TwoAttempts, Workers, tamper_once
 
 
 @pytest.fixture

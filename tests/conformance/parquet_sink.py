@@ -13,7 +13,7 @@ from milepost.spec.job.spec import SinkSpec
 from milepost.storage.open import open_store
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_timelines import SinkSwitchTests
-from tests.harness.hooked_store import HookedStore
+from tests.harness.stores.hooked_store import HookedStore
 
 
 class ParquetSinkTests(SinkSwitchTests, SinkTests):

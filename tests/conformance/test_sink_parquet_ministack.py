@@ -8,7 +8,7 @@ import pytest
 
 from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.parquet_sink import ParquetSinkTests
-from tests.harness.s3_servers import Ministack
+from tests.harness.servers.s3_servers import Ministack
 
 
 class TestUpsertOnMinistack(ParquetSinkTests):

@@ -11,8 +11,8 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.probe import probe_store, require_preconditions
 from tests.conformance.s3_store import S3StoreTests
-from tests.harness.header_dropping_proxy import HeaderDroppingProxy
-from tests.harness.s3_servers import Ministack
+from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.s3_servers import Ministack
 
 
 class TestMinistackStore(S3StoreTests):

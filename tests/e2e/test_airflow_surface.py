@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow_instance import AirflowInstance
 
 
 def get(airflow: AirflowInstance, path: str, *, logged_in: bool = True) -> httpx.Response:

@@ -6,8 +6,8 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Fenced
-from tests.harness.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
-from tests.harness.form_run import FormRun
+from tests.harness.servers.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
+from tests.harness.servers.form_run import FormRun
 
 ALL_DONE = {task_id: "success" for task_id in TASKS if task_id != "notify_complete"} | {
     "notify_complete[0]": "success",

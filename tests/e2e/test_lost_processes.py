@@ -14,9 +14,9 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.layout import checkpoint_prefix
-from tests.harness.airflow_instance import OF_ITS_OWN, RUN_S, AirflowInstance, E2eJob
-from tests.harness.holding_proxy import Hold, HoldingProxy
-from tests.harness.s3_servers import Ministack
+from tests.harness.servers.airflow_instance import OF_ITS_OWN, RUN_S, AirflowInstance, E2eJob
+from tests.harness.servers.holding_proxy import Hold, HoldingProxy
+from tests.harness.servers.s3_servers import Ministack
 
 ORPHAN_S = 240.0
 _TOKEN = re.compile(r"/t([0-9]{20})/")

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.airflow_instance import AirflowInstance, E2eJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow_instance import AirflowInstance, E2eJob
 
 
 def just_past(moment: datetime) -> str:

@@ -10,11 +10,11 @@ from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.spark.driver.runner import SparkEpochRunner
-from tests.harness.flights_job import FlightsJob
-from tests.harness.kill_chain import SINKS, without_quality
-from tests.harness.milepost_cli import milepost
-from tests.harness.recovering_job import key_of
-from tests.harness.tables import assert_same_rows
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.kill_chain import SINKS, without_quality
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.recovering_job import key_of
+from tests.harness.tasks.tables import assert_same_rows
 
 FEBRUARY_28, MARCH_1, MARCH_3, JULY_1 = 59, 60, 62, 182
 RIGHT = "SELECT carrier, flight, origin, dest, dep_delay,"

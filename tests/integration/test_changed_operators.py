@@ -8,8 +8,8 @@ from pathlib import Path
 
 import duckdb
 
-from tests.harness.flights_job import FlightsJob
-from tests.harness.milepost_cli import assert_clear_error, milepost
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
 
 SPEC = """\
 name: flights

@@ -16,11 +16,11 @@ from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
-from tests.harness.flights_job import FlightsJob
-from tests.harness.kill_chain import without_quality
-from tests.harness.mortal_processes import MortalProcesses
-from tests.harness.tables import assert_same_rows
-from tests.harness.worker_faults import Workers
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.kill_chain import without_quality
+from tests.harness.servers.mortal_processes import MortalProcesses
+from tests.harness.tasks.tables import assert_same_rows
+from tests.harness.tasks.worker_faults import Workers
 
 MANY_CONSUMERS = {
     "    inputs: [unique]\n    key: [origin]": "    inputs: [clean]\n    key: [origin]",

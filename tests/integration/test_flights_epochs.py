@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import CheckpointExpired
-from tests.harness.flights import EMPTY_KEY, facts
-from tests.harness.flights_job import FlightsJob
-from tests.harness.tables import assert_same_rows
+from tests.harness.jobs.flights import EMPTY_KEY, facts
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.tasks.tables import assert_same_rows
 
 SLOW = "FROM flights WHERE size(filter(sequence(1, 30000), n -> n % 7 = flight % 7)) >= 0 AND"
 """A filter that takes seconds a row."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.harness.milepost_cli import milepost
-from tests.harness.processes import stop_tree, wait_until
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.servers.processes import stop_tree, wait_until
 
 SPEC = """\
 name: held

@@ -12,8 +12,8 @@ import psutil
 
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
-from tests.harness.milepost_cli import milepost
-from tests.harness.processes import wait_until
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.servers.processes import wait_until
 
 SPEC = """\
 name: small

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from milepost.jobmaster.job.context import JobContext
-from tests.harness.flights_job import FlightsJob
+from tests.harness.jobs.flights_job import FlightsJob
 
 
 def test_what_spark_and_the_machine_tell_of_an_epoch_does_not_hold_the_secret(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.harness.flights_job import FlightsJob
-from tests.harness.milepost_cli import assert_clear_error, milepost
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
 
 
 def job_with(folder: Path, pause: str) -> FlightsJob:

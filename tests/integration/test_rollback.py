@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.harness.flights_job import FlightsJob
-from tests.harness.milepost_cli import milepost
-from tests.harness.recovering_job import SINKS, key_of
-from tests.harness.tables import assert_same_rows
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.recovering_job import SINKS, key_of
+from tests.harness.tasks.tables import assert_same_rows
 
 
 def test_flights_go_back_to_an_epoch_and_on_from_there_and_back_again_iceberg_10892(tmp_path: Path) -> None:

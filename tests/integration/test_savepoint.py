@@ -7,11 +7,11 @@ from pathlib import Path
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.storage.open import open_store
-from tests.harness.flights_job import FlightsJob
-from tests.harness.milepost_cli import milepost
-from tests.harness.oracle import expected_tables
-from tests.harness.recovering_job import SINKS, key_of
-from tests.harness.tables import assert_same_rows
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.recovering_job import SINKS, key_of
+from tests.harness.tasks.oracle import expected_tables
+from tests.harness.tasks.tables import assert_same_rows
 
 
 class SecondJob(FlightsJob):

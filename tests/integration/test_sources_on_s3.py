@@ -23,8 +23,8 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.probe import probe_versioned_reads
-from tests.harness import flights
-from tests.harness.s3_servers import Ministack
+from tests.harness.jobs import flights
+from tests.harness.servers.s3_servers import Ministack
 
 SPEC = load_job(Path(__file__).resolve().parents[2] / "config" / "flights.yaml").spec.sources["flights"]
 PATTERN = split_path(SPEC.path)[1]

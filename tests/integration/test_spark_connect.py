@@ -22,11 +22,11 @@ from milepost.spark.driver import connect
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from scripts.stack import SPARK
-from tests.harness.connect_server import ConnectServer, connect_server
-from tests.harness.flights_job import FlightsJob
-from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
-from tests.harness.processes import stop_tree, wait_until
-from tests.harness.recovering_job import quality_section
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
+from tests.harness.jobs.recovering_job import quality_section
+from tests.harness.servers.connect_server import ConnectServer, connect_server
+from tests.harness.servers.processes import stop_tree, wait_until
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
 CLUSTER = (

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.flights_job import FlightsJob
-from tests.harness.tables import assert_same_rows
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.tasks.tables import assert_same_rows
 
 BUDGET_MS = 4_000
 FILES, ROWS = 2, 1_500

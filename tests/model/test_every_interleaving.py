@@ -15,8 +15,8 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import token_prefix_of_key
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.retention.retention import subsumable
-from tests.harness.model_explorer import Explored, Explorer, Rules, Setting
-from tests.harness.model_switch import SwitchExplorer, SwitchRules
+from tests.harness.models.model_explorer import Explored, Explorer, Rules, Setting
+from tests.harness.models.model_switch import SwitchExplorer, SwitchRules
 
 TWO_LEADERS = Setting()
 ONE_AFTER_ANOTHER = Setting(leaders=("airflow:a", "airflow:b", "airflow:c"), polite=True, faults=0, in_turn=True)

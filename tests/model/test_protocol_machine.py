@@ -1,7 +1,7 @@
 """Two leaders, their zombies and a person, on the real coordinator, log, store and sinks, beside a plain model.
 
 Commands run as processes that stop before any store call, crash there, lose a reply, or leave a write on its way while
-others go on. The model (`tests/harness/plain_model.py`) sees only what reached the stores, and judges each write by
+others go on. The model (`harness/models/plain_model.py`) sees only what reached the stores, and judges each write by
 DESIGN section 3; after each step the sinks' tables are the sum of the completed epochs, each once.
 """
 
@@ -17,10 +17,10 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from milepost.protocol.records.errors import JobNotRunnable, SubtaskDeclined
 from milepost.protocol.retention.retention import minimum_grace_ms
-from tests.harness.command_machine import STRUCK, CommandMachine, in_the_suite
-from tests.harness.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS, require
-from tests.harness.protocol_world import SINKS, Answers, DagRun, World
-from tests.harness.stepped_processes import Fault, Process
+from tests.harness.models.command_machine import STRUCK, CommandMachine, in_the_suite
+from tests.harness.models.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS, require
+from tests.harness.models.protocol_world import SINKS, Answers, DagRun, World
+from tests.harness.servers.stepped_processes import Fault, Process
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Epochs, aborts, rollbacks, savepoints, backfills, rescaling, retention, crashes: every table is what was read.
 
-The real job master, manifest log, state and sinks, on the processes of `tests/harness/stepped_processes.py`. After each
+The real job master, manifest log, state and sinks, on the processes of `stepped_processes.py`. After each
 step each sink equals what DuckDB makes of the objects that, by their recorded ranges, led to the checkpoint it shows;
 and that is the live head, unless some sink has yet to publish or to follow.
 """
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
-from tests.harness.command_machine import REFUSED, STRUCK, in_the_suite
-from tests.harness.plain_model import require
-from tests.harness.protocol_world import SINKS, Answers
-from tests.harness.stepped_processes import Fault, Process
-from tests.harness.timeline_stories import HOUR_MS, KEYS, PICKS, SCENE, TimelineStories
-from tests.harness.timeline_world import POLICIES
+from tests.harness.models.command_machine import REFUSED, STRUCK, in_the_suite
+from tests.harness.models.plain_model import require
+from tests.harness.models.protocol_world import SINKS, Answers
+from tests.harness.models.timeline_stories import HOUR_MS, KEYS, PICKS, SCENE, TimelineStories
+from tests.harness.models.timeline_world import POLICIES
+from tests.harness.servers.stepped_processes import Fault, Process
 
 JUMPS = st.sampled_from([61_000, HOUR_MS, HOUR_MS, 3 * HOUR_MS, 26 * HOUR_MS, -HOUR_MS])
 WRITES = st.integers(0, 24)

@@ -19,7 +19,7 @@ import milepost.state.runs.runs
 from milepost.epoch.code_hash import CODE_HASH, hash_package
 from scripts.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
 from tests.harness.import_rules import ROOT
-from tests.harness.processes import run_python
+from tests.harness.servers.processes import run_python
 
 PRODUCT = Path(milepost.__file__).parent
 LOOSE = "def first(found: list) -> object:\n    return found[0]\n"

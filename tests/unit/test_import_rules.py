@@ -89,7 +89,7 @@ def test_no_import_of_a_file_that_airflow_loads_is(rule: Rule) -> None:
         (homeless, "cli/canary.py", "from pyspark.sql import SparkSession"),
         (homeless, "dataflow/quality/canary.py", "import great_expectations"),
         (around_the_task_sdk, "airflow/canary.py", "from airflow.models import DagRun"),
-        (of_tools, "state/canary.py", "from tests.harness.dataplane import rows"),
+        (of_tools, "state/canary.py", "from tests.harness.tasks.dataplane import rows"),
         (thick, "../../dags/canary.py", "from {package}.jobmaster import JobMaster"),
     ],
 )

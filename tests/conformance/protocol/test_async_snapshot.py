@@ -15,7 +15,7 @@ from milepost.protocol.subtask.subtask_commands import (
     RecordIncomplete,
     SnapshotContent,
 )
-from tests.harness.subtask_driver import SubtaskDriver, barrier
+from tests.harness.tasks.subtask_driver import SubtaskDriver, barrier
 
 ID = CheckpointId(1)
 GONE = (CancelUpload(ID), DiscardSnapshot(ID), RecordIncomplete(ID))

@@ -16,9 +16,9 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.job_log import EXPECTED, A, JobLog, refused
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.job_log import EXPECTED, A, JobLog, refused
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 TWO_SOURCES = {
     "operators:": """\

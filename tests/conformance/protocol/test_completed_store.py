@@ -32,10 +32,10 @@ from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
 from milepost.storage.layout import MANIFEST_PREFIX
-from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_log import A, B, JobLog, refused
-from tests.harness.job_stores import break_store
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.job_log import A, B, JobLog, refused
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.job_stores import break_store
 
 
 def epochs(count: int) -> JobLog:

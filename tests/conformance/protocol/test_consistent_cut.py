@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
-from tests.harness.input_gate import Cancel, Data, End, InputGate, Payload, barrier, savepoint, timeoutable, unaligned
+from tests.harness.tasks.input_gate import (
+    Cancel,
+    Data,
+    End,
+    InputGate,
+    Payload,
+    barrier,
+    savepoint,
+    timeoutable,
+    unaligned,
+)
 
 TIMEOUT_MS = 10
 

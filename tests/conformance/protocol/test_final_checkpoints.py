@@ -18,11 +18,11 @@ from milepost.protocol.subtask.subtask_commands import (
     SnapshotContent,
 )
 from milepost.protocol.subtask.task_lifecycle import TaskState
-from tests.harness.input_gate import Data, End, InputGate, timeoutable, unaligned
-from tests.harness.input_gate import barrier as aligned
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.subtask_driver import barrier
-from tests.harness.task_driver import TaskDriver
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.tasks.input_gate import Data, End, InputGate, timeoutable, unaligned
+from tests.harness.tasks.input_gate import barrier as aligned
+from tests.harness.tasks.subtask_driver import barrier
+from tests.harness.tasks.task_driver import TaskDriver
 
 
 def finished(checkpoint_id: int) -> AcknowledgeCheckpoint:

@@ -14,10 +14,10 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.storage.layout import MANIFEST_PREFIX, checkpoint_prefix
-from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_stores import break_store, later
-from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.job_stores import break_store, later
 
 HEADS_READ_BEFORE = 1
 """After the data plane is done: `complete` reads the head once, before the transition does."""

@@ -27,8 +27,8 @@ from milepost.protocol.manifest.transaction.events import JobCanceled, JobCleane
 from milepost.protocol.records.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import CleanUp, JobResult, JobStatus
-from tests.harness.job_log import A, B, JobLog, refused
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.job_log import A, B, JobLog, refused
+from tests.harness.jobs.sparkless_job import SparklessJob
 
 End = Callable[[JobLog], object]
 

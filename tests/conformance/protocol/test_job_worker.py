@@ -34,13 +34,13 @@ from milepost.protocol.subtask.subtask_commands import (
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.storage.layout import MANIFEST_PREFIX, state_prefix
 from milepost.storage.local import LocalStore
-from tests.harness.dataplane import DataPlane
-from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.job_stores import break_store
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.subtask_driver import barrier
-from tests.harness.task_driver import TaskDriver
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.stores.job_stores import break_store
+from tests.harness.tasks.dataplane import DataPlane
+from tests.harness.tasks.subtask_driver import barrier
+from tests.harness.tasks.task_driver import TaskDriver
 from tests.unit.spark.test_unaligned_epochs import events
 
 ID, TOKEN = CheckpointId(4), FencingToken(9)

@@ -33,10 +33,10 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.hooked_store import HookedStore
-from tests.harness.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.hooked_store import HookedStore
 
 LONG_S = 240.0
 SWEPT = CheckpointFailureReason.LEADER_TAKEN_OVER

@@ -45,9 +45,9 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from tests.harness.job_log import JobLog
-from tests.harness.manifest_logs import create_job, new_log
-from tests.harness.s3_servers import Seaweed
+from tests.harness.jobs.job_log import JobLog
+from tests.harness.servers.s3_servers import Seaweed
+from tests.harness.stores.manifest_logs import create_job, new_log
 
 RACERS = 4
 WAIT_S = 240.0

@@ -15,8 +15,8 @@ from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
 from milepost.protocol.records.errors import Busy, CommitConflict, Fenced, JobNotRunnable
 from milepost.spec.load.load import load_job
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 TIMES = {"run": 6, "take over": 6, "restart": 6, "abort": 60}
 """How often each process does its part; one that mostly finds nothing pending asks more often."""

@@ -22,10 +22,10 @@ from milepost.state.buffers.channel_state import ChannelStateHandle, encode_chan
 from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.local import LocalStore
-from tests.harness.key_hashes import KEYED
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.state_lineage import GROUPS, SCHEMA, StateLineage, table
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.state_lineage import GROUPS, SCHEMA, StateLineage, table
+from tests.harness.tasks.key_hashes import KEYED
 
 Handles = list[ChannelStateHandle | None]
 

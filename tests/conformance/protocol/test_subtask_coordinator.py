@@ -30,7 +30,7 @@ from milepost.protocol.subtask.subtask_commands import (
     SnapshotContent,
     StartChannelState,
 )
-from tests.harness.subtask_driver import SubtaskDriver, barrier, data, unaligned
+from tests.harness.tasks.subtask_driver import SubtaskDriver, barrier, data, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 

@@ -33,12 +33,12 @@ from milepost.protocol.subtask.subtask_commands import Notification as Told
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.layout import MANIFEST_PREFIX
-from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_stores import break_store
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.subtask_driver import barrier, data, unaligned
-from tests.harness.task_driver import TaskDriver
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.job_stores import break_store
+from tests.harness.tasks.subtask_driver import barrier, data, unaligned
+from tests.harness.tasks.task_driver import TaskDriver
 
 Reason = CheckpointFailureReason
 ENDS: list[Callable[[TaskLifecycle], object]] = [TaskLifecycle.finish, TaskLifecycle.fail, TaskLifecycle.cancel]

@@ -21,11 +21,11 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX
-from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
-from tests.harness.job_stores import break_store
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.job_stores import break_store
 
 TWO_SOURCES = {
     "operators:\n": "  other: {format: csv, path: ../other/*.csv, settle: 0s, schema: {k: int64}}\noperators:\n"

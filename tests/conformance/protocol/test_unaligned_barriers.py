@@ -7,7 +7,7 @@ import pytest
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.barrier_events import AbortCheckpoint, Command, StopRecording, TriggerCheckpoint
 from milepost.protocol.subtask.barrier_states import AlignmentState
-from tests.harness.input_gate import Cancel, Data, End, InputGate, unaligned
+from tests.harness.tasks.input_gate import Cancel, Data, End, InputGate, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 ENDED = CheckpointFailureReason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM

@@ -9,9 +9,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
-from tests.harness.backfill_job import BackfillJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.task_runs import FormDagRun
+from tests.harness.jobs.backfill_job import BackfillJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.task_runs import FormDagRun
 
 DAYS = 4
 FROM = {"from": "2026-03-03"}

@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 
 from milepost.protocol.records.errors import StoreUnavailable
-from tests.harness.counted_job import CountedJob
-from tests.harness.faulty_store import Effect, Fault
-from tests.harness.job_stores import break_store
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.stores.faulty_store import Effect, Fault
+from tests.harness.stores.job_stores import break_store
 
 PLUGIN = Path(__file__).resolve().parents[3] / "plugins" / "checkpoints_page.py"
 

@@ -14,8 +14,8 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.outcome import FAILURE_KEY, translate_errors
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.task_runs import TaskInstance
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.servers.task_runs import TaskInstance
 
 
 class DagRun:

@@ -13,7 +13,7 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.approval import as_markdown
 from milepost.airflow.operators.job_specs import job_of_dag
 from milepost.protocol.records.errors import NotFound
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_job import SparklessJob
 
 
 @pytest.fixture

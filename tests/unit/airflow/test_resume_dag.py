@@ -14,9 +14,9 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.task_runs import FormDagRun, TaskInstance
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.task_runs import FormDagRun, TaskInstance
 
 VETO = {"reason": "QUALITY_GATE_FAILED", "detail": "sink table: 1 critical expectation is not met"}
 

@@ -12,11 +12,11 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.planned import PLAN_DIGEST, digest_of
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
-from tests.harness.faulty_store import Effect, Fault
-from tests.harness.job_stores import break_store
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.task_runs import FormDagRun
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.task_runs import FormDagRun
+from tests.harness.stores.faulty_store import Effect, Fault
+from tests.harness.stores.job_stores import break_store
 
 KEYS = {"a": [1], "b": [1, 2], "c": [3]}
 TABLES = {0: {}, 1: {1: 1}, 2: {1: 2, 2: 1}, 3: {1: 2, 2: 1, 3: 1}}

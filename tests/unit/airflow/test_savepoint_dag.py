@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.task_runs import FormDagRun
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.task_runs import FormDagRun
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from airflow.sdk._shared.logging.structlog import structlog_processors
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import JobOperator
 from milepost.protocol.records import errors
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.task_runs import OutletEvents, TaskInstance
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.task_runs import OutletEvents, TaskInstance
 
 
 @pytest.fixture

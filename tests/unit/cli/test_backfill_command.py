@@ -13,9 +13,9 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import FreezeRequest, ThawRequest
 from milepost.spark.driver import runner as spark_runner
-from tests.harness.backfill_job import BackfillJob, mortal_session
-from tests.harness.milepost_cli import Outcome, assert_clear_error, milepost
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.backfill_job import BackfillJob, mortal_session
+from tests.harness.jobs.milepost_cli import Outcome, assert_clear_error, milepost
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 _GATE = """\
 quality:

@@ -18,8 +18,8 @@ from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 COMMANDS = (
     "init lint schema doctor run list show history status read state verify abort cancel rollback start resume".split()  # noqa: SIM905

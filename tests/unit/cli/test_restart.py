@@ -11,9 +11,9 @@ from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
 from milepost.spark.driver import runner as spark_runner
-from tests.harness.milepost_cli import Outcome, milepost
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.milepost_cli import Outcome, milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 DOWN = "the store did not answer"
 

@@ -12,9 +12,9 @@ import pytest
 
 from milepost.cli.running import epochs
 from milepost.spark.driver import runner as spark_runner
-from tests.harness.milepost_cli import Outcome, milepost
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.milepost_cli import Outcome, milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from milepost.storage import probe
-from tests.harness.milepost_cli import milepost
-from tests.harness.processes import free_ports
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.servers.processes import free_ports
 
 
 @contextmanager

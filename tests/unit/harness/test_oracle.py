@@ -11,8 +11,8 @@ import pytest
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
-from tests.harness.oracle import Expected, expected_tables
-from tests.harness.tables import assert_same_rows
+from tests.harness.tasks.oracle import Expected, expected_tables
+from tests.harness.tasks.tables import assert_same_rows
 
 SPEC = {
     "name": "t",

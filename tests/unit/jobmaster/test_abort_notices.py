@@ -12,9 +12,9 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.notices import AbortNotice, read_notice
-from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_stores import break_store
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.job_stores import break_store
 
 Reason = CheckpointFailureReason
 

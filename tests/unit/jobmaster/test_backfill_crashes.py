@@ -10,8 +10,8 @@ import pytest
 from milepost.protocol.records.errors import Busy
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.protocol.retention.lineage import open_forks
-from tests.harness.backfill_job import BackfillJob, mortal_session
-from tests.harness.job_stores import hook_stores
+from tests.harness.jobs.backfill_job import BackfillJob, mortal_session
+from tests.harness.stores.job_stores import hook_stores
 
 _WRITES = ("put", "create", "delete")
 DAYS = 3

@@ -12,12 +12,12 @@ import pytest
 
 from milepost.cli.terminal.tables import write_file
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
-from tests.harness.counted_job import CountedJob
-from tests.harness.faulty_store import Effect, Fault, at
-from tests.harness.job_stores import break_store
-from tests.harness.saved_job import OtherJob
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.tables import assert_same_rows
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.saved_job import OtherJob
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.job_stores import break_store
+from tests.harness.tasks.tables import assert_same_rows
 
 PAIRS = '  - {uid: pairs, kind: process, inputs: [rows], key: [k], function: "pairs:Pairs"}\n'
 PAIRS_SINK = "  - {name: pairs, input: pairs, format: parquet, path: ../lake/pairs, mode: append}\n"

@@ -20,10 +20,10 @@ from milepost.jobmaster.reports.diff import Difference
 from milepost.jobmaster.reports.row_changes import changes_by_key, changes_of_rows
 from milepost.protocol.records.errors import NotFound
 from milepost.storage.open import open_store
-from tests.harness.changing_job import SINK, SPEC, ChangingJob
-from tests.harness.hooked_store import HookedStore
-from tests.harness.milepost_cli import assert_clear_error, milepost
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.changing_job import SINK, SPEC, ChangingJob
+from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.hooked_store import HookedStore
 
 RENAMED = SPEC.replace("uid: sums,", "uid: totals, renamed_from: sums,")
 

@@ -18,8 +18,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.diff import Difference
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 GOLDEN = Path(__file__).parent / "golden" / "documents.json"
 EDIT = {

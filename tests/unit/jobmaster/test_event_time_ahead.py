@@ -13,9 +13,9 @@ from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.jobmaster import Session
 from milepost.storage.local import LocalStore
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
-from tests.harness.tables import assert_same_rows
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.tasks.tables import assert_same_rows
 
 DAY_S = 86_400
 WINDOW = {

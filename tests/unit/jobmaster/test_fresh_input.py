@@ -12,7 +12,7 @@ from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.checked import read_handle
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_job import SparklessJob
 
 SETTLES = {"settle: 0s": "settle: 1h"}
 DATED = {"../landing/*.csv": "../landing/**/*.csv", "limits_per_epoch: {max_files: 1}": "partitions: {dt: date}"}

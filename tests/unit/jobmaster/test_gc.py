@@ -24,9 +24,9 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.manifest_log import ManifestLog
-from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.hooked_store import HookedStore
-from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.stores.hooked_store import HookedStore
 
 DAY_MS = 24 * 3_600_000
 SESSION = Session.cli().session_id

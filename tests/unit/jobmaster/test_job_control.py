@@ -13,8 +13,8 @@ from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle as job_control
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
-from tests.harness.milepost_cli import milepost, milepost_on_terminal
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.milepost_cli import milepost, milepost_on_terminal
+from tests.harness.jobs.sparkless_job import SparklessJob
 
 
 @pytest.fixture

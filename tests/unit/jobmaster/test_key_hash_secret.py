@@ -18,9 +18,9 @@ from milepost.jobmaster.rollback import installed_checkpoint as installation
 from milepost.protocol.codec.codec import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_hash import KeyHash, new_secret
-from tests.harness.counted_job import CountedJob
-from tests.harness.milepost_cli import milepost
-from tests.harness.saved_job import OtherJob, moved
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.saved_job import OtherJob, moved
 
 
 def secret_of(context: JobContext) -> str | None:

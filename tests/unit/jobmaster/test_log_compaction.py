@@ -17,8 +17,8 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog
-from tests.harness.hooked_store import HookedStore
-from tests.harness.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.stores.hooked_store import HookedStore
 
 HOUR_MS = 3_600_000
 

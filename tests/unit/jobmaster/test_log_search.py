@@ -18,9 +18,9 @@ from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog
-from tests.harness.job_log import A, JobLog
-from tests.harness.milepost_cli import milepost
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.job_log import A, JobLog
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
 
 EPOCHS = 60
 

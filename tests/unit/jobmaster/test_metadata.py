@@ -16,9 +16,9 @@ from milepost.epoch.throughput import Pace
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.buffers.channel_state import ChannelStateHandle
-from tests.harness.job_log import KEY_HASH_SECRET
-from tests.harness.key_hashes import KEYED, UNKEYED
-from tests.harness.sparkless_job import SparklessJob
+from tests.harness.jobs.job_log import KEY_HASH_SECRET
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.tasks.key_hashes import KEYED, UNKEYED
 
 GOLDEN = Path(__file__).parent / "golden"
 CHANNEL = ChannelStateHandle(

@@ -17,11 +17,11 @@ from milepost.jobmaster.reports.timings import AfterCommit, decode_after_commit,
 from milepost.protocol.codec.codec import encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix
-from tests.harness.faulty_store import Effect, Fault
-from tests.harness.job_stores import break_store
-from tests.harness.milepost_cli import milepost
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.faulty_store import Effect, Fault
+from tests.harness.stores.job_stores import break_store
 
 GOLDEN = Path(__file__).parent / "golden"
 NOTHING = TaskTimes(

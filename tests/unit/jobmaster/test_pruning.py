@@ -16,10 +16,10 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.counted_job import CountedJob
-from tests.harness.hooked_store import Hook
-from tests.harness.job_stores import LaterStore
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.hooked_store import Hook
+from tests.harness.stores.job_stores import LaterStore
 
 HOUR_MS = 3_600_000
 HOURS = 2

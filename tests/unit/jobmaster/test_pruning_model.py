@@ -33,8 +33,8 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.retention.lineage import still_listed
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable
 from milepost.storage.open import open_store
-from tests.harness.hooked_store import HookedStore
-from tests.harness.sink_machine import Commit, Completed, Follow, Killed, SinkMachine
+from tests.harness.stores.hooked_store import HookedStore
+from tests.harness.stores.sink_machine import Commit, Completed, Follow, Killed, SinkMachine
 
 TIMEOUT_MS = 600_000
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)

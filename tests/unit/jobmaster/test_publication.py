@@ -9,9 +9,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
-from tests.harness.counted_job import CountedJob
-from tests.harness.job_stores import hook_stores
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.job_stores import hook_stores
 
 
 @pytest.fixture(scope="module")

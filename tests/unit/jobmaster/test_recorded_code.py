@@ -9,8 +9,8 @@ import pytest
 from milepost.jobmaster.job.code import read_recorded_code
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.records.errors import SubtaskDeclined
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 AGGREGATE = "{uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}"
 PROCESS = "{uid: latest, kind: process, inputs: [rows], key: [k], function: counting:Counting}"

@@ -8,9 +8,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
-from tests.harness.counted_stores import count_requests
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.counted_stores import count_requests
 
 EMPTY = 6
 NORMAL = {"trigger": 9, "run": 16, "complete": 6, "notify table": 9, "subsume": 26}

@@ -12,9 +12,9 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.storage.open import open_store
-from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 
 OURS = TableOwner("small", "a" * 32, "table")
 

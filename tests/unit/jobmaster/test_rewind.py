@@ -23,9 +23,9 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.manifest_state import JobStatus
-from tests.harness.counted_job import SEEN_SINK, CountedJob
-from tests.harness.job_stores import hook_stores, later
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.counted_job import SEEN_SINK, CountedJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.job_stores import hook_stores, later
 
 EPOCHS = 5
 DAY_MS = 24 * 3_600_000

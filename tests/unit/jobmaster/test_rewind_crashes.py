@@ -17,11 +17,11 @@ from milepost.protocol.records.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
-from tests.harness.counted_job import SEEN_SINK, CountedJob
-from tests.harness.faulty_store import Effect, Fault
-from tests.harness.hooked_store import Hook
-from tests.harness.job_stores import break_store, hook_stores
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.counted_job import SEEN_SINK, CountedJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.faulty_store import Effect, Fault
+from tests.harness.stores.hooked_store import Hook
+from tests.harness.stores.job_stores import break_store, hook_stores
 
 _WRITES = ("put", "create", "delete")
 EPOCHS = 4

@@ -12,8 +12,8 @@ from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.source_health import stale
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 HOUR_S = 3600
 HOUR_MS = 1000 * HOUR_S

@@ -18,11 +18,11 @@ from milepost.protocol.codec.codec import encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.errors import NotFound, QualityGateFailed
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
-from tests.harness.faulty_store import Effect, Fault
-from tests.harness.job_stores import break_store
-from tests.harness.milepost_cli import milepost
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.stores.faulty_store import Effect, Fault
+from tests.harness.stores.job_stores import break_store
 from tests.unit.airflow.test_checkpoints_page import plugin
 from tests.unit.dataflow.quality.test_gate import suite
 from tests.unit.jobmaster.test_pruning import at_hour

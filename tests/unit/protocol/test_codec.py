@@ -44,7 +44,7 @@ from milepost.protocol.records.ids import INSTALLING, CheckpointId, Epoch, Fenci
 from milepost.protocol.records.layout import veto_key
 from milepost.protocol.records.manifest_state import Garbage, ManifestState, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
+from tests.harness.jobs.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,7 +12,7 @@ from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, L
 from milepost.protocol.manifest.upkeep.compaction import compactable, horizon
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import SessionId
-from tests.harness.job_log import A, B, JobLog
+from tests.harness.jobs.job_log import A, B, JobLog
 
 
 def epochs(count: int) -> JobLog:

@@ -12,7 +12,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound, ProtocolV
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Pin
 from milepost.protocol.retention.retention import RetentionPolicy, retention_roots, subsumable
-from tests.harness.job_log import MINUTE_MS, A, B, JobLog, refused
+from tests.harness.jobs.job_log import MINUTE_MS, A, B, JobLog, refused
 
 
 def epochs(count: int) -> JobLog:

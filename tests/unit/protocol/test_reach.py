@@ -6,7 +6,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.retention.reach import CheckpointOutcome, Listed, ObjectStatus, staged_standing, standing
-from tests.harness.job_log import A, B, JobLog
+from tests.harness.jobs.job_log import A, B, JobLog
 
 
 def listed(log: JobLog) -> Listed:

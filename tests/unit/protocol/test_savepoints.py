@@ -14,7 +14,7 @@ from milepost.protocol.records.layout import copying_pin
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.reach import Listed, ObjectStatus, proof, standing
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
-from tests.harness.job_log import A, B, JobLog, refused
+from tests.harness.jobs.job_log import A, B, JobLog, refused
 
 
 def epochs(count: int) -> JobLog:

@@ -20,7 +20,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import session_digest
 from milepost.protocol.records.manifest_state import JobStatus, Realignment, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.job_log import AIR_1, RUN_1, A, B, JobLog, refused
+from tests.harness.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, refused
 
 ROLES = {role.value: role for role in TimelineRole}
 

@@ -23,7 +23,7 @@ from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import JobStatus
-from tests.harness.job_log import A, JobLog
+from tests.harness.jobs.job_log import A, JobLog
 from tests.unit.protocol.test_codec import ENTRIES
 
 DOCUMENT = Path(milepost.protocol.__file__).parent / "PROTOCOL.md"

@@ -18,7 +18,7 @@ from milepost.spark.wire.level_plan import (
 )
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.runs.handles import StateHandle
-from tests.harness.dataplane import SCHEMA, operators
+from tests.harness.tasks.dataplane import SCHEMA, operators
 
 SOURCE = SourceClock("clicks", 10, 5)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from milepost.jobmaster.jobmaster import Session
 from milepost.spark.task.levels import plan_levels
 from milepost.spark.wire.exchange import Stamp
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner, no_sql
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner, no_sql
 
 WINDOW = {
     "schema: {k: int64, v: string}": 'schema: {k: int64, at: "timestamp[us, UTC]"}\n    event_time: at',

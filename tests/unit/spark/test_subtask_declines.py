@@ -13,8 +13,8 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.local import LocalStore
 from milepost.storage.notices import AbortNotice, write_notice
-from tests.harness.dataplane import DataPlane, ticking
-from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.tasks.dataplane import DataPlane, ticking
 from tests.unit.spark.test_unaligned_epochs import SMALL, cut, events, nothing
 
 

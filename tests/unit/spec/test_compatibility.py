@@ -10,7 +10,7 @@ import pytest
 
 from milepost.spec.graph.compatibility import COMPATIBLE, NEW_UID, NON_RESTORED, compare_signatures, state_signatures
 from milepost.spec.job.spec import JobSpec
-from tests.harness.graphs import build_graph
+from tests.harness.jobs.graphs import build_graph
 
 BASE: dict[str, Any] = {
     "name": "job",

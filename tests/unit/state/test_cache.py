@@ -19,7 +19,7 @@ from milepost.state.runs.evolution import STORED_AS
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.runs import encode_run
 from milepost.storage.local import LocalStore
-from tests.harness.key_hashes import KEYED
+from tests.harness.tasks.key_hashes import KEYED
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 

@@ -19,7 +19,7 @@ from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.statistics import census
 from milepost.state.statistics.census import Census
 from milepost.storage.local import LocalStore
-from tests.harness.key_hashes import KEYED
+from tests.harness.tasks.key_hashes import KEYED
 
 GROUPS = 8
 TIMER, EXPIRES = "__timer", "__expires"

@@ -24,7 +24,7 @@ from milepost.state.buffers.channel_state import (
 )
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.storage.local import LocalStore
-from tests.harness.key_hashes import KEYED
+from tests.harness.tasks.key_hashes import KEYED
 
 GROUPS = 16
 SIGNATURES = {"a": "of a", "b": "of b"}

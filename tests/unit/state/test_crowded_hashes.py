@@ -16,8 +16,8 @@ from milepost.state.keyed.grouping import number_keys
 from milepost.state.layers import layer
 from milepost.state.layers.exact_keys import key_numbers, same_keys
 from milepost.state.layers.layer import KeySpec, match, not_hidden, sort_rows, stack
-from tests.harness.collisions import colliding_pairs
-from tests.harness.key_hashes import UNKEYED
+from tests.harness.tasks.collisions import colliding_pairs
+from tests.harness.tasks.key_hashes import UNKEYED
 
 COUNT = 8_000
 

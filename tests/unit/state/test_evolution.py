@@ -30,7 +30,7 @@ from milepost.state.runs.evolution import (
 )
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.storage.local import LocalStore
-from tests.harness.key_hashes import KEYED
+from tests.harness.tasks.key_hashes import KEYED
 
 GROUPS = 4
 CHAINS: dict[str, tuple[pa.DataType, ...]] = {

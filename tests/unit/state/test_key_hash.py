@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from milepost.state.layers import key_hash
 from milepost.state.layers.key_groups import key_group
 from milepost.state.layers.key_hash import KeyHash, new_secret
-from tests.harness.collisions import colliding_pairs, harmless_differences, mix
-from tests.harness.key_hashes import KEYED, UNKEYED
+from tests.harness.tasks.collisions import colliding_pairs, harmless_differences, mix
+from tests.harness.tasks.key_hashes import KEYED, UNKEYED
 
 SECRET = "000102030405060708090a0b0c0d0e0f"
 OTHER = "000102030405060708090a0b0c0d0e10"

@@ -27,7 +27,7 @@ from milepost.state.runs.compaction import BASE_FACTOR, MAX_DELTAS, Choice, Snap
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.statistics import census
 from milepost.storage.local import LocalStore
-from tests.harness.key_hashes import KEYED, UNKEYED, WEAK
+from tests.harness.tasks.key_hashes import KEYED, UNKEYED, WEAK
 
 SCHEMA = pa.schema(
     [("k", pa.string()), ("n", pa.int64()), ("v", pa.int64()), ("__timer", pa.int64()), ("__expires", pa.int64())]

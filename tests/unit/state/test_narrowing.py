@@ -18,7 +18,7 @@ from milepost.state.layers.integer_packing import narrowed, numbers_at, widened
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.local import LocalStore
-from tests.harness.key_hashes import KEYED
+from tests.harness.tasks.key_hashes import KEYED
 
 ROWS = 1500
 NUMBERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())

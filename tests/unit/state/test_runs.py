@@ -24,8 +24,8 @@ from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
 from milepost.state.runs.run_columns import order_by_key
 from milepost.state.runs.runs import RUN_FORMAT_VERSION, check_body, decode_run, encode_run
 from milepost.storage.local import LocalStore
-from tests.harness.key_hashes import KEYED, UNKEYED
-from tests.harness.timers import next_timer
+from tests.harness.tasks.key_hashes import KEYED, UNKEYED
+from tests.harness.tasks.timers import next_timer
 
 KEYS = KeySpec(("k",), ("k",), UNKEYED)
 """As the stored runs of older formats."""

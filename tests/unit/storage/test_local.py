@@ -24,7 +24,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local import STAGING, LocalStore
-from tests.harness.processes import run_python
+from tests.harness.servers.processes import run_python
 
 
 @pytest.fixture

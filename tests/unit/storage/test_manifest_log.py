@@ -30,10 +30,10 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.hooked_store import HookedStore
-from tests.harness.manifest_logs import create_job, new_log, trigger_checkpoint
-from tests.harness.processes import run_python
+from tests.harness.servers.processes import run_python
+from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.stores.hooked_store import HookedStore
+from tests.harness.stores.manifest_logs import create_job, new_log, trigger_checkpoint
 
 MANIFEST_PUT = at("create", "manifest/")
 
@@ -273,8 +273,8 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from tests.harness.faulty_store import *
-from tests.harness.manifest_logs import *
+from tests.harness.stores.faulty_store import *
+from tests.harness.stores.manifest_logs import *
 store = FaultyStore(open_store(StoreConfig(sys.argv[1])), [Fault(at("create", "manifest/"), Effect.{effect})])
 new_log(store).transact(create_job("flights"))
 """

@@ -19,8 +19,8 @@ from milepost.dataflow.operators.build import build_operator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.storage.local import LocalStore
-from tests.harness.subtasks import OperatorRun
-from tests.harness.timers import next_timer
+from tests.harness.tasks.subtasks import OperatorRun
+from tests.harness.tasks.timers import next_timer
 
 EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_US = 3_600_000_000

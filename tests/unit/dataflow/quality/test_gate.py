@@ -25,8 +25,8 @@ from milepost.protocol.records.errors import (
 )
 from milepost.spec.job.spec import QualitySpec
 from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
-from tests.harness.sparkless_job import SparklessJob
-from tests.harness.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 ROOT = Path(__file__).parents[3]
 IN_RANGE = {"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0, "max_value": 10}

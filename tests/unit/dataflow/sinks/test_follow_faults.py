@@ -17,8 +17,8 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.conformance.sink import mark
 from tests.conformance.sink_timelines import publish, staged, switch
-from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.hooked_store import HookedStore
+from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.stores.hooked_store import HookedStore
 
 BEFORE = [38, 39, 44, 45]
 AFTER = [38, 39, 40, 42, 43]

@@ -28,8 +28,8 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.job.spec import SinkSpec
 from milepost.storage.open import open_store
 from tests.conformance.sink import SCHEMA, mark, publish, rows, stage
-from tests.harness.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.hooked_store import HookedStore
+from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from tests.harness.stores.hooked_store import HookedStore
 
 
 @pytest.fixture

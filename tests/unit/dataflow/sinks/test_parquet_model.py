@@ -8,7 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from milepost.dataflow.sinks import parquet, sink_chain
 from milepost.dataflow.sinks.parquet import SinkMode
-from tests.harness.sink_machine import SinkMachine
+from tests.harness.stores.sink_machine import SinkMachine
 
 
 class AppendMachine(SinkMachine):

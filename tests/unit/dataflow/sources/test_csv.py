@@ -21,7 +21,7 @@ from milepost.dataflow.sources.csv import CsvReader
 from milepost.dataflow.sources.diagnosis import BLOCK_BYTES
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.spec.values.types import parse_type
-from tests.harness.landing import Landing, source
+from tests.harness.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
 HEADER = b"n,name,at\n"

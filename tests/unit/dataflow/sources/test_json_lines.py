@@ -12,7 +12,7 @@ from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord
 from milepost.dataflow.sources.diagnosis import BLOCK_BYTES
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.landing import Landing, source
+from tests.harness.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
 GOOD = '{"n": 1, "name": "a", "at": "2013-01-01T10:00:00Z"}\n'

@@ -27,7 +27,7 @@ from milepost.spark.wire.task_output import Declined, HostEnd, Rows
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
 from milepost.storage.local import LocalStore
-from tests.harness.called_store import CalledStore, T
+from tests.harness.stores.called_store import CalledStore, T
 
 ROWS = 100_000
 TABLE = pa.table({"k": pa.array(range(ROWS)), "t": pa.array([f"text {number}" for number in range(ROWS)])})

@@ -17,7 +17,7 @@ from milepost.dataflow.sources import parquet
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord
 from milepost.spec.values.types import parse_type, to_arrow
-from tests.harness.landing import Landing, source
+from tests.harness.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
 AT = datetime(2013, 1, 1, 10, tzinfo=UTC)

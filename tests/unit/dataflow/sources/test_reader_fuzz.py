@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.harness.reader_fuzz import fuzz
+from tests.harness.tasks.reader_fuzz import fuzz
 
 OBJECTS = 900
 

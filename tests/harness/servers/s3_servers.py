@@ -1,0 +1,203 @@
+"""Real S3 servers on loopback: ministack and SeaweedFS, each with its data in a directory of its own.
+
+`ministack` and `seaweed` are session fixtures; a conftest imports them. A server that is killed can be started again
+on the same ports and data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+import psutil
+import pytest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.harness.servers.processes import LOOPBACK, REPOSITORY, free_ports, stop_tree, wait_until
+
+
+class S3Server(ABC):
+    """One server process and how to reach it.
+
+    Attributes:
+        endpoint_url: http://127.0.0.1:<port>.
+        port: of the S3 API.
+        access_key, secret_key: a random pair made for this server.
+    """
+
+    name: str
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.access_key = f"key{secrets.token_hex(8)}"
+        self.secret_key = secrets.token_hex(20)
+        self.ports = free_ports(self._port_count())
+        self.port = self.ports[0]
+        self.endpoint_url = f"http://127.0.0.1:{self.port}"
+        self._process: psutil.Popen | None = None
+
+    @abstractmethod
+    def _port_count(self) -> int: ...
+
+    @abstractmethod
+    def _command(self) -> list[str]: ...
+
+    def _environment(self) -> dict[str, str]:
+        return {}
+
+    def start(self) -> None:
+        """Start the process and wait until it serves a bucket request."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+        proxy_free = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
+        with (self.directory / "server.log").open("ab") as log:
+            self._process = psutil.Popen(
+                self._command(),
+                env={**kept, **proxy_free, **self._environment()},
+                cwd=self.directory,
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(self._serves, seconds=240, what=f"{self.name} at {self.endpoint_url}", process=self._process)
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End the process tree; with `kill` by SIGKILL, as a crash."""
+        if self._process is not None:
+            stop_tree(self._process, kill=kill)
+            self._process = None
+
+    def environment(self) -> dict[str, str]:
+        """The variables by which the standard AWS chain finds this server's credentials."""
+        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+
+    @cached_property
+    def client(self) -> Any:
+        """A plain client, apart from the store under test."""
+        return boto3.session.Session().client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            region_name="us-east-1",
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            config=Config(proxies={}, connect_timeout=10, read_timeout=120, retries={"total_max_attempts": 1}),
+        )
+
+    def new_bucket(self) -> str:
+        """Create a bucket of a new name."""
+        name = f"milepost-{uuid4().hex[:12]}"
+        self.client.create_bucket(Bucket=name)
+        return name
+
+    @cached_property
+    def shared_bucket(self) -> str:
+        """A bucket for tests that keep to prefixes of their own."""
+        return self.new_bucket()
+
+    def _serves(self) -> bool:
+        bucket = "readiness"
+        with suppress(BotoCoreError, ClientError):
+            client = self.client
+            if bucket not in (each["Name"] for each in client.list_buckets()["Buckets"]):
+                client.create_bucket(Bucket=bucket)
+            client.put_object(Bucket=bucket, Key="ready", Body=b"ready")
+            return bool(client.get_object(Bucket=bucket, Key="ready")["Body"].read() == b"ready")
+        return False
+
+
+class Ministack(S3Server):
+    """ministack with its data on disk. It accepts any credentials."""
+
+    name = "ministack"
+
+    def _port_count(self) -> int:
+        return 1
+
+    def _command(self) -> list[str]:
+        return [str(REPOSITORY / ".venv-s3" / "bin" / "ministack")]
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "BIND_HOST": "127.0.0.1",
+            "GATEWAY_PORT": str(self.port),
+            "S3_PERSIST": "1",
+            "S3_DATA_DIR": str(self.directory / "data"),
+            "SERVICES": "s3",
+        }
+
+
+class Seaweed(S3Server):
+    """SeaweedFS: master, volume server, filer and S3 gateway in one process. It checks signatures."""
+
+    name = "SeaweedFS"
+
+    def _port_count(self) -> int:
+        return 8
+
+    def _command(self) -> list[str]:
+        (self.directory / "data").mkdir(exist_ok=True)
+        identity = {
+            "name": "milepost",
+            "credentials": [{"accessKey": self.access_key, "secretKey": self.secret_key}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        config = self.directory / "s3.json"
+        config.write_text(json.dumps({"identities": [identity]}))
+        config.chmod(0o600)
+        s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = self.ports
+        return [
+            str(Path(sys.executable).with_name("weed")),
+            "server",
+            f"-dir={self.directory / 'data'}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            f"-master.port={master}",
+            f"-master.port.grpc={master_grpc}",
+            "-master.volumeSizeLimitMB=64",
+            "-master.electionTimeout=1s",
+            "-master.heartbeatInterval=100ms",
+            f"-volume.port={volume}",
+            f"-volume.port.grpc={volume_grpc}",
+            "-volume.max=100",
+            "-volume.minFreeSpace=100MiB",
+            "-filer",
+            f"-filer.port={filer}",
+            f"-filer.port.grpc={filer_grpc}",
+            "-s3",
+            f"-s3.port={s3}",
+            f"-s3.port.grpc={s3_grpc}",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-s3.autoCreateBucket=false",
+            f"-s3.config={config}",
+        ]
+
+
+@pytest.fixture(scope="session")
+def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ministack]:
+    """A running ministack."""
+    yield from _running(Ministack(tmp_path_factory.mktemp("ministack")))
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    """A running SeaweedFS."""
+    yield from _running(Seaweed(tmp_path_factory.mktemp("seaweed")))
+
+
+def _running(server: Any) -> Iterator[Any]:
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop(kill=True)

@@ -1,0 +1,311 @@
+"""The data plane of one job in this process: real tasks, level by level, with the shuffle as a list of rows.
+
+What Spark adds is left out (processes, retries, the JVM); everything that decides what a row becomes is the product's.
+The job: `unique` and `hourly` read the source, `totals` and `steady` read `unique`; late rows of both windows are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.deduplicate import DeduplicateByKey
+from milepost.dataflow.operators.window import TumblingWindowByKey
+from milepost.dataflow.sinks.contract import RowsPiece, StagedFile
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.epoch.plan import EpochAlignment
+from milepost.jobmaster.run.results import acknowledged, newest_event_us
+from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.exchange.watermarks import source_watermark
+from milepost.protocol.records.checkpoints import SubtaskKey
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spark.task.attempt import Attempt
+from milepost.spark.task.epoch_tasks import subtask_answers
+from milepost.spark.task.level_task import run_subtask
+from milepost.spark.task.output_stage import TailPlan, run_tail
+from milepost.spark.task.source_task import SourceSplit, run_source
+from milepost.spark.wire.epoch_clock import LevelShare
+from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
+from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
+from milepost.spark.wire.task_output import Item, Rows
+from milepost.spark.worker.task_memory import Memory
+from milepost.spark.worker.task_metrics import TaskMetrics
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spec.values.aggregates import parse_aggregate
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.buffers.spill import Spool
+from milepost.state.keyed.keyed_state import read_state
+from milepost.state.runs.handles import StateHandle
+from tests.harness.jobs.sparkless_runner import rows_for
+from tests.harness.tasks.key_hashes import KEYED
+
+MAX_PARALLELISM = 16
+MINUTE_US = 60_000_000
+DELAY_US = 5 * MINUTE_US
+SCHEMA = pa.schema([("k", pa.string()), ("id", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
+LEVELS = 2
+
+
+def operators() -> dict[str, StatefulOperator]:
+    count = {"n": parse_aggregate("count(*)"), "sum": parse_aggregate("sum(id)")}
+    ttl, hour, half = timedelta(minutes=30), timedelta(hours=1), timedelta(minutes=30)
+    return {
+        "unique": DeduplicateByKey("unique", ("id",), ttl, SCHEMA, "t"),
+        "hourly": TumblingWindowByKey("hourly", ("k",), hour, timedelta(), count, SCHEMA, "t"),
+        "totals": AggregateByKey("totals", ("k",), count, SCHEMA),
+        "steady": TumblingWindowByKey("steady", ("k",), half, timedelta(), count, SCHEMA, "t"),
+    }
+
+
+INPUTS = {"unique": "events", "hourly": "events", "totals": "unique", "steady": "unique"}
+HOSTED = {1: ("unique", "hourly"), 2: ("totals", "steady")}
+
+
+@dataclass
+class KeepingSink:
+    """The first half of a sink: keeps what it is asked to stage."""
+
+    name: str
+    staged: list[pa.Table]
+
+    def stage_pieces(
+        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
+    ) -> StagedFile:
+        rows = pa.concat_tables([piece.rows for piece in pieces])
+        self.staged.append(rows)
+        return StagedFile(f"{self.name}-{checkpoint_id}-{subtask}", rows.num_rows, 1, "ab")
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """Reads a table in place of every object."""
+
+    table: pa.Table
+    schema: pa.Schema = SCHEMA
+
+    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+        yield from self.table.to_batches(max_chunksize=7)
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """What one operator's subtasks left in a checkpoint, as `_metadata` keeps it."""
+
+    handles: tuple[StateHandle, ...] = ()
+    firing: tuple[int | None, ...] = ()
+    channels: tuple[ChannelStateHandle | None, ...] = ()
+
+
+@dataclass
+class DataPlane:
+    """Runs epochs one after another, each from the checkpoint of the one before.
+
+    Attributes:
+        outputs: per node, everything that its sink staged in completed epochs.
+        acks: of the last epoch: one per operator and subtask. emitted: by its operators: node, stamp and row, sorted.
+    """
+
+    store: ObjectStore
+    epochs: int = 0
+    watermark_us: int | None = None
+    states: dict[str, OperatorState] = field(default_factory=dict)
+    outputs: dict[str, list[pa.Table]] = field(default_factory=dict)
+    acks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    answers: list[SubtaskAnswer] = field(default_factory=list)
+    emitted: list[tuple[str, int | None, str]] = field(default_factory=list)
+
+    def epoch(
+        self,
+        sources: Sequence[pa.Table],
+        *,
+        parallelism: int = 2,
+        alignment: EpochAlignment | None = None,
+        clock: Callable[[], int] = lambda: 0,
+        limits: BufferLimits = BufferLimits(10**6),
+        aborted_since: tuple[int, ...] = (),
+        budget: MemoryBudget = UNLIMITED,
+    ) -> None:
+        """Run one epoch over a table per source subtask, and move to its checkpoint. Raises what `verify` raises."""
+        alignment = alignment or EpochAlignment(None, None, 0, False)
+        checkpoint, staged = CheckpointId(self.epochs + 1), dict[str, list[pa.Table]]()
+        self.emitted = []
+        memory = Memory(budget, Spool(self._cache))
+        rows = [
+            batch for index, table in enumerate(sources) for batch in self._source(index, table, parallelism, limits)
+        ]
+        for level in range(1, LEVELS + 1):
+            senders = len(sources) if level == 1 else parallelism
+            plan = self._level(level, senders, parallelism, alignment, aborted_since)
+            tail = self._tail(level, parallelism, limits)
+            sent: list[pa.RecordBatch] = []
+            for subtask in range(parallelism):
+                mine = rows_for(subtask, rows)
+                metrics = TaskMetrics(level, subtask, 0)
+                items = self._noted(
+                    run_subtask(plan, Attempt(subtask, 0, memory, clock=clock), mine, self.store, metrics)
+                )
+                sinks = {
+                    name: KeepingSink(name, staged.setdefault(name, []))
+                    for names in tail.sinks.values()
+                    for name in names
+                }
+                sent += run_tail(tail, subtask, items, sinks, memory)  # type: ignore[arg-type]
+            rows = sent
+        self._complete(checkpoint, rows, len(sources), parallelism, staged)
+        self.emitted.sort(key=repr)
+
+    def _noted(self, items: Iterable[Item]) -> Iterator[Item]:
+        for item in items:
+            if isinstance(item, Rows):
+                self.emitted += [(item.node, item.lateness_us, repr(row)) for row in item.rows.to_pylist()]
+            yield item
+
+    @property
+    def _cache(self) -> str:
+        return unquote(urlsplit(self.store.config.url).path) + "-cache"
+
+    def _state(self, uid: str) -> OperatorState:
+        return self.states.get(uid, OperatorState())
+
+    def table(self, node: str) -> list[dict[str, Any]]:
+        """All rows that a node's sink staged, in order."""
+        return [row for table in self.outputs.get(node, []) for row in table.to_pylist()]
+
+    @property
+    def in_flight(self) -> int:
+        """Buffers left in flight by the last epoch."""
+        return sum(one.buffers for state in self.states.values() for one in state.channels if one is not None)
+
+    def state(self, uid: str) -> list[dict[str, Any]]:
+        """The live state of an operator, sorted."""
+        operator, state = operators()[uid], self.states[uid]
+        tables = [
+            read_state(
+                uid, operator.key, operator.state_schema, routing_key=operator.routing_key, hasher=KEYED,
+                handles=[handle], key_groups=handle.key_groups, watermark_us=fired_us,
+                store=self.store, checkpoint_id=self.epochs, job="test",
+            )
+            for handle, fired_us in zip(state.handles, state.firing, strict=True)
+        ]  # fmt: skip
+        return sorted(pa.concat_tables(tables).to_pylist(), key=repr)
+
+    def _source(self, index: int, table: pa.Table, parallelism: int, limits: BufferLimits) -> Iterator[pa.RecordBatch]:
+        identity = SubtaskIdentity(CheckpointId(self.epochs + 1), FencingToken(1), 0, index)
+        objects = (SourceObject("rows", "1", table.nbytes, 0),)
+        split = SourceSplit("events", identity, self.store.config, objects, TableReader(table), "t", "fail")
+        items = run_source(split, self.store, TaskMetrics(0, index, 0))
+        return run_tail(self._tail(0, parallelism, limits), index, items, {}, Memory(UNLIMITED, Spool(self._cache)))
+
+    def _tail(self, level: int, parallelism: int, limits: BufferLimits) -> TailPlan:
+        made = operators()
+        producers = ("events",) if level == 0 else HOSTED[level]
+        edges = tuple(
+            Edge(
+                producer=producer,
+                operator=uid,
+                key=made[uid].routing_key,
+                columns=tuple(SCHEMA.names),
+                event_time="t",
+                stamp=Stamp(lateness_us([self._clock], self._state(uid).firing)) if level == 0 else None,
+            )
+            for uid, producer in INPUTS.items()
+            if producer in producers
+        )
+        names = [name for uid in producers for name in (uid, f"{uid}.late")] if level else []
+        return TailPlan(
+            checkpoint_id=CheckpointId(self.epochs + 1),
+            token=FencingToken(1),
+            level=level,
+            receivers=0 if level == LEVELS else parallelism,
+            max_parallelism=MAX_PARALLELISM,
+            hasher=KEYED,
+            limits=limits,
+            edges=edges,
+            sinks={name: (name,) for name in names},
+        )
+
+    @property
+    def _clock(self) -> SourceClock:
+        return SourceClock("events", self.watermark_us, DELAY_US)
+
+    def _level(
+        self, level: int, senders: int, parallelism: int, alignment: EpochAlignment, aborted: tuple[int, ...]
+    ) -> LevelPlan:
+        hosted = []
+        for uid in HOSTED[level]:
+            state = self._state(uid)
+            clock = self._clock if level == 1 else UpstreamClock(INPUTS[uid])
+            hosted.append(
+                OperatorPlan(
+                    operator=operators()[uid],
+                    inputs=(INPUTS[uid],),
+                    input_schema=SCHEMA,
+                    state_schema=operators()[uid].state_schema,
+                    handles=state.handles,
+                    firing=state.firing,
+                    channels=state.channels,
+                    directory=f"chk-{self.epochs + 1}/t1/state/{uid}/",
+                    signature="made so",
+                    clocks=(clock,),
+                )
+            )
+        return LevelPlan(
+            job="test",
+            checkpoint_id=CheckpointId(self.epochs + 1),
+            token=FencingToken(1),
+            base=CheckpointId(self.epochs),
+            level=level,
+            senders=senders,
+            parallelism=parallelism,
+            max_parallelism=MAX_PARALLELISM,
+            hasher=KEYED,
+            operators=tuple(hosted),
+            channel_directory=f"chk-{self.epochs + 1}/t1/channel/",
+            cache_directory=self._cache,
+            alignment=alignment,
+            share=LevelShare(parallelism, parallelism, LEVELS - level + 1),
+            latest_completed=CheckpointId(self.epochs) if self.epochs else None,
+            lowest_retained=CheckpointId(1) if self.epochs else None,
+            aborted_since=tuple(CheckpointId(one) for one in aborted),
+        )
+
+    def _complete(
+        self,
+        checkpoint: CheckpointId,
+        rows: list[pa.RecordBatch],
+        senders: int,
+        parallelism: int,
+        staged: dict[str, list[pa.Table]],
+    ) -> None:
+        self.answers = [*subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())]
+        expected = [SubtaskKey(0, index) for index in range(senders)]
+        expected += [SubtaskKey(level, index) for level in range(1, LEVELS + 1) for index in range(parallelism)]
+        verified = verify(checkpoint, FencingToken(1), expected, self.answers)
+        newest_us = newest_event_us(acknowledged(verified, "sources", "events"))
+        self.watermark_us = source_watermark(self.watermark_us, newest_us, DELAY_US)
+        self.acks = {uid: acknowledged(verified, "operators", uid) for uid in INPUTS}
+        for uid, acks in self.acks.items():
+            self.states[uid] = OperatorState(
+                tuple(StateHandle.from_json(ack["state"]) for ack in acks),
+                tuple(ack["firing_us"] for ack in acks),
+                tuple(None if ack["channel"] is None else ChannelStateHandle.from_json(ack["channel"]) for ack in acks),
+            )
+        for name, tables in staged.items():
+            self.outputs.setdefault(name, []).extend(tables)
+        self.epochs += 1
+
+
+def ticking(step_ms: int) -> Callable[[], int]:
+    """A clock that moves on by a step whenever it is looked at."""
+    counter = itertools.count(1_000_000, step_ms)
+    return lambda: next(counter)
