@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import time
@@ -13,6 +14,8 @@ import psutil
 from milepost.spark.driver.java import find_java_home
 
 ROOT = Path(__file__).resolve().parent.parent
+PYTHON_PATH = os.pathsep.join((str(ROOT / "pipeline"), str(ROOT)))
+"""What a system's process imports Milepost and the benchmark with: only the main environment has them installed."""
 
 
 def describe() -> dict[str, Any]:

@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 
 from bench.cpu_clock import CpuClock, tree_of
-from bench.systems.registry import PYTHON_PATH, entry_of
+from bench.machine import PYTHON_PATH
+from bench.systems.registry import entry_of
 from bench.workloads import Workload
 from milepost.spark.driver.java import find_java_home
 

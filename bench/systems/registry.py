@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from bench.systems.contract import System
 from bench.workloads import Query, Workload
 
 MAIN, TOOLS, FLINK = ".venv", ".venv-bench", ".venv-flink"
-
-_ROOT = Path(__file__).resolve().parents[2]
-PYTHON_PATH = os.pathsep.join((str(_ROOT / "pipeline"), str(_ROOT)))
-"""What a system's process imports Milepost and the benchmark with: only the main environment has them installed."""
 
 
 @dataclass(frozen=True, slots=True)

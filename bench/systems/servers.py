@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bench.systems.registry import PYTHON_PATH
+from bench.machine import PYTHON_PATH
 from milepost.spark.driver.session import properties_text
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from scripts import spark_server
