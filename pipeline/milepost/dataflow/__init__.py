@@ -1,1 +1,1 @@
-"""What a job consists of: sources, operators, sinks, and the gate before they publish."""
+"""A job's dataflow: sources, operators, sinks, and the gate before they publish."""

@@ -1,4 +1,4 @@
-"""What the data plane answers for an epoch, and what of it the job master reports."""
+"""Epoch answers carry what the data plane found to the job master."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one epoch is to do: the input record that is stored, and the plan that the data plane gets.
+"""The epoch plan tells the data plane what to do; the input record of it is stored.
 
 The input record is written before the trigger, named by its content, and never subsumed on the live lineage: it is what
 a replay reads. The plan adds what the trigger and the rebind granted.

@@ -1,4 +1,4 @@
-"""What one attempt of one Spark task measured, and which part of the Spark job's time its phases are."""
+"""Task times record one attempt of one Spark task, and divide the Spark job's time among its phases."""
 
 from __future__ import annotations
 

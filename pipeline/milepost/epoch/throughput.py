@@ -1,4 +1,4 @@
-"""How fast the subtasks of an epoch worked, and how much input the next one can take within its budget.
+"""The throughput estimate says how much input the next epoch can take within its budget.
 
 The slowest subtask of each level decides, because an epoch waits for all of them, level after level. Only the plan is
 scaled here: what does not get done in time is left in flight all the same (DESIGN 4.3).

@@ -1,4 +1,4 @@
-"""Which texts are keys of a store, and what its root URL names, for every store alike."""
+"""Store keys and root URLs follow one rule for every store."""
 
 from __future__ import annotations
 

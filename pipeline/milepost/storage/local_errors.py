@@ -1,4 +1,4 @@
-"""What an operating system's errors mean for a local store: which of our errors, and what to do."""
+"""Local errors translate an operating system's faults into ours, with what to do."""
 
 from __future__ import annotations
 

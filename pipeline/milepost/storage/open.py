@@ -1,4 +1,4 @@
-"""From a store's configuration to the store."""
+"""The store factory opens a store from its configuration."""
 
 from __future__ import annotations
 

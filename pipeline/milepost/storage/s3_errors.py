@@ -1,4 +1,4 @@
-"""What an S3 endpoint's faults mean: which of our errors, in words that name bucket and endpoint and no secret."""
+"""S3 errors translate an endpoint's faults into ours, and name bucket and endpoint, never a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the DAGs of a job from its spec: the epoch DAG, one run of which is one epoch, and those with a form.
+"""The DAG factory makes a job's DAGs from its spec: the epoch DAG, and those with a form.
 
 Parsed every few seconds by Airflow: nothing heavy is imported, no store is asked, no user code is loaded. What `lint`
 says of a spec takes a parser of SQL, so it is asked once per text and version (`lint_verdicts.py`).

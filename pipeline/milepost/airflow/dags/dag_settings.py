@@ -1,4 +1,4 @@
-"""What all DAGs of a job share: owner, pool and retries of the spec, asset URIs, and the frame of a DAG with a form."""
+"""DAG settings hold what all DAGs of a job share: owner, pool, retries, asset URIs, the form's frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the static part of `lint` says of a spec, kept by the hash of its text and of our code: parsing stays cheap."""
+"""Lint verdicts are kept by the hash of spec and code, so that parsing DAG files stays cheap."""
 
 from __future__ import annotations
 

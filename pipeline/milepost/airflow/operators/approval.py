@@ -1,4 +1,4 @@
-"""The approval of a plan by a person: the plan is the text, and what is approved is what is then done."""
+"""The approval operator shows a plan to a person; what is approved is what is then done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every task of a job's DAGs has: the job, the session of its run, and errors that Airflow understands."""
+"""The base operator gives every task the job, its run's session, and errors that Airflow understands."""
 
 from __future__ import annotations
 

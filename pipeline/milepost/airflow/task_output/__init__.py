@@ -1,1 +1,1 @@
-"""What a task leaves behind: its outcome for the scheduler, and a log without secrets or chatter."""
+"""A task leaves its outcome for the scheduler, and a log without secrets or chatter."""

@@ -1,4 +1,4 @@
-"""What the log of a task leaves out: the chatter of libraries, and Python's frames below an error that was foreseen."""
+"""The log filter leaves out chatter of libraries, and Python's frames below a foreseen error."""
 
 from __future__ import annotations
 

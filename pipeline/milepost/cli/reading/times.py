@@ -1,4 +1,4 @@
-"""Where an epoch's time went, as tables: its phases, and each subtask."""
+"""Time tables show where an epoch's time went: its phases, and each subtask."""
 
 from __future__ import annotations
 

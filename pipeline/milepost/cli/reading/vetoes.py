@@ -1,4 +1,4 @@
-"""How a terminal shows for which rows the quality gate refused an epoch."""
+"""The veto view shows on a terminal for which rows the quality gate refused an epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands by which a person ends a job's epoch or a job, and lets it run again: abort, cancel, start, resume."""
+"""Control commands end an epoch or a job, and let it run again: abort, cancel, start, resume."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a command speaks: options, output, progress, failures, tables."""
+"""The terminal's side of a command: options, output, progress, failures, tables."""

@@ -1,4 +1,4 @@
-"""From an exception to what its user sees: what, what is true now, what to do; and the exit code."""
+"""The failure report turns an exception into what happened, what is true now, what to do, and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command prints: data on stdout, everything else on stderr; one versioned document with `--json`."""
+"""Output goes to stdout as data or one `--json` document; everything else goes to stderr."""
 
 from __future__ import annotations
 

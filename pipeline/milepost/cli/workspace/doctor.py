@@ -1,4 +1,4 @@
-"""What a machine must have before an epoch can run on it, checked without starting anything heavy."""
+"""The doctor checks what a machine needs for an epoch, without starting anything heavy."""
 
 from __future__ import annotations
 

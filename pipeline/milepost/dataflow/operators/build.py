@@ -1,4 +1,4 @@
-"""From an operator of the spec and its input's schema to an operator that runs."""
+"""The operator factory makes an operator that runs from its spec and its input's schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stateful operator is: vectorised functions of (rows, keyed state, watermarks).
+"""A stateful operator is a set of vectorised functions of (rows, keyed state, watermarks).
 
 An operator never sees attempts, checkpoints or files. It runs inside one subtask, which owns a contiguous range of
 key groups, and takes an epoch's rows in pieces, in plan order: its result must not depend on how they were cut.

@@ -1,4 +1,4 @@
-"""A user's function as it travels: the source text of its modules, or the name and hash of an installed one (I13).
+"""User code travels as the source text of its modules, or as name and hash of an installed one (I13).
 
 Modules beside the spec never enter Python's own module cache: each load executes the text that came with the plan in a
 fresh namespace named by its hash, so a long-lived process cannot run an old form, and nothing that a module keeps in

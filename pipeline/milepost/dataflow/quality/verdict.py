@@ -1,4 +1,4 @@
-"""What the gate found: counts, never rows.
+"""A verdict holds what the gate found: counts, never rows.
 
 A verdict is stored beside the checkpoint's metadata and shown by `milepost show`, so it holds no value of a row: of
 each expectation only how many rows it looked at and how many it refused.

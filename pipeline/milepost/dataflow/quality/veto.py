@@ -1,4 +1,4 @@
-"""What a vetoed epoch is refused for, as a person needs to see it: failing rows and observed values.
+"""A veto holds what a person needs to see of a refused epoch: failing rows and observed values.
 
 Rows of data are in no verdict, manifest, log or message. They are in one object per vetoed checkpoint, which `show` and
 the Checkpoints page read: at most `MAX_BYTES`, of each row only the columns that the expectation looks at and the

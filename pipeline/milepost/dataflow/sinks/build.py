@@ -1,4 +1,4 @@
-"""From a sink of the spec to the sink."""
+"""The sink factory makes a sink from its spec."""
 
 from __future__ import annotations
 

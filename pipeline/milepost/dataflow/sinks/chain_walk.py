@@ -1,4 +1,4 @@
-"""Everything a sink's path holds, and what its chain of heads says of it: the facts for an audit of the table."""
+"""The chain walk collects the facts for an audit of a table: all objects at its path, and what its heads say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sink is: a two-phase participant of the checkpoint, with a chain of its own (I14).
+"""A sink is a two-phase participant of the checkpoint, with a chain of its own (I14).
 
 Order: `stage` in the subtasks -> committables travel in the acks into `_metadata` -> `prepare` before the commit point
 (everything that can fail for a known reason) -> complete (manifest) -> `commit` -> confirmation (manifest).

@@ -1,4 +1,4 @@
-"""Whose a table is, said before anything is staged for it: one object at its path, created only if absent.
+"""The reservation says whose a table is, before anything is staged for it: one object, created only if absent.
 
 The chain says it from the first head on, and by the job's name (`ChainOwner`). Without more, two jobs with one new path
 would both pass `prepare`, and one would fail after its checkpoint was complete; and as both count checkpoints and

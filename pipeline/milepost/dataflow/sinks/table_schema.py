@@ -1,4 +1,4 @@
-"""How a table's schema may grow, and how older files are read with the newer one."""
+"""Schema evolution lets a table's schema grow, and reads older files with the newer one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a source's spec to its reader."""
+"""The reader factory makes a source's reader from its spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source is: objects that can be listed, planned and read again.
+"""A source is a set of objects that can be listed, planned and read again.
 
 A source remembers which object versions it consumed; an epoch's plan names objects and their expected versions.
 """

@@ -1,4 +1,4 @@
-"""Finding the first bad record of an object: the error path, so it may read the object again, line by line.
+"""The diagnosis finds the first bad record of an object by reading it again, line by line.
 
 The judge is the same engine that failed: records are offered to it in chunks, and a chunk it refuses is halved until
 one record is left. So what is reported is exactly what the fast path could not read.

@@ -1,4 +1,4 @@
-"""The newest event time of what a source subtask reads, and the rows that are too far ahead to count for it."""
+"""Event times of a source subtask: the newest that counts, and the rows too far ahead to count."""
 
 from __future__ import annotations
 

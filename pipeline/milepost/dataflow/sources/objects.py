@@ -1,4 +1,4 @@
-"""Which objects a source's path names (`spec/values/patterns.py`), by listing its static prefix."""
+"""The object listing names a source's objects by its pattern, below the pattern's static prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one epoch reads of one source: a pure function of the listing, the consumed set and the limits.
+"""A source plan follows from listing, consumed set and limits alone: what one epoch reads of one source.
 
 A version is (key, etag, size). New is what the listing shows and the set does not hold, whatever its name order; each
 version is therefore consumed exactly once.

@@ -1,4 +1,4 @@
-"""The use cases of a backfill, part of the `JobMaster`: show its plan, run it or go on with it, give it up."""
+"""The backfill use cases show its plan, run it or go on with it, and give it up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backfill would do, before anybody decides it: where it forks, what it replays, what it would change.
+"""A backfill plan says where it forks, what it replays, and what it would change.
 
 The fork point is the newest retained checkpoint of the live lineage that had consumed no row of the range yet: for each
 source with event time, its watermark plus its watermark delay lies before the range's start. The watermark alone does

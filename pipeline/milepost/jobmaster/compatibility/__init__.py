@@ -1,1 +1,1 @@
-"""What a changed spec or changed code means for the state that it is to continue."""
+"""Compatibility decides whether recorded state continues under a changed spec or changed code."""

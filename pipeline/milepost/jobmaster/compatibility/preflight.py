@@ -1,4 +1,4 @@
-"""What a changed spec, or changed code, means for the state that it is to continue: per operator, before anything runs.
+"""The pre-flight compares spec and code with the state they are to continue, operator by operator.
 
 Each operator of the spec is restored, converted (columns added, wider, or left behind), new, or refused; one that is
 gone from the spec is dropped. Sources, sinks and the job are told alike. `lint` shows it, `run` prints it when spec or

@@ -1,4 +1,4 @@
-"""What a checkpoint with rows in flight, or with its event time ended, asks of the spec that is to continue it.
+"""Rows in flight, or an ended event time, bind the spec that continues a checkpoint.
 
 Both are refused before anything is planned, with what to do: rows in flight belong to the spec that made them, and
 after the last epoch of `run --drain` every new row would be late where windows and timers have fired for ever.

@@ -1,4 +1,4 @@
-"""Who opened a fork, and when: the manifest log says so, also to a process that comes later."""
+"""The fork opening is read from the manifest log: who opened a fork, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a job's expectations exist in the installed Great Expectations, without running anything."""
+"""The suite check finds a job's expectations in the installed Great Expectations, and runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the next epoch of a job would read: each source's listing against what it has consumed, within what fits.
+"""The next input is each source's listing against what it has consumed, within its limits.
 
 An epoch that has nothing to do is not triggered. It has something to do iff there is new input, rows are in flight, a
 source's start is to be recorded, or a timer is due that the firing watermark can reach. The last is possible only where

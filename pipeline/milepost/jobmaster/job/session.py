@@ -1,4 +1,4 @@
-"""Who acts: one Airflow DAG run, or one CLI run (I3), and whether another one is provably dead (I10)."""
+"""A session is one Airflow DAG run or one CLI run (I3), whose death may be provable (I10)."""
 
 from __future__ import annotations
 

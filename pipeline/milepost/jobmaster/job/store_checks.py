@@ -1,4 +1,4 @@
-"""Every store of a job is asked whether it keeps what the protocol relies on, before anything is trusted to it.
+"""Store checks ask every store of a job whether it keeps what the protocol relies on.
 
 The manifest log and each sink's chain need a create that fails when the key exists (I1, I14): those stores are written
 to. A planned input version needs reads that honour the expected version: a source's store is only read.

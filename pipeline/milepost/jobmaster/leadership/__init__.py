@@ -1,1 +1,1 @@
-"""Who may act on a timeline: claim, sweep, complete, abort; the end of a job; sinks that follow."""
+"""Leadership decides who acts on a timeline: claim, sweep, complete, abort; a job's end; sinks that follow."""

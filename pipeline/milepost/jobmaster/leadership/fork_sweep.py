@@ -1,4 +1,4 @@
-"""What sessions that are gone left pending on forks is given up: nothing newer is subsumed or deleted before (I8)."""
+"""The fork sweep gives up what dead sessions left pending on forks, which would hold newer garbage (I8)."""
 
 from __future__ import annotations
 

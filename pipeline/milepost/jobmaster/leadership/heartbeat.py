@@ -1,4 +1,4 @@
-"""The sign of life of a running epoch, and the watch over its leadership: a session that is fenced stops (I4, I10).
+"""The heartbeat shows that an epoch runs, and stops a session that was fenced (I4, I10).
 
 Nothing depends on either for safety: the lease is courtesy, and what a fenced session still writes nobody reads. They
 save work: a newcomer need not wait for the deadline, and a run that was given up does not go on to its end.

@@ -1,4 +1,4 @@
-"""What a person decides about a whole job: abort its epoch, cancel, start, resume; and how an end is cleaned up.
+"""The lifecycle of a job: abort its epoch, cancel, start, resume; and the clean-up of an end.
 
 Order of an end (I4): the transition that ends the incarnation, with a dirty result, its pending checkpoint aborted and
 its leader fenced -> staged files of that checkpoint discarded -> completed checkpoints published at the sinks that had

@@ -1,1 +1,1 @@
-"""What people read of a job. Nothing here changes anything but a reader's pin."""
+"""Reports show a job to people. Nothing here changes anything but a reader's pin."""

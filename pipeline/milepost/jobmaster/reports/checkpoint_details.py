@@ -1,4 +1,4 @@
-"""What people read of one checkpoint's metadata: figures that go into the manifest event, and all that `show` adds."""
+"""Checkpoint details are what `show` adds from the metadata of a retained checkpoint."""
 
 from __future__ import annotations
 

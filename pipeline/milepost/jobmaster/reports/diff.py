@@ -1,4 +1,4 @@
-"""What changed between two retained checkpoints: state by key, objects consumed, rows of each published table.
+"""The diff compares two retained checkpoints: state by key, objects consumed, rows of each table.
 
 Handles are compared first: subtasks whose runs are the same in both are not read, and a run that both refer to is
 fetched once. The two need not lie on one timeline, nor in order: what the second has and the first has not is added.

@@ -1,4 +1,4 @@
-"""What happened, as people read it: folded from the manifest log, which is the history (I6)."""
+"""The history is folded from the manifest log, as people read it (I6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are told of a whole job: before its first epoch, while it runs, and how it ended (I4)."""
+"""The job document tells of a whole job: before its first epoch, while it runs, how it ended (I4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read of a job: checkpoints, history, health, tables. Nothing here changes anything but a reader's pin."""
+"""The reports of a job: checkpoints, history, health, tables. Only a reader's pin is ever changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one table became another: rows added, removed and changed, by key or, without a key, as multisets of rows."""
+"""Row changes list what two tables differ in, by key, or as multisets of rows where there is none."""
 
 from __future__ import annotations
 

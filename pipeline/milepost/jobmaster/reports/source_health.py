@@ -1,4 +1,4 @@
-"""How fresh a job's input is: what its sources show now, beside what its head has delivered."""
+"""Source health tells how fresh a job's input is, beside what its head has delivered."""
 
 from __future__ import annotations
 

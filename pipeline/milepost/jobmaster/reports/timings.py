@@ -1,4 +1,4 @@
-"""Where an epoch's time goes: the driver's steps, measured one after another, and the phases that people read of them.
+"""Timings divide an epoch's time into the phases that people read.
 
 What is known before the commit point is part of `_metadata`. What follows it (commit, notify, subsume) lies beside it,
 in one small object per process that did some of it, among the measurements of the completing token: nothing depends on

@@ -1,1 +1,1 @@
-"""What is kept and what is deleted: subsumption, garbage, tables, the audit (I8)."""
+"""Retention keeps what is needed and deletes the rest: subsumption, garbage, tables, the audit (I8)."""

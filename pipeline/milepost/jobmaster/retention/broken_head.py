@@ -1,4 +1,4 @@
-"""What to type when the checkpoint that a job continues is broken: nothing is skipped silently, a person goes back."""
+"""A broken head names the rollback to type: nothing is skipped silently, a person goes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of a job: what is missing, with the chain of references that needs it, and what nothing needs, with proof.
+"""The audit of a job proves what is missing, by chains of references, and what nothing needs.
 
 Reads only. Missing, or a root that cannot be read, is damage (exit 7), also of a savepoint that the job lists and that
 lies elsewhere; what is merely unreachable costs space and is no damage (exit 0): a crashed or fenced session may leave

@@ -1,4 +1,4 @@
-"""The walk over every root of a job: what is stored, what needs it and by which chain of references (I8).
+"""The reachability walk visits every root of a job: what is stored, what needs it, by which chain (I8).
 
 Order: list the objects, then read the manifest's head, then follow every reference. So whatever was listed and is not
 reached by then never will be. Roots: the manifest log with the input record of every completed epoch, the retained and

@@ -1,4 +1,4 @@
-"""Whether a listed savepoint outside of the job's storage still is what the list says; nothing of it is changed.
+"""The savepoint audit compares a savepoint outside of the job's storage with its listing.
 
 Its owner may move or delete it, and the list does not hear of that: so it is asked where it was written.
 """

@@ -1,4 +1,4 @@
-"""What the newest head and the retained checkpoints need of each sink's table, and whether that is known (I8, I14).
+"""Table references are what head and retained checkpoints need of each sink's table (I8, I14).
 
 A retained checkpoint needs the files of the table as of its newest mark in the table's history. Where it was never
 published it needs what was staged for it, and for its unpublished ancestors, back to the newest published one, which

@@ -1,4 +1,4 @@
-"""What the sources of a job would deliver once more after a rollback, and what of it they no longer can."""
+"""Rollback inputs: the objects that sources would deliver once more, and those they no longer can."""
 
 from __future__ import annotations
 

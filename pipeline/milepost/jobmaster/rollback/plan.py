@@ -1,4 +1,4 @@
-"""What a rollback would do, before anybody decides it: the text that a person approves. Nothing is changed here."""
+"""A rollback plan is the text that a person approves. Nothing is changed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `milepost run` does after a failed epoch: the restart strategy of the spec, with clock and chance.
+"""The restart loop runs a failed epoch again as the spec's strategy says, with clock and chance.
 
 Under Airflow the next run is the retry, and nothing here takes part: retry loops must not multiply (DESIGN 4.2).
 """

@@ -1,4 +1,4 @@
-"""From an epoch's verified acknowledgements to its `_metadata`."""
+"""The results of an epoch become its `_metadata`, from verified acknowledgements."""
 
 from __future__ import annotations
 

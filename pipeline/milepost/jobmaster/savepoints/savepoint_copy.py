@@ -1,4 +1,4 @@
-"""From a completed checkpoint to a self-contained copy of it.
+"""The savepoint copy holds all of a completed checkpoint, and depends on nothing else.
 
 Order of writes: every object the copy consists of, in any order -> `savepoint.json`. Before the last there is no
 savepoint, only objects that nothing refers to.

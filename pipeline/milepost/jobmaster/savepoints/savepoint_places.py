@@ -1,4 +1,4 @@
-"""Where a copy of a checkpoint may be written: where nobody takes its objects for something else.
+"""Savepoint places are refused where somebody would take a copy's objects for something else.
 
 Below the job's own storage, or in the folder of a table, they would be strangers among what is listed and collected
 there; where a source looks for input, the copied tables would be read as new data.

@@ -1,4 +1,4 @@
-"""Records of one kind as columns: checkpoints of one job are alike, so a name, a prefix or a hash is said once.
+"""Packing writes records of one kind as columns: what they share is said once.
 
 Works on JSON values, before the strict reader sees them. A column is one of
 

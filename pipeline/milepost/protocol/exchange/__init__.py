@@ -1,1 +1,1 @@
-"""What crosses from subtask to subtask and to the driver: barriers, channel state, acknowledgements."""
+"""The exchange carries barriers, channel state and acknowledgements between subtasks and to the driver."""

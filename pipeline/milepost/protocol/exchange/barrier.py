@@ -1,4 +1,4 @@
-"""What ends a channel: the barrier, and after it the sender's acknowledgement or its cancel marker.
+"""A barrier ends a channel; the sender's acknowledgement or its cancel marker follows it.
 
 A channel is one sender's rows for one receiving subtask: numbered buffers, then the barrier, then the acknowledgement.
 The barrier states count and digest of *all* channels of its sender and is broadcast before the sender's snapshot; the

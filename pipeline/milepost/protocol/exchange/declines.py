@@ -1,4 +1,4 @@
-"""What subtasks that failed ask for: one rollback of the whole epoch to the checkpoint it began from.
+"""Declines ask for one rollback of the whole epoch to the checkpoint it began from.
 
 A subtask that cannot go on declines; a decline is its request to roll back, with its reason. Requests reach the driver
 along the data, in many copies and from several subtasks. They are deduplicated by who asks, not by time; the rollback

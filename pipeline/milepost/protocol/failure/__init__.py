@@ -1,1 +1,1 @@
-"""What a failure means for a checkpoint, and for a process that may run it again."""
+"""Failures: what they count for a job, and when an epoch is run again."""

@@ -1,4 +1,4 @@
-"""Which reason and detail an error gives the checkpoint that it ends: one table for every caller.
+"""Abort reasons follow from an error's class and the step that failed: one table for every caller.
 
 A reason comes from the class of the error, unless the step that failed says more than the class does (`with_reason`): a
 store that does not answer is IO_EXCEPTION while rows are read, and FINALIZE_CHECKPOINT_FAILURE once all have answered.

@@ -1,4 +1,4 @@
-"""How failed epochs add up to a FAILED job: Flink's CheckpointFailureManager as pure functions.
+"""The failure manager adds failed epochs up to a FAILED job: Flink's, as pure functions.
 
 Each checkpoint id counts once; a failure of an id up to the last success is ignored; a success resets; only counted
 reasons count (`reasons.py`).

@@ -1,4 +1,4 @@
-"""Whether and when a failed epoch is run again: the restart strategies.
+"""Restart strategies decide whether and when a failed epoch is run again.
 
 A strategy is what the spec says; `RestartHistory` is what has happened; `restart_after` folds one more failure into it.
 Time is an argument, in milliseconds of one monotonic clock, and so is jitter: the edge draws it.

@@ -1,4 +1,4 @@
-"""What is true of every manifest value. One that is read and breaks it was not written by this protocol."""
+"""Invariants hold for every manifest value; one that breaks them was not written by this protocol."""
 
 from __future__ import annotations
 

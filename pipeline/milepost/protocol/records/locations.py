@@ -1,4 +1,4 @@
-"""Where storage, sources and sinks lie: which texts are locations, and the absolute URLs they mean."""
+"""Locations are texts that mean absolute URLs of storage, sources and sinks."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which checkpoints are kept, what they reach, and what nothing reaches any more (I8)."""
+"""Retention rules: which checkpoints stay, what they reach, and what nothing reaches any more (I8)."""

@@ -1,4 +1,4 @@
-"""Whether a stored body is the one that a handle refers to (I7): one rule for every reader."""
+"""The handle check compares a stored body with its handle (I7): one rule for every reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which retained checkpoints a timeline consists of, and which timelines a job still has to list.
+"""A lineage is the chain of retained checkpoints that a timeline consists of.
 
 Subsumption leaves holes, so a lineage is not found by walking from checkpoint to parent: it is the timeline's own
 checkpoints, those of its parent up to where it leaves it, and so on. A timeline owns what was completed on it.

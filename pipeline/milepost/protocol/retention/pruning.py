@@ -1,4 +1,4 @@
-"""When published files of a sink's table may go (I8): rules over the manifest; what a table needs is the sink's to say.
+"""Pruning rules say when published files of a sink's table may go (I8); what it needs is the sink's to say.
 
 A file that a complete look at one manifest version found needed by neither the newest head of its table nor a retained
 checkpoint is needed by no later version: checkpoints leave the retained ones and never come back, new ones name new

@@ -1,4 +1,4 @@
-"""Where each stored object of a job stands: needed, in use, waiting to be deleted, or reached by nothing (I8).
+"""Every stored object has one status: needed, in use, waiting to be deleted, or reached by nothing (I8).
 
 The facts are one manifest value and the keys that a complete walk of every root found. They only prove something when
 the objects were listed *before* the manifest was read: then whatever was listed is by now referenced, in use, listed as

@@ -1,4 +1,4 @@
-"""What is kept, what is garbage, and when garbage may be deleted (I8).
+"""The retention policy says what is kept, what is garbage, and when garbage may be deleted (I8).
 
 Deletion is by reachability, in two phases: a transition moves keys to the garbage list; only a later leader, after a
 grace period longer than any timeout, deletes what its fresh head still lists. Unknown means keep.

@@ -1,4 +1,4 @@
-"""What a barrier handler is told, and what it tells its driver to do.
+"""Barrier events are told to a barrier handler; its commands tell the driver what to do.
 
 A `CheckpointBarrier` is the barrier as one receiving subtask sees it: which checkpoint, begun when, aligned how. The
 commands are values; the driver of the subtask executes them in the order in which they are returned.

@@ -1,4 +1,4 @@
-"""When a subtask takes its snapshot: barriers of all its channels in, commands out.
+"""The barrier handler decides when a subtask takes its snapshot: barriers in, commands out.
 
 One handler serves one subtask, and works on one checkpoint at a time: a barrier of a newer one gives the older one up.
 It is told what its driver meets on the channels, and answers with commands (`barrier_events.py`); the driver executes

@@ -1,4 +1,4 @@
-"""What a subtask's coordinator and its snapshots tell the driver of the subtask to do.
+"""Subtask commands tell the driver of a subtask what to do.
 
 The commands are values, executed in the order in which they are returned. A command that raises does not keep the
 driver from those after it: it executes all of them and raises the first error at the end.

@@ -1,4 +1,4 @@
-"""The Spark that epochs run on, whatever kind of session it is: in this process, or on a Spark Connect server.
+"""An engine is a Spark session, in this process or on a Spark Connect server, and what runs on it.
 
 DataFrames are the same on both. What is not, is in `classic.py` and `connect.py`, and nowhere else: how jobs are tagged
 and interrupted, how many tasks run at once, and which errors mean that there is no Spark any more.

@@ -1,4 +1,4 @@
-"""What Spark raised for an epoch, as a typed refusal that names the SQL operator it came from.
+"""Spark's errors become typed refusals that name the SQL operator they came from.
 
 Spark names a condition (`CAST_INVALID_INPUT`) and the fragment of SQL that failed, but knows no operators: the fragment
 is looked up in each operator's expression.

@@ -1,1 +1,1 @@
-"""What each Spark task of an epoch runs: a source or the subtasks of a level, and the output stage behind it."""
+"""A Spark task of an epoch runs a source or a level's subtasks, and the output stage behind them."""

@@ -1,4 +1,4 @@
-"""What each task of an epoch runs, level by level: a host, and the tail behind it.
+"""Epoch tasks run level by level: an operator stage, and the output stage behind it.
 
 They are small classes that Spark pickles into its Python workers, so what a task closes over is explicit.
 """

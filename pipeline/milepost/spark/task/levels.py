@@ -1,4 +1,4 @@
-"""From an epoch's plan to what each level's tasks do: schemas, operators, edges, SQL.
+"""Levels say what the tasks of an epoch's plan do: schemas, operators, edges, SQL.
 
 The job graph is cut into levels by longest path, one exchange and one stage each (DESIGN 4.2), so the sources are read
 once whatever consumes them. Everything here is decided on the driver, before the Spark job starts.

@@ -1,4 +1,4 @@
-"""One operator's rows and state in one epoch: taken up, fired, frozen; as many key groups at once as memory allows.
+"""Processing takes an operator's rows up, fires and freezes its state, in as many slices as memory asks for.
 
 An epoch that may be cut is processed as its buffers are handed out, all key groups at once, because its end is a time.
 Any other one waits for its last buffer, and then works slice after slice: a slice's state is restored, takes the rows

@@ -1,4 +1,4 @@
-"""What the subtasks of one Spark task share, and what each of them works on in one epoch."""
+"""The subtask context is what the subtasks of one Spark task share and work on in one epoch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What travels between driver and tasks, and from task to task."""
+"""The wire carries rows, barriers and plans between driver and tasks, and from task to task."""

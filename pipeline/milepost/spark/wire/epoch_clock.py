@@ -1,4 +1,4 @@
-"""How long a subtask may process before it leaves rows in flight, and how much it takes at a time (DESIGN 4.3).
+"""The epoch clock bounds how long a subtask processes before it leaves rows in flight (DESIGN 4.3).
 
 A task ends at the earlier of `aligned_timeout` after its start, and its share of what is left of `epoch_budget`: the
 rest is divided by the waves of tasks that are still to run, in this level and the levels behind it. Within a task the

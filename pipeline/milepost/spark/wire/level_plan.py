@@ -1,4 +1,4 @@
-"""What the tasks of one level are told: decided on the driver, the same for all of them."""
+"""A level plan is decided on the driver and told to all tasks of its level."""
 
 from __future__ import annotations
 

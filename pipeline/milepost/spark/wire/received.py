@@ -1,4 +1,4 @@
-"""What one Spark task received: the verified buffers of its channels, by the edge of the job graph they belong to."""
+"""Received rows are the verified buffers of a task's channels, by edge of the job graph."""
 
 from __future__ import annotations
 

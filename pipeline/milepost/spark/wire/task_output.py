@@ -1,4 +1,4 @@
-"""What flows inside one Spark task, from its host (source or stateful subtask) to its tail.
+"""Task output flows from a task's operator stage to its output stage.
 
 Where a level has SQL, Spark's own projection runs between the two, so the items cross the JVM as rows of a wide frame:
 `control` (binary, JSON header plus payload) or one struct column per node. See `sql_projection.py`.

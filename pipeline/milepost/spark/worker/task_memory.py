@@ -1,4 +1,4 @@
-"""The memory of one Spark task: what its rows and state may take, and where the rest of them lies meanwhile."""
+"""Task memory bounds what one task's rows and state take, and spills the rest."""
 
 from __future__ import annotations
 

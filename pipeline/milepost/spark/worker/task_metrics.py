@@ -1,4 +1,4 @@
-"""What one task measured, in a side object of its own.
+"""Task metrics record what one task measured, in a side object of its own.
 
 Metrics differ between attempts, so they never travel with the data (I12): each attempt writes
 `chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json`, and the driver reads them for `show`.

@@ -1,4 +1,4 @@
-"""What memory a Python worker may use: read from the limit that it runs under, and kept small where there is one.
+"""Worker memory is read from the limit that a Python worker runs under, and kept small where there is one.
 
 `spark.executor.pyspark.memory`, divided by `spark.executor.cores`, limits a worker's *address space* (RLIMIT_AS): what
 is mapped and reserved counts, used or not. Libraries and the interpreter take `RESERVED_BYTES` of it; what is left is

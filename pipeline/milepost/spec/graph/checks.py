@@ -1,4 +1,4 @@
-"""What the parts of a spec say about each other, as far as no SQL has to be read: cheap, also for DAG files."""
+"""Spec checks compare the parts of a spec without reading SQL: cheap, also for DAG files."""
 
 from __future__ import annotations
 

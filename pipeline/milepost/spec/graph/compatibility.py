@@ -1,4 +1,4 @@
-"""Whether a job's recorded state means the same to a changed spec.
+"""State signatures tell whether recorded state means the same to a changed spec.
 
 A signature says what an operator's state, or a sink's chain, depends on; it is kept with each checkpoint and compared
 before anything is planned. What is not in it (sql, limits, schedule) may change freely; a ttl or an allowed lateness

@@ -1,4 +1,4 @@
-"""What rows in flight depend on: buffers that a checkpoint overtook are stored as they crossed the exchange.
+"""Input signatures tell what rows in flight depend on: they are stored as they crossed the exchange.
 
 They can be continued only by a spec under which their producers would have made the same columns. A signature of an
 operator's inputs is recorded with its channel state, and compared before anything is planned.

@@ -1,4 +1,4 @@
-"""What each kind of node does to columns, event time, key and kind of output, and what it cannot read."""
+"""Node rules derive columns, event time, key and kind of output of each kind of node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What INTERFACE describes and this version does not have: refused by name, never accepted and ignored."""
+"""Availability refuses by name what INTERFACE describes and this version does not have."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a name or a file to a checked job."""
+"""The loader turns a name or a file into a checked job."""

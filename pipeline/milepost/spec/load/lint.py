@@ -1,4 +1,4 @@
-"""What `milepost lint` shows of a valid spec: kinds of output, event times, levels, types."""
+"""Lint shows of a valid spec its kinds of output, event times, levels and types."""
 
 from __future__ import annotations
 

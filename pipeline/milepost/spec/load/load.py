@@ -1,4 +1,4 @@
-"""From a name or a file to a validated job."""
+"""The loader reads, checks and resolves a job spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locations of a job that must not meet: sinks, the job's own folder, and what a source reads of what is written.
+"""Placement keeps locations of a job apart: sinks, the job's own folder, what a source reads.
 
 Locations are compared as they are resolved: relative to the spec, without `.` and `..`, percent escapes decoded, links
 of local folders followed. Whether a source can read what is written is decided by the names that Milepost gives files.

@@ -1,4 +1,4 @@
-"""From plain values to a `JobSpec`, with every problem said in the words of the spec."""
+"""Validation makes a `JobSpec` of plain values, and says every problem in the words of the spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which texts in a SELECT Spark would read as a moment that depends on when it runs (I12).
+"""Moment texts are those that Spark would read as a time that depends on when it runs (I12).
 
 Found by running Spark 4.3: a constant text that becomes a date or a timestamp, by a cast, a typed literal or because it
 meets one, may be ``now``, ``today``, ``tomorrow`` or ``yesterday``, in any case and with a zone behind; also when

@@ -1,4 +1,4 @@
-"""Which SQL is row-wise and repeatable: the functions that a `sql` operator may not call, and why.
+"""Row-wise SQL is repeatable: these are the functions that a `sql` operator may not call, and why.
 
 An epoch may run twice, on two machines, at two moments; its rows must come out the same (I12). So nothing may depend
 on other rows, on the moment, on the machine or on the user.

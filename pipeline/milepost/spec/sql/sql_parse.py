@@ -1,4 +1,4 @@
-"""SQL text as tokens and as a tree in which a function is its name and its arguments, as Spark's own parser has it."""
+"""The SQL parser makes tokens, and a tree in which a function is its name and its arguments."""
 
 from __future__ import annotations
 

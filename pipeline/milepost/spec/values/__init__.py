@@ -1,1 +1,1 @@
-"""How single values are written: names, types, durations, patterns, aggregates, expectations, formats."""
+"""Single values of a spec: names, types, durations, patterns, aggregates, expectations, formats."""

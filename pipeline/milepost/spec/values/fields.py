@@ -1,4 +1,4 @@
-"""How the values of a spec are read and written back: pydantic types for durations, names, column types, calls."""
+"""Spec fields are pydantic types for durations, names, column types and calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which options each source format takes: the format's pyarrow options, by their names."""
+"""Source formats take the options of their pyarrow readers, by their names."""
 
 from __future__ import annotations
 

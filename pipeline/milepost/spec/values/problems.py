@@ -1,4 +1,4 @@
-"""What is wrong with a spec: where, and what to do; all of a file reported together."""
+"""A problem says what is wrong with a spec, where, and what to do; all of a file come together."""
 
 from __future__ import annotations
 

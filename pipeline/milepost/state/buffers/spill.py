@@ -1,4 +1,4 @@
-"""Bytes of one task that do not fit its memory: a file on the node's disk, appended and read back by position.
+"""The spill file holds bytes of one task that do not fit its memory, read back by position.
 
 The file has no name: it is gone with the task, however that ends.
 """

@@ -1,4 +1,4 @@
-"""From state handles to layers: which runs count for a subtask, read from the node cache or the store and checked."""
+"""The run reader restores layers from state handles, by the node cache or the store, and checks them."""
 
 from __future__ import annotations
 

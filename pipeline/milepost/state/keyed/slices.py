@@ -1,4 +1,4 @@
-"""A subtask's key groups in slices, so that a state larger than a task's memory is worked on part by part.
+"""Slices divide a subtask's key groups, so that state larger than memory is worked on part by part.
 
 A slice is a contiguous range of key groups. Each is restored, changed, frozen and encoded by itself, as a subtask of a
 higher parallelism would be, and writes its own run; what the subtask acknowledges is one handle over all of them.

@@ -1,4 +1,4 @@
-"""What follows the freeze: choose what to write, encode it, name the runs that are the state from now on.
+"""The snapshot follows the freeze: choose what to write, encode it, name the runs that are the state.
 
 A `FrozenState` shares immutable layers with the state it came from. Encoding is a pure function of them, so two
 attempts of a task produce the same bytes under the same name, and acknowledge the same handle.

@@ -1,4 +1,4 @@
-"""Whole numbers and times in as few bytes as their range needs: what is copied many times, or written each epoch.
+"""Integer packing stores whole numbers and times in as few bytes as their range needs.
 
 A column is narrowed when the distances of its values from the least one fit fewer bytes than its type has, and comes
 back as it was. The schema's metadata says what was done, so a table that was never narrowed reads the same way.

@@ -1,4 +1,4 @@
-"""Keys hash the same for ever; key groups and their owners follow from the hash alone. And version 1 of the hash.
+"""Key groups and their owners follow from a key's hash alone, for ever. Version 1 of the hash is here.
 
 The key hash decides where a row goes, and a run's handle says how many rows it put into each key group: it is a format.
 Its version is recorded with the state, golden vectors pin it, and a change needs a new version beside the old one.

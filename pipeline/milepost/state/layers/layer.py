@@ -1,4 +1,4 @@
-"""A layer is rows sorted by state hash; state is a stack of layers in which the newest says the truth.
+"""A layer holds rows sorted by state hash; in a stack of layers the newest says the truth.
 
 The *state hash* has the routing key's hash in its upper half, which alone decides the key group, and the full key's
 hash in its lower half. So state of several windows of one key lies in that key's group and is still found quickly.

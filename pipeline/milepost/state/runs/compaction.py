@@ -1,4 +1,4 @@
-"""When a snapshot writes a delta, and when it replaces older runs, follows from a few numbers.
+"""The compaction rule says when a snapshot writes a delta, and when it replaces older runs.
 
 A delta costs what changed. A base costs all that is alive, so it waits until the deltas hold several times as much:
 then it adds little to what each changed key costs, and a restore still reads no more than that many times the state.

@@ -1,4 +1,4 @@
-"""How an operator's declared state may change between two epochs: add, widen, drop; and how old runs are then read.
+"""State evolution adds, widens and drops declared columns, and reads old runs with them.
 
 Runs are immutable, so a base, its deltas and the newest run may have three schemas. Each state column therefore has a
 *stored name*: its own name as long as it was there from the beginning, and a name that no other column ever had when it

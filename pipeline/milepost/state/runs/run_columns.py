@@ -1,4 +1,4 @@
-"""In which order a run holds its rows, and how each column is packed: what makes a run small, and nothing else.
+"""Run columns are ordered and packed so that a run is small; nothing else depends on it.
 
 Rows are sorted by key, the key column with the fewest values first: then keys are small differences or share their
 beginnings, and a window's start is the same for a long while. A reader brings rows into its own order, so the choice

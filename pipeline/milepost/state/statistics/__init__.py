@@ -1,1 +1,1 @@
-"""How many rows a state has, which are due, which timers wait: from keys and times alone."""
+"""State statistics count rows that are alive or due, and timers, from keys and times alone."""

@@ -1,4 +1,4 @@
-"""Which rows of a state are alive or due, how many there are, and which timers wait: from keys and times alone.
+"""The census counts a state's rows that are alive or due, and its timers, from keys and times alone.
 
 A checkpoint records how many rows live and the earliest timer of each key group. The next one follows from them, from
 the rows that changed and from those whose time has come: what neither changed nor is due is not looked at, but for one

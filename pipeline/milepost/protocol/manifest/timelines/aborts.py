@@ -1,4 +1,4 @@
-"""What giving up a pending checkpoint means for a state; an abort gives up one, a cancel all of them (I9)."""
+"""An abort gives up one pending checkpoint, a cancel all of them (I9)."""
 
 from __future__ import annotations
 

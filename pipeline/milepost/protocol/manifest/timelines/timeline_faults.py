@@ -1,4 +1,4 @@
-"""What is true of the timelines of every manifest value, and of the switch that its sinks have yet to follow."""
+"""Timeline faults name what is wrong with a manifest value's timelines and unfinished switch."""
 
 from __future__ import annotations
 

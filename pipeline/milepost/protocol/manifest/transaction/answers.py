@@ -1,4 +1,4 @@
-"""What the coordinator answers, and the few steps that all its transitions share."""
+"""Answers of the coordinator, and the few steps that all its transitions share."""
 
 from __future__ import annotations
 

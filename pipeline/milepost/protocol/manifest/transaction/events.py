@@ -1,4 +1,4 @@
-"""What happened: one frozen record per manifest version. The log of them is the history (I6).
+"""Events record what happened, one per manifest version. The log of them is the history (I6).
 
 An event holds all that `list`, `history` and the UI show of it, so that nobody needs the state it led to.
 `at_ms` is the store's clock when the transition was made.

@@ -1,4 +1,4 @@
-"""When a pending checkpoint may be taken from its session: the lease rule (I10).
+"""The lease rule says when a pending checkpoint may be taken from its session (I10).
 
 Taking over too early is always safe: fencing protects the data. The lease only avoids wasted work.
 All times are the store's clock.

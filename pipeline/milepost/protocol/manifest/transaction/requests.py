@@ -1,4 +1,4 @@
-"""What a session may ask of the coordinator: one frozen record per transition."""
+"""Requests are what a session may ask of the coordinator: one frozen record per transition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Airflow runs have nothing left to do, because a completed checkpoint covers them (INTERFACE 3, rule 2)."""
+"""Run coverage tells the Airflow runs whose work a completed checkpoint has done (INTERFACE 3, rule 2)."""
 
 from __future__ import annotations
 

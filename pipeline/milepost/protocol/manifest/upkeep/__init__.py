@@ -1,1 +1,1 @@
-"""What follows the commit point and keeps the log small: subsumption, garbage, savepoints, pins."""
+"""Upkeep follows the commit point and keeps the log small: subsumption, garbage, savepoints, pins."""

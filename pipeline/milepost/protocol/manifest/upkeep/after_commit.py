@@ -1,4 +1,4 @@
-"""What follows the commit point: confirmations, subsumption, deletion. Each may come late, twice or never (I8, I11)."""
+"""Confirmations, subsumption and deletion follow the commit point; each may come late, twice or never (I8, I11)."""
 
 from __future__ import annotations
 

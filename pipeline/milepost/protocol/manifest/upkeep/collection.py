@@ -1,4 +1,4 @@
-"""What a collection of garbage changes: it leads nothing, so its transitions rest on proof alone (I8).
+"""A collection of garbage leads nothing, so its transitions rest on proof alone (I8).
 
 Subsumption is the leader's, because it follows the policy of a spec, and an outdated session may have an old one. What
 `gc` does follows from no policy: an object is listed because a walk of every root of one manifest version did not reach

@@ -1,4 +1,4 @@
-"""Which entries of the log become tombstones, and how the state says how far that is (I6).
+"""Compaction turns old entries of the log into tombstones, and the state says how far that is (I6).
 
 An entry that is older than everything retained is needed by nobody whole: what a replay, an audit and a report ask of
 it, its tombstone has. But for the time while the end of an incarnation is dirty, when nothing more is compacted, the

@@ -1,4 +1,4 @@
-"""Lists of garbage in objects of their own, so that the manifest value stays small however fast epochs come (I2, I8).
+"""Lists of garbage lie in objects of their own, so that the manifest value stays small (I2, I8).
 
 A list is written before the transition that names it, and its keys are garbage from that transition on. Its object is
 never precious: when it is lost, its keys are reached by nothing, and the next collection lists them again. What the

@@ -1,4 +1,4 @@
-"""Pins: a reader of a checkpoint that is not the head holds it, so that nothing of it is subsumed meanwhile (I8)."""
+"""A pin holds a checkpoint for its reader, so that nothing of it is subsumed meanwhile (I8)."""
 
 from __future__ import annotations
 
