@@ -86,7 +86,7 @@ class OldJob:
 
     def epoch(self) -> dict[str, Any]:
         """Run one epoch. Returns its wall seconds, and the bytes of log and metadata that it wrote."""
-        from milepost.jobmaster.job.session import Session
+        from milepost.jobmaster.jobmaster import Session
 
         self.land()
         started = time.perf_counter()
@@ -229,7 +229,7 @@ def _reads(job: OldJob) -> dict[str, Callable[[], object]]:
 
 def _acts(job: OldJob, first: int) -> dict[str, float]:
     """Seconds of what a person does to a job, each checked: fsck, a rollback, an epoch, a backfill, fsck again."""
-    from milepost.jobmaster.job.session import Session
+    from milepost.jobmaster.jobmaster import Session
 
     def sound() -> None:
         assert job.master.fsck()["exit_code"] == 0

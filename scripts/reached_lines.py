@@ -29,7 +29,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "tests/unit/spark/test_subtask_declines.py",
         "tests/unit/spark/test_unaligned_epochs.py",
     ),
-    ("tests/unit/jobmaster",),
+    ("tests/unit/jobmaster", "tests/unit/epoch"),
     ("tests/conformance/protocol", "tests/unit/dataflow/quality"),
 )
 """Tests that need no Spark, no Airflow and, but for some, no server; a group is measured by a process of its own."""

@@ -120,7 +120,7 @@ class Milepost:
         if self._fresh:
             self._document = self._command("run", "--json")
             return
-        from milepost.jobmaster.job.session import Session
+        from milepost.jobmaster.jobmaster import Session
 
         self._document = self._master.run(Session.cli(), self._runner)
 
@@ -153,7 +153,7 @@ class Milepost:
         from pyspark import SparkContext
 
         from bench.systems.counting import counted_requests
-        from milepost.jobmaster.job.session import Session
+        from milepost.jobmaster.jobmaster import Session
 
         scheduler = SparkContext._active_spark_context._jsc.sc().dagScheduler()
         jobs = scheduler.numTotalJobs()

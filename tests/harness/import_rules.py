@@ -1,4 +1,4 @@
-"""Reads import statements off source text and holds them to the layout (DESIGN section 2); nothing is executed."""
+"""Reads import statements off source text and holds them to the layout of rooms and floors; nothing is executed."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CHECK = "pipeline/milepost/protocol/exchange/channel_check.py"
-_BARRIER = "pipeline/milepost/protocol/exchange/barrier.py"
 _ACKNOWLEDGEMENTS = "pipeline/milepost/protocol/exchange/acknowledgements.py"
 _CODE = "pipeline/milepost/jobmaster/job/code.py"
 _CHAIN = "pipeline/milepost/dataflow/sinks/sink_chain.py"

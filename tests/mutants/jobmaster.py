@@ -15,7 +15,7 @@ MUTANTS = (
         "pipeline/milepost/jobmaster/retention/subsumption.py",
         "    if any(item.checkpoint_id not in needed for item in kept):\n",
         "    if not needed:\n",
-        ("tests/unit/jobmaster/test_rewind.py::test_while_a_kept_checkpoint_cannot_be_read_nothing_is_subsumed",),
+        ("tests/unit/jobmaster/test_rollback.py::test_while_a_kept_checkpoint_cannot_be_read_nothing_is_subsumed",),
     ),
     Mutant(
         "a fork becomes the live timeline whatever it has consumed",

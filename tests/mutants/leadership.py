@@ -21,7 +21,7 @@ _TEST_LEASE = "tests/unit/protocol/test_lease.py::"
 _TEST_RESULTS = "tests/conformance/protocol/test_job_result_store.py::"
 _TEST_LEADERSHIP = "tests/conformance/protocol/test_leadership.py::"
 _TEST_LIFECYCLE = "tests/conformance/protocol/test_task_lifecycle.py::"
-_TEST_CONTROL = "tests/unit/jobmaster/test_job_control.py::"
+_TEST_CONTROL = "tests/unit/jobmaster/test_lifecycle.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

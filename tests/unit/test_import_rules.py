@@ -76,7 +76,7 @@ def test_no_import_of_a_file_that_airflow_loads_is(rule: Rule) -> None:
     [
         (upward, "protocol/canary.py", "import {package}.state.runs"),
         (upward, "state/canary.py", "from {package} import spark"),
-        (upward, "airflow/canary.py", "from {package}.spark.runner import SparkEpochRunner"),
+        (upward, "airflow/canary.py", "from {package}.spark.driver.runner import SparkEpochRunner"),
         (upward, "jobmaster/canary.py", "def late():\n    from {package}.cli.main import app"),
         (upward, "dataflow/operators/canary.py", "from {package}.storage.open import open_store"),
         (climbing, "protocol/records/canary.py", "import {package}.protocol.manifest.coordinator"),

@@ -1,1 +1,1 @@
-"""The Airflow side: DAGs, Airflow operators, and what an error means to the scheduler."""
+"""The Airflow side: DAGs, Airflow operators, the Checkpoints page, and what an error means to the scheduler."""

@@ -1,4 +1,4 @@
-"""Epoch answers carry what the data plane found to the job master."""
+"""Epoch answers carry the data plane's findings to the job master; its contract, and a try's report, are here too."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class OperatorSnapshot:
     """One stateful operator at the end of the epoch. Tuples have one entry per subtask, in order.
 
     Attributes:
-        key: key of its state. state_schema: Arrow, with the stored name of each column (`state.evolution`).
+        key: key of its state. state_schema: Arrow, with the stored name of each column (`state/runs/evolution.py`).
         handles: state. firing: firing watermarks. channels: rows in flight; None for a subtask that left none.
         processed_bytes: of the buffers that a subtask processed.
     """

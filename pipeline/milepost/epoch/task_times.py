@@ -104,10 +104,6 @@ def divided(tasks: Sequence[TaskTimes], job_ms: int | None) -> dict[str, int | N
     return phases | {"spark": max(0, job_ms - sum(round(spent) for spent in found.values()))}
 
 
-def _level(task: TaskTimes) -> int:
-    return task.level
-
-
 def _span_ms(tasks: Iterable[TaskTimes]) -> int:
     """From the first start to the last end."""
     ran = [(task.started_ms or 0, task.total_ms or 0) for task in tasks]

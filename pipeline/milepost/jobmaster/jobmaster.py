@@ -1,4 +1,4 @@
-"""The job master: every use case of a job, and the only door for DAGs, command line and UI."""
+"""The facade of a job: it composes the rooms of the job master, and names each use case in one line."""
 
 from __future__ import annotations
 

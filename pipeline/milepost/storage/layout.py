@@ -1,4 +1,4 @@
-"""Every key of a job, relative to ``<storage>/<job>/``: the control objects' (`protocol.layout`) and the data's.
+"""Every key of a job below ``<storage>/<job>/``: control objects' (`protocol/records/layout.py`) and the data's.
 
     manifest/<20 digits of 10^19 - version>.json        the log; inverted, so that a LIST of one key finds the head
     inputs/<sha256>.json                                what an epoch planned to read

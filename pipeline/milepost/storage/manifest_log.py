@@ -160,7 +160,7 @@ class ManifestLog:
             raise self._gap(expected)
 
     def compact(self, versions: range) -> int:
-        """Replace entries by tombstones, side by side: bodies that nobody needs whole any more (`protocol.compaction`).
+        """Replace entries that nobody needs whole any more by tombstones, side by side (`upkeep/compaction.py`).
 
         A reader sees the entry or its tombstone. What is written is the same whoever writes it, so neither a rival nor
         a late write does harm, and no condition is needed.

@@ -32,7 +32,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.level_task import run_subtask
-from milepost.spark.task.output_stage import TailPlan, run_tail
+from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
@@ -159,7 +159,7 @@ class DataPlane:
                     for names in tail.sinks.values()
                     for name in names
                 }
-                sent += run_tail(tail, subtask, items, sinks, memory)  # type: ignore[arg-type]
+                sent += run_output_stage(tail, subtask, items, sinks, memory)  # type: ignore[arg-type]
             rows = sent
         self._complete(checkpoint, rows, len(sources), parallelism, staged)
         self.emitted.sort(key=repr)
@@ -204,9 +204,11 @@ class DataPlane:
         objects = (SourceObject("rows", "1", table.nbytes, 0),)
         split = SourceSplit("events", identity, self.store.config, objects, TableReader(table), "t", "fail")
         items = run_source(split, self.store, TaskMetrics(0, index, 0))
-        return run_tail(self._tail(0, parallelism, limits), index, items, {}, Memory(UNLIMITED, Spool(self._cache)))
+        return run_output_stage(
+            self._tail(0, parallelism, limits), index, items, {}, Memory(UNLIMITED, Spool(self._cache))
+        )
 
-    def _tail(self, level: int, parallelism: int, limits: BufferLimits) -> TailPlan:
+    def _tail(self, level: int, parallelism: int, limits: BufferLimits) -> OutputPlan:
         made = operators()
         producers = ("events",) if level == 0 else HOSTED[level]
         edges = tuple(
@@ -222,7 +224,7 @@ class DataPlane:
             if producer in producers
         )
         names = [name for uid in producers for name in (uid, f"{uid}.late")] if level else []
-        return TailPlan(
+        return OutputPlan(
             checkpoint_id=CheckpointId(self.epochs + 1),
             token=FencingToken(1),
             level=level,

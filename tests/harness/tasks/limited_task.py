@@ -64,11 +64,11 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.protocol.records.ids import CheckpointId, FencingToken
     from milepost.spark.task.attempt import Attempt
     from milepost.spark.task.level_task import run_subtask
-    from milepost.spark.task.output_stage import TailPlan, run_tail
+    from milepost.spark.task.output_stage import OutputPlan, run_output_stage
     from milepost.spark.wire.epoch_clock import LevelShare
     from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
     from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
-    from milepost.spark.wire.task_output import HostEnd, Item, Rows, RowsDone, SnapshotStarted
+    from milepost.spark.wire.task_output import Item, OperatorStageEnd, Rows, RowsDone, SnapshotStarted
     from milepost.spark.worker.task_metrics import TaskMetrics
     from milepost.spec.values.aggregates import parse_aggregate
     from milepost.state.runs.handles import StateHandle
@@ -85,11 +85,11 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
             yield Rows("events", rows.slice(start, 65_536))
         yield RowsDone()
         yield SnapshotStarted()
-        yield HostEnd({"sources": {}})
+        yield OperatorStageEnd({"sources": {}})
 
-    def tail(level: int, edges: tuple[Edge, ...], sinks: dict[str, tuple[str, ...]]) -> TailPlan:
+    def tail(level: int, edges: tuple[Edge, ...], sinks: dict[str, tuple[str, ...]]) -> OutputPlan:
         limits = BufferLimits(1_000_000)
-        return TailPlan(checkpoint, token, level, len(edges), MAX_PARALLELISM, KEYED, limits, edges, sinks)
+        return OutputPlan(checkpoint, token, level, len(edges), MAX_PARALLELISM, KEYED, limits, edges, sinks)
 
     item = OperatorPlan(
         operator=operator,
@@ -122,10 +122,10 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
         lowest_retained=CheckpointId(1) if epoch else None,
         aborted_since=(),
     )
-    received = run_tail(tail(0, (edge,), {}), 0, source(), {}, memory)
+    received = run_output_stage(tail(0, (edge,), {}), 0, source(), {}, memory)
     hosted = run_subtask(plan, Attempt(0, 0, memory), received, store, TaskMetrics(1, 0, 0))
     sink = ParquetSink("out", job="test", mode=SinkMode.UPSERT, key=("k",), store=store)
-    (last,) = run_tail(tail(1, (), {"totals": ("out",)}), 0, hosted, {"out": sink}, memory)
+    (last,) = run_output_stage(tail(1, (), {"totals": ("out",)}), 0, hosted, {"out": sink}, memory)
     return AckEvent.decode(last.column("payload")[0].as_py()).own.ack
 
 

@@ -143,14 +143,18 @@ class Workers:
         self.folder = folder
         folder.mkdir()
         self.fault: Fault | None = None
-        fused, wide_host, wide_tail = epoch_graph.FusedTask, epoch_graph.WideHost, epoch_graph.WideTail
+        fused, wide_host, wide_tail = epoch_graph.FusedTask, epoch_graph.WideOperatorStage, epoch_graph.WideOutputStage
 
         def watched(inner: Callable[[Batches], Batches], level: int, part: str) -> Watched:
             return Watched(inner, Part(level, part), str(folder), self.fault)
 
         monkeypatch.setattr(epoch_graph, "FusedTask", lambda h, t, m: watched(fused(h, t, m), t.plan.level, "both"))
-        monkeypatch.setattr(epoch_graph, "WideHost", lambda h, s, m: watched(wide_host(h, s, m), h.level, "host"))
-        monkeypatch.setattr(epoch_graph, "WideTail", lambda t, s, m: watched(wide_tail(t, s, m), t.plan.level, "tail"))
+        monkeypatch.setattr(
+            epoch_graph, "WideOperatorStage", lambda h, s, m: watched(wide_host(h, s, m), h.level, "host")
+        )
+        monkeypatch.setattr(
+            epoch_graph, "WideOutputStage", lambda t, s, m: watched(wide_tail(t, s, m), t.plan.level, "tail")
+        )
 
     def executions(self, level: int, *parts: str) -> list[Execution]:
         found = [Execution(**json.loads(path.read_text())) for path in self.folder.iterdir()]

@@ -22,8 +22,6 @@ from milepost.protocol.records.manifest_state import JobStatus, Realignment, Tim
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, refused
 
-ROLES = {role.value: role for role in TimelineRole}
-
 
 def epochs(count: int, *, confirm: bool = True) -> JobLog:
     log = JobLog()

@@ -20,14 +20,14 @@ from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.driver.sql_projection import decode_items, encode_items
-from milepost.spark.task.output_stage import TailPlan, run_tail
+from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.wire import combining
 from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
 from milepost.spark.wire.task_output import (
     Declined,
     Forward,
-    HostEnd,
     Item,
+    OperatorStageEnd,
     Rows,
     RowsDone,
     SnapshotStarted,
@@ -48,9 +48,9 @@ MAX_PARALLELISM = 16
 MEMORY = Memory(UNLIMITED, Spool("never-made"))
 
 
-def _plan(receivers: int = 2, buffer_bytes: int = 64, sinks: dict[str, tuple[str, ...]] | None = None) -> TailPlan:
+def _plan(receivers: int = 2, buffer_bytes: int = 64, sinks: dict[str, tuple[str, ...]] | None = None) -> OutputPlan:
     edges = (EDGE,) if receivers else ()
-    return TailPlan(
+    return OutputPlan(
         checkpoint_id=CheckpointId(1),
         token=FencingToken(3),
         level=0,
@@ -73,7 +73,7 @@ def _items(keys: list[int], cut: int) -> Iterator[Item]:
         yield Rows("clean", table.slice(start, cut))
     yield RowsDone()
     yield SnapshotStarted()
-    yield HostEnd({"sources": {"flights": {"rows": table.num_rows, "newest_event_us": None}}})
+    yield OperatorStageEnd({"sources": {"flights": {"rows": table.num_rows, "newest_event_us": None}}})
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
@@ -105,7 +105,7 @@ class StagingSink:
 def test_every_row_reaches_the_owner_of_its_key_group_once_and_in_order(
     keys: list[int], cut: int, receivers: int, buffer_bytes: int
 ) -> None:
-    rows = _rows(run_tail(_plan(receivers, buffer_bytes), 0, _items(keys, cut), {}, MEMORY))
+    rows = _rows(run_output_stage(_plan(receivers, buffer_bytes), 0, _items(keys, cut), {}, MEMORY))
     received: dict[int, list[tuple[int, int]]] = {target: [] for target in range(receivers)}
     for target in range(receivers):
         check = ChannelCheck(SubtaskIdentity(CheckpointId(1), FencingToken(3), 1, target), 1)
@@ -132,14 +132,14 @@ def test_every_row_reaches_the_owner_of_its_key_group_once_and_in_order(
 
 
 def test_a_second_attempt_writes_the_same_bytes() -> None:
-    once = _rows(run_tail(_plan(), 0, _items(list(range(40)), 5), {}, MEMORY))
-    again = _rows(run_tail(_plan(), 0, _items(list(range(40)), 5), {}, MEMORY))
+    once = _rows(run_output_stage(_plan(), 0, _items(list(range(40)), 5), {}, MEMORY))
+    again = _rows(run_output_stage(_plan(), 0, _items(list(range(40)), 5), {}, MEMORY))
     assert once == again
 
 
 def test_an_operator_that_puts_out_everything_at_once_still_sends_buffers_of_the_set_size() -> None:
     """A buffer is one row of Spark's shuffle: a whole epoch must not become one."""
-    rows = _rows(run_tail(_plan(buffer_bytes=1000), 0, _items(list(range(2000)), 2000), {}, MEMORY))
+    rows = _rows(run_output_stage(_plan(buffer_bytes=1000), 0, _items(list(range(2000)), 2000), {}, MEMORY))
     buffers = [decode_rows(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[arg-type]
     assert sum(table.num_rows for table in buffers) == 2000
     assert max(table.nbytes for table in buffers) < 1100 and len(buffers) >= 2000 * 16 / 1100
@@ -155,7 +155,7 @@ def test_a_declined_host_ends_in_cancel_markers_on_every_channel_with_its_input_
         drained.append(True)
         yield Rows("clean", _table([3]))
 
-    rows = _rows(run_tail(_plan(), 0, items(), {}, MEMORY))
+    rows = _rows(run_output_stage(_plan(), 0, items(), {}, MEMORY))
     cancels = [row for row in rows if row["kind"] == EventKind.CANCEL.value]
     assert {row["subtask"] for row in cancels} == {0, 1} and drained
     assert not [row for row in rows if row["kind"] == EventKind.BARRIER.value]
@@ -165,14 +165,16 @@ def test_a_declined_host_ends_in_cancel_markers_on_every_channel_with_its_input_
 
 def test_a_sink_that_cannot_stage_declines_instead_of_crashing() -> None:
     plan = _plan(sinks={"clean": ("out",)})
-    rows = _rows(run_tail(plan, 0, _items([1], 1), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
+    rows = _rows(run_output_stage(plan, 0, _items([1], 1), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
     answer = decode_answer(bytes(rows[-1]["payload"]).decode())  # type: ignore[call-overload]
     assert isinstance(answer, Decline) and answer.reason is CheckpointFailureReason.IO_EXCEPTION
 
 
 def test_the_acknowledgement_names_every_staged_file() -> None:
     sink = StagingSink()
-    rows = _rows(run_tail(_plan(receivers=0, sinks={"clean": ("out",)}), 5, _items([1, 2], 1), {"out": sink}, MEMORY))  # type: ignore[dict-item]
+    rows = _rows(
+        run_output_stage(_plan(receivers=0, sinks={"clean": ("out",)}), 5, _items([1, 2], 1), {"out": sink}, MEMORY)
+    )  # type: ignore[dict-item]
     event = AckEvent.decode(rows[-1]["payload"])  # type: ignore[arg-type]
     assert [row["kind"] for row in rows] == [EventKind.ACK.value] and event.own.subtask == 5
     assert event.own.ack["sinks"]["out"]["rows"] == 2 and len(sink.staged) == 1
@@ -184,12 +186,14 @@ def test_only_rows_that_came_at_once_are_staged_as_distinct(parts: list[bool], d
     items = [Rows("clean", _table([1, 2]), distinct=known) for known in parts]
     sink = StagingSink()
     plan = _plan(sinks={"clean": ("out",)})
-    list(run_tail(plan, 0, [*items, RowsDone(), SnapshotStarted(), HostEnd({})], {"out": sink}, MEMORY))  # type: ignore[dict-item]
+    list(
+        run_output_stage(plan, 0, [*items, RowsDone(), SnapshotStarted(), OperatorStageEnd({})], {"out": sink}, MEMORY)
+    )  # type: ignore[dict-item]
     assert sink.distinct == [distinct] and sink.staged[0].num_rows == 2 * len(parts)
 
 
 def test_a_host_that_ends_without_an_answer_is_declined() -> None:
-    rows = _rows(run_tail(_plan(), 0, iter([Rows("clean", _table([1]))]), {}, MEMORY))
+    rows = _rows(run_output_stage(_plan(), 0, iter([Rows("clean", _table([1]))]), {}, MEMORY))
     assert {row["kind"] for row in rows} == {EventKind.CANCEL.value}
 
 
@@ -200,14 +204,14 @@ def test_a_host_that_ends_without_an_answer_is_declined() -> None:
         Stamped(None),
         RowsDone(),
         SnapshotStarted(),
-        HostEnd({"operators": {}}, {0: "ab"}, ()),
+        OperatorStageEnd({"operators": {}}, {0: "ab"}, ()),
         Declined(
             SubtaskIdentity(CheckpointId(1), FencingToken(3), 0, 0).decline(CheckpointFailureReason.SQL_ERROR, "é")
         ),
     ],
 )
 def test_control_items_survive_the_way_through_the_jvm(
-    item: Stamped | Forward | RowsDone | SnapshotStarted | HostEnd | Declined,
+    item: Stamped | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined,
 ) -> None:
     assert decode_control(encode_control(item)) == item
 
@@ -219,7 +223,7 @@ def _combined(
     operator = AggregateByKey("carriers", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())]))
     edge = replace(EDGE, columns=("k",), combiner=operator.combiner if combining else None)
     plan = replace(_plan(buffer_bytes=100_000), edges=(edge,))
-    rows = _rows(run_tail(plan, 0, _items([n % keys for n in range(total)], 30_000), {}, memory))
+    rows = _rows(run_output_stage(plan, 0, _items([n % keys for n in range(total)], 30_000), {}, memory))
     payloads = [bytes(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[call-overload]
     return [decode_rows(payload) for payload in payloads], payloads
 
@@ -264,7 +268,7 @@ def test_a_forwarded_buffer_counts_in_the_channel_like_any_other() -> None:
 
 def test_a_decline_after_the_barrier_sends_the_cancel_marker_instead_of_the_acknowledgement() -> None:
     plan = _plan(sinks={"clean": ("out",)})
-    rows = _rows(run_tail(plan, 0, _items([1, 2], 1), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
+    rows = _rows(run_output_stage(plan, 0, _items([1, 2], 1), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
     kinds = [row["kind"] for row in rows if row["subtask"] == 0]
     assert kinds[-2:] == [EventKind.BARRIER.value, EventKind.CANCEL.value] and EventKind.ACK.value not in kinds
 
@@ -340,6 +344,6 @@ def test_the_input_is_drained_when_the_epoch_is_declined(declined: str) -> None:
         ended.append(True)
 
     plan = _plan(sinks={"clean": ("out",)})
-    rows = _rows(run_tail(plan, 0, items(), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
+    rows = _rows(run_output_stage(plan, 0, items(), {"out": StagingSink(fails=True)}, MEMORY))  # type: ignore[dict-item]
     assert ended == [True]
     assert [row["kind"] for row in rows if row["subtask"] == 0][-1] == EventKind.CANCEL.value

@@ -18,7 +18,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.task.source_task import SourceSplit, run_source
-from milepost.spark.wire.task_output import Declined, HostEnd, Item, Rows
+from milepost.spark.wire.task_output import Declined, Item, OperatorStageEnd, Rows
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
 from milepost.storage.local import LocalStore
@@ -73,7 +73,7 @@ def test_every_row_goes_on_once_in_plan_order_and_never_more_than_a_batch_at_onc
     assert pa.concat_tables([_SCHEMA.empty_table(), *parts]).column("value").to_pylist() == list(range(sum(sizes)))
     assert all(0 < part.num_rows <= _BATCH_ROWS and part.column("value").num_chunks == 1 for part in parts)
     end = items[-1]
-    assert isinstance(end, HostEnd) and end.ack["sources"]["bids"]["rows"] == sum(sizes)
+    assert isinstance(end, OperatorStageEnd) and end.ack["sources"]["bids"]["rows"] == sum(sizes)
 
 
 def test_rows_of_small_objects_go_on_together(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_bad_object_behind_good_ones_is_a_decline_and_nothing_is_acknowledged(
     items = _read(tmp_path / "bids")
     assert isinstance(items[-1], Declined)
     assert "1.parquet" in items[-1].decline.detail
-    assert not any(isinstance(item, HostEnd) for item in items)
+    assert not any(isinstance(item, OperatorStageEnd) for item in items)
 
 
 def test_the_newest_event_time_is_that_of_all_batches(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_newest_event_time_is_that_of_all_batches(tmp_path: Path) -> None:
         column = pa.array(times, pa.timestamp("us", "UTC"))
         pq.write_table(pa.table({"value": column}), tmp_path / f"{name}.parquet")
     (*_, end) = _read(tmp_path, "timestamp[us, UTC]", event_time="value")
-    assert isinstance(end, HostEnd)
+    assert isinstance(end, OperatorStageEnd)
     assert end.ack["sources"]["bids"]["newest_event_us"] == 9
 
 

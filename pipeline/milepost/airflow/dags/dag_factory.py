@@ -1,7 +1,7 @@
 """The DAG factory makes a job's DAGs from its spec: the epoch DAG, and those with a form.
 
-Parsed every few seconds by Airflow: nothing heavy is imported, no store is asked, no user code is loaded. What `lint`
-says of a spec takes a parser of SQL, so it is asked once per text and version (`lint_verdicts.py`).
+It runs whenever Airflow parses DAG files: nothing heavy is imported, no store is asked, no user code is loaded. What
+`lint` says of a spec takes a parser of SQL, so it is asked once per text and version (`lint_verdicts.py`).
 """
 
 from __future__ import annotations

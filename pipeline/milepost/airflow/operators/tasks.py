@@ -1,4 +1,4 @@
-"""The Airflow operators of an epoch: each does its own part of the protocol, through the jobmaster and nothing else.
+"""The Airflow operators of an epoch: each does its own part of the protocol, through the job master.
 
 Order: trigger_checkpoint, run_epoch, validate, complete_checkpoint (the commit point), notify_complete per sink,
 subsume; abort_checkpoint when one of the first four failed. Stopped before any of them, the store is in exactly the

@@ -1,1 +1,1 @@
-"""Commands that only read."""
+"""Reading commands: inspection and diff; nothing of a job changes."""

@@ -1,4 +1,4 @@
-"""A process class's declaration holds its values: one key's state, one epoch's output.
+"""A process class's declaration checks its values: one key's state, one epoch's output.
 
 A value is checked where the user's code gives it, so an error names the user's line; and it is brought to the form in
 which it would come back from a checkpoint, so a result does not depend on where one epoch ends and the next begins.

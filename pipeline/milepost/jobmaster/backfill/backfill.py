@@ -35,7 +35,7 @@ class Backfills:
         Args:
             from_, to: event times, ISO 8601. from_checkpoint: fork there, instead of where `from_` asks for.
             ranges_per_epoch, allow_non_restored_state: as in `BackfillRequest`.
-        Raises: as `backfill_plan.prepare`.
+        Raises: as `plan.prepare`.
         """
         request = request_of(
             from_,

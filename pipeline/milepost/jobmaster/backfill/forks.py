@@ -1,8 +1,8 @@
 """The forks that backfills open: whose they are, which one goes on, and which are left behind.
 
-A fork says what it is for in the session that opened it (`backfill:<purpose>/<session>`): the purpose is a digest of
-all that decides what its checkpoints hold, so a fork of the same purpose may be continued, and no other. A restore's
-fork has no such session and is never touched here.
+A fork says what it is for in the session that opened it (`backfill:<fingerprint>/<session>`): the fingerprint is a
+digest of all that decides what its checkpoints hold, so a fork of the same fingerprint may be continued, and no other.
+A restore's fork has no such session and is never touched here.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> Time
 
 
 def fork_to_continue(context: JobContext, plan: BackfillPlan) -> Timeline | None:
-    """The open fork of an interrupted backfill of the same purpose; of several the one that got furthest."""
-    purpose = backfill_fingerprint(context, plan)
-    own = [one for one, found in forks_of_backfills(context, plan.state) if found == purpose]
+    """The open fork of an interrupted backfill of the same fingerprint; of several the one that got furthest."""
+    fingerprint = backfill_fingerprint(context, plan)
+    own = [one for one, found in forks_of_backfills(context, plan.state) if found == fingerprint]
     return max((one for one in own if _is_replay_of(context, plan, one)), key=lambda one: one.head, default=None)
 
 
@@ -96,7 +96,7 @@ def dispose_left_behind(context: JobContext, session: Session, keep: str) -> lis
     """Dispose of the forks of earlier backfills on which nobody works any more. Returns those that are gone.
 
     Args:
-        keep: the purpose of the backfill that begins.
+        keep: the fingerprint of the backfill that begins.
     """
     gone = left_behind(context, context.head().state, keep)
     for fork in gone:
@@ -105,8 +105,8 @@ def dispose_left_behind(context: JobContext, session: Session, keep: str) -> lis
 
 
 def left_behind(context: JobContext, state: ManifestState, keep: str) -> list[Timeline]:
-    """The forks of backfills of any other purpose on which nobody works any more."""
-    found = [one for one, purpose in forks_of_backfills(context, state) if purpose != keep]
+    """The forks of backfills of any other fingerprint on which nobody works any more."""
+    found = [one for one, fingerprint in forks_of_backfills(context, state) if fingerprint != keep]
     return [one for one in found if _is_left_behind(context, state, one)]
 
 

@@ -1,7 +1,8 @@
 """Rows in flight, or an ended event time, bind the spec that continues a checkpoint.
 
-Both are refused before anything is planned, with what to do: rows in flight belong to the spec that made them, and
-after the last epoch of `run --drain` every new row would be late where windows and timers have fired for ever.
+A spec that does not fit is refused before anything is planned, with what to do: rows in flight belong to the spec that
+made them, and after the last epoch of `run --drain` every new row would be late where windows and timers have fired
+for ever.
 """
 
 from __future__ import annotations

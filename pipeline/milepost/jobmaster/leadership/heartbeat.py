@@ -1,7 +1,7 @@
 """The heartbeat shows that an epoch runs, and stops a session that was fenced (I4, I10).
 
-Nothing depends on either for safety: the lease is courtesy, and what a fenced session still writes nobody reads. They
-save work: a newcomer need not wait for the deadline, and a run that was given up does not go on to its end.
+Safety depends on neither: the lease is courtesy, and what a fenced session still writes nobody reads. Both save work: a
+newcomer need not wait for the deadline, and a run that was given up does not go on to its end.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.protocol.retention.lineage import open_forks
 
 OPENED_BY = "backfill:"
-"""What the id of a session begins with that opened a fork for a backfill; its purpose and the session follow."""
+"""What the id of a session begins with that opened a fork for a backfill; its fingerprint and the session follow."""
 
 
 def unfinished_backfills(context: JobContext, state: ManifestState) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def unfinished_backfills(context: JobContext, state: ManifestState) -> list[dict
 
 
 def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[Timeline, str]]:
-    """The open forks that backfills opened, with the purpose of each."""
+    """The open forks that backfills opened, with the fingerprint of each."""
     found = []
     for timeline in open_forks(state):
         opener = opening_of(context, timeline).session_id

@@ -1,4 +1,4 @@
-"""A broken head names the rollback to type: nothing is skipped silently, a person goes back."""
+"""The error of a broken head names the rollback to type: nothing is skipped silently, a person goes back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def suggest_rollback(
         try:
             return method(self, *args, **kwargs)
         except StateCorrupt as error:
-            _name_the_way_back(self._context, error)
+            _suggest_rollback(self._context, error)
             raise
 
     return wrapper
@@ -74,7 +74,7 @@ def _is_whole(context: JobContext, handle: ObjectHandle, known: dict[ObjectHandl
     return known[handle]
 
 
-def _name_the_way_back(context: JobContext, error: StateCorrupt) -> None:
+def _suggest_rollback(context: JobContext, error: StateCorrupt) -> None:
     try:
         state = context.head().state
         target = newest_whole_ancestor(context, state)

@@ -1,6 +1,6 @@
 """The savepoint audit compares a savepoint outside of the job's storage with its listing.
 
-Its owner may move or delete it, and the list does not hear of that: so it is asked where it was written.
+A savepoint's owner may move or delete it, and the list does not hear of that: it is asked where it was written.
 """
 
 from __future__ import annotations

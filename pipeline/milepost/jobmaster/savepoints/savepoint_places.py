@@ -1,7 +1,7 @@
 """Savepoint places are refused where somebody would take a copy's objects for something else.
 
-Below the job's own storage, or in the folder of a table, they would be strangers among what is listed and collected
-there; where a source looks for input, the copied tables would be read as new data.
+Below the job's own storage, or in the folder of a table, a copy's objects would be strangers among what is listed and
+collected there; where a source looks for input, the copied tables would be read as new data.
 """
 
 from __future__ import annotations

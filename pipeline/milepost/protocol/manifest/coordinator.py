@@ -5,9 +5,9 @@ already done, or raises and leaves everything as it was. No I/O, clock or random
 apply a function again to a newer head after a lost race (I1).
 
 Checks come in one order everywhere: already done, then whose checkpoint it is (session), then the token (I3).
-What follows the commit point is in `after_commit.py`, how a job ends and starts again in `incarnation.py`, what holds a
-checkpoint for a reader in `pins.py`, what changes the live timeline in `timelines.py`, what a person owns in
-`jobmaster/savepoints/savepoints.py`; this module offers them too.
+What follows the commit point is in `upkeep/after_commit.py`, how a job ends and starts again in
+`timelines/incarnation.py`, what holds a checkpoint for a reader in `upkeep/pins.py`, what changes the live timeline in
+`timelines/timelines.py`, what a person owns in `upkeep/savepoints.py`; this module offers them too.
 """
 
 from __future__ import annotations

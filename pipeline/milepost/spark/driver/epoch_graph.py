@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver.sql_projection import decode_items, encode_items, project, wide_type
 from milepost.spark.task.attempt import Attempt
-from milepost.spark.task.epoch_tasks import Batches, HostTask, TailTask, epoch_tasks
+from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage, epoch_tasks
 from milepost.spark.task.levels import EpochLevels, Level, SqlStep
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
 from milepost.spark.worker.task_memory import task_memory
@@ -34,8 +34,8 @@ def _attempt(spill_directory: str) -> Iterator[Attempt]:
 class FusedTask:
     """Host and tail in one Python function: a level without SQL."""
 
-    host: HostTask
-    tail: TailTask
+    host: OperatorStage
+    tail: OutputStage
     spill_directory: str
 
     def __call__(self, batches: Batches) -> Batches:
@@ -44,10 +44,10 @@ class FusedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class WideHost:
+class WideOperatorStage:
     """The host alone, before Spark's projection."""
 
-    host: HostTask
+    host: OperatorStage
     sql: SqlStep
     spill_directory: str
 
@@ -57,10 +57,10 @@ class WideHost:
 
 
 @dataclass(frozen=True, slots=True)
-class WideTail:
+class WideOutputStage:
     """The tail alone, after Spark's projection."""
 
-    tail: TailTask
+    tail: OutputStage
     sql: SqlStep
     spill_directory: str
 
@@ -80,13 +80,13 @@ def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> D
     return frame
 
 
-def _stage(frame: DataFrame, host: HostTask, tail: TailTask, level: Level, spill: str) -> DataFrame:
+def _stage(frame: DataFrame, host: OperatorStage, tail: OutputStage, level: Level, spill: str) -> DataFrame:
     rows = _exchange_type()
     if level.sql is None:
         return frame.mapInArrow(FusedTask(host, tail, spill), rows)
-    wide = frame.mapInArrow(WideHost(host, level.sql, spill), wide_type(level.sql.hosted))
+    wide = frame.mapInArrow(WideOperatorStage(host, level.sql, spill), wide_type(level.sql.hosted))
     projected = project(wide, level.sql.expressions.values(), level.sql.kept)
-    return projected.mapInArrow(WideTail(tail, level.sql, spill), rows)
+    return projected.mapInArrow(WideOutputStage(tail, level.sql, spill), rows)
 
 
 def _exchange_type() -> StructType:

@@ -1,4 +1,4 @@
-"""SQL operators as one Spark projection between a task's host and its tail.
+"""SQL operators as one Spark projection between a task's operator stage and its output stage.
 
 A wide frame carries the items of a task: `control` (binary) and one struct column `n_<node>` per node, of which
 exactly one is set in a row. A SQL operator becomes `CASE WHEN <input is set> AND <WHERE> THEN named_struct(…) END`, so

@@ -25,10 +25,10 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.level_task import run_subtask
 from milepost.spark.task.levels import EpochLevels, Level
-from milepost.spark.task.output_stage import TailPlan, run_tail
+from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.level_plan import LevelPlan
-from milepost.spark.wire.task_output import Declined, HostEnd, Item, SnapshotStarted
+from milepost.spark.wire.task_output import Declined, Item, OperatorStageEnd, SnapshotStarted
 from milepost.spark.worker.task_memory import told
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
@@ -53,7 +53,7 @@ class SinkPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class HostTask:
+class OperatorStage:
     """Runs the host of one level in a task: a source split, or the level's stateful operators.
 
     Attributes:
@@ -90,7 +90,7 @@ class HostTask:
         metrics = TaskMetrics(self.level, attempt.subtask, attempt.number)
         store = attempt.open_store(self.job_store)
         for item in self._bounded(identity, self._host(attempt, batches, store, metrics), attempt.memory.budget):
-            if isinstance(item, HostEnd):
+            if isinstance(item, OperatorStageEnd):
                 try:
                     store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
                 except CheckpointError as error:
@@ -121,22 +121,22 @@ class HostTask:
 
 
 @dataclass(frozen=True, slots=True)
-class TailTask:
+class OutputStage:
     """Runs the tail of one level in a task."""
 
-    plan: TailPlan
+    plan: OutputPlan
     sinks: tuple[SinkPlan, ...]
 
     def run(self, attempt: Attempt, items: Iterable[Item]) -> Batches:
         """Yield what one attempt sends to the next level, or to the driver."""
         sinks = {sink.name: sink.open(attempt) for sink in self.sinks}
-        return run_tail(self.plan, attempt.subtask, items, sinks, attempt.memory)
+        return run_output_stage(self.plan, attempt.subtask, items, sinks, attempt.memory)
 
 
-def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, HostTask, TailTask]]:
+def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, OperatorStage, OutputStage]]:
     """Yield what the tasks of each level run, in order."""
     for level in epoch.levels:
-        host = HostTask(
+        host = OperatorStage(
             checkpoint_id=plan.checkpoint_id,
             token=plan.token,
             splits=epoch.splits if level.stateful is None else (),
@@ -146,7 +146,7 @@ def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, Ho
             functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )
-        yield level, host, TailTask(level.tail, _sinks(plan, level))
+        yield level, host, OutputStage(level.tail, _sinks(plan, level))
 
 
 def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, ...]:

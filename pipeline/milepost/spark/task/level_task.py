@@ -1,4 +1,4 @@
-"""The host of a level's subtasks: one Spark task runs the subtasks of all operators of its level.
+"""The level task runs the subtasks of all operators of its level in one Spark task.
 
 It receives and checks all channels, lets each operator process up to the barrier, sends that one barrier, and only then
 lets them snapshot. Rows are processed in plan order, so the result does not depend on arrival order; in the first
@@ -29,7 +29,7 @@ from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer, task_deadline_ms
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_watermark_us
 from milepost.spark.wire.received import Received, receive
-from milepost.spark.wire.task_output import Declined, Forward, HostEnd, Item, RowsDone, SnapshotStarted
+from milepost.spark.wire.task_output import Declined, Forward, Item, OperatorStageEnd, RowsDone, SnapshotStarted
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.buffers.channel_state import restore_channel_state
@@ -218,7 +218,7 @@ class _Task:
             acks[one.uid] = one.ack
         self._metrics.mark("async_wait_ms")
         digests = {channel: event.own.digest for channel, event in enumerate(consumed)}
-        yield HostEnd({"operators": acks}, digests, carried)
+        yield OperatorStageEnd({"operators": acks}, digests, carried)
         return None
 
     def _upload(self, frozen: FrozenState | EncodedSlices, directory: str) -> StateHandle:

@@ -19,7 +19,7 @@ from milepost.dataflow.sources.contract import SourceReader
 from milepost.epoch.plan import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import OperatorUid
-from milepost.spark.task.output_stage import TailPlan
+from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.task.sql_expression import projection
 from milepost.spark.wire.epoch_clock import LevelShare
@@ -58,7 +58,7 @@ class SqlStep:
 class Level:
     """One stage: its tail, its SQL if there is any, and for stateful levels what its subtasks host."""
 
-    tail: TailPlan
+    tail: OutputPlan
     sql: SqlStep | None
     stateful: LevelPlan | None
 
@@ -172,7 +172,7 @@ def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ..
 
 def _tail(
     plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema], operators: Mapping[str, StatefulOperator]
-) -> TailPlan:
+) -> OutputPlan:
     last = level == plan.graph.levels
     edges = tuple(
         Edge(
@@ -190,7 +190,7 @@ def _tail(
         for uid in node.consumers
         if uid in operators
     )
-    return TailPlan(
+    return OutputPlan(
         checkpoint_id=plan.checkpoint_id,
         token=plan.token,
         level=level,

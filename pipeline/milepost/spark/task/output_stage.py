@@ -20,13 +20,13 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.staging import Staging
 from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
-from milepost.spark.wire.task_output import Forward, HostEnd, Item, Rows, RowsDone, SnapshotStarted
+from milepost.spark.wire.task_output import Forward, Item, OperatorStageEnd, Rows, RowsDone, SnapshotStarted
 from milepost.spark.worker.task_memory import Memory
 from milepost.state.layers.key_hash import KeyHash
 
 
 @dataclass(frozen=True, slots=True)
-class TailPlan:
+class OutputPlan:
     """What one level's tail must do; the same for all its subtasks.
 
     Attributes:
@@ -48,8 +48,8 @@ class TailPlan:
         return SubtaskIdentity(self.checkpoint_id, self.token, self.level, subtask)
 
 
-def run_tail(
-    plan: TailPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, Sink], memory: Memory
+def run_output_stage(
+    plan: OutputPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, Sink], memory: Memory
 ) -> Iterator[pa.RecordBatch]:
     """Turn one task's items into exchange rows; at the last level into the one row that the driver collects.
 
@@ -70,7 +70,7 @@ def run_tail(
     )
     staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory)
     barrier: Barrier | None = None
-    end: HostEnd | None = None
+    end: OperatorStageEnd | None = None
     decline: Decline | None = None
     for item in items:
         if decline is not None:
@@ -86,13 +86,13 @@ def run_tail(
             yield from writer.barrier(barrier)
         elif isinstance(item, SnapshotStarted):
             decline = staged.write()
-        elif isinstance(item, HostEnd):
+        elif isinstance(item, OperatorStageEnd):
             end = item
         else:
             decline = item.decline
     if decline is None and (barrier is None or end is None):
         decline = plan.identity(subtask).decline(
-            CheckpointFailureReason.CHANNEL_INCOMPLETE, "the subtask's host ended without acknowledgement"
+            CheckpointFailureReason.CHANNEL_INCOMPLETE, "the subtask's operator stage ended without acknowledgement"
         )
     if decline is not None or barrier is None or end is None:
         assert decline is not None
@@ -114,7 +114,7 @@ def run_tail(
         yield exchange_row(0, subtask, 0, EventKind.ACK, event.encode())
 
 
-def _refuse(plan: TailPlan, subtask: int, writer: ExchangeWriter, decline: Decline) -> Iterator[pa.RecordBatch]:
+def _refuse(plan: OutputPlan, subtask: int, writer: ExchangeWriter, decline: Decline) -> Iterator[pa.RecordBatch]:
     if plan.receivers:
         yield from writer.cancel(decline)
     else:

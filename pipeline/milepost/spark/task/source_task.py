@@ -1,4 +1,4 @@
-"""The host of a source subtask: reads its objects in plan order and ends with its acknowledgement."""
+"""The source task reads a source subtask's objects in plan order, and ends with its acknowledgement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.wire.task_output import Declined, HostEnd, Item, Rows, RowsDone, SnapshotStarted
+from milepost.spark.wire.task_output import Declined, Item, OperatorStageEnd, Rows, RowsDone, SnapshotStarted
 from milepost.spark.worker.task_metrics import TaskMetrics
 
 _JOINED_ROWS = 65_536
@@ -91,7 +91,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
     ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
     ack["ahead"] = [to_json(one) for one in times.ahead]
-    yield HostEnd({"sources": {split.source: ack}})
+    yield OperatorStageEnd({"sources": {split.source: ack}})
 
 
 class _Joined:

@@ -62,7 +62,7 @@ class SnapshotStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class HostEnd:
+class OperatorStageEnd:
     """The host's part of the acknowledgement; the last item but for a declined epoch.
 
     Attributes:
@@ -83,8 +83,8 @@ class Declined:
     decline: Decline
 
 
-Item = Rows | Forward | RowsDone | SnapshotStarted | HostEnd | Declined
-Control = Stamped | Forward | RowsDone | SnapshotStarted | HostEnd | Declined
+Item = Rows | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined
+Control = Stamped | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined
 
 
 def encode_control(item: Control) -> bytes:
@@ -102,7 +102,7 @@ def encode_control(item: Control) -> bytes:
         header = {"item": "rows_done"}
     elif isinstance(item, SnapshotStarted):
         header = {"item": "snapshot_started"}
-    elif isinstance(item, HostEnd):
+    elif isinstance(item, OperatorStageEnd):
         header = {
             "item": "end",
             "ack": item.ack,
@@ -129,7 +129,7 @@ def decode_control(body: bytes) -> Control:
     if kind == "snapshot_started":
         return SnapshotStarted()
     if kind == "end":
-        return HostEnd(
+        return OperatorStageEnd(
             header["ack"],
             {int(channel): digest for channel, digest in header["consumed"].items()},
             tuple(SubtaskAck.from_json(item) for item in header["carried"]),

@@ -3,7 +3,7 @@
 A signature says what an operator's state, or a sink's chain, depends on; it is kept with each checkpoint and compared
 before anything is planned. What is not in it (sql, limits, schedule) may change freely; a ttl or an allowed lateness
 may only shrink. The columns and types of an operator's state are recorded with its runs, and compared there
-(`pipeline/milepost/jobmaster/compatibility/preflight.py`).
+(`jobmaster/compatibility/preflight.py`).
 """
 
 from __future__ import annotations

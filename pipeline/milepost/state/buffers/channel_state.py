@@ -45,7 +45,7 @@ class ChannelStateHandle:
         uid: operator. key_groups: half-open range this subtask owns.
         buffers: this operator's; at least 1. bytes: of their payloads.
         oldest_us: least event time in them; None without event time.
-        signature: of the operator's inputs: what its buffers were made by (see `planning`).
+        signature: of the operator's inputs: what its buffers were made by (`spec/graph/in_flight.py`).
     """
 
     key: str

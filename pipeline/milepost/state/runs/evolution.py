@@ -1,4 +1,4 @@
-"""State evolution adds, widens and drops declared columns, and reads old runs with them.
+"""State evolution adds, widens and drops declared columns; old runs are converted when they are read.
 
 Runs are immutable, so a base, its deltas and the newest run may have three schemas. Each state column therefore has a
 *stored name*: its own name as long as it was there from the beginning, and a name that no other column ever had when it

@@ -23,7 +23,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.source_task import SourceSplit, run_source
-from milepost.spark.wire.task_output import Declined, HostEnd, Rows
+from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
 from milepost.storage.local import LocalStore
@@ -153,12 +153,14 @@ def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> 
     assert store.largest <= HELD
 
 
-def answers(store: Largest, objects: list[SourceObject], reader: SourceReader) -> list[Rows | Declined | HostEnd]:
+def answers(
+    store: Largest, objects: list[SourceObject], reader: SourceReader
+) -> list[Rows | Declined | OperatorStageEnd]:
     """What a source subtask hands on with `on_missing: skip`, in order."""
     identity = SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0)
     split = SourceSplit("s", identity, store.config, tuple(objects), reader, None, on_missing="skip")
     found = run_source(split, store, TaskMetrics(0, 0, 0))
-    return [item for item in found if isinstance(item, Rows | Declined | HostEnd)]
+    return [item for item in found if isinstance(item, Rows | Declined | OperatorStageEnd)]
 
 
 @dataclass
@@ -197,7 +199,7 @@ def test_an_object_that_goes_before_any_row_of_it_is_handed_on_is_skipped(
     kept, gone = landed(store, f"kept-{key}", body()), landed(store, key, body())
     store.inner.delete([gone.key])
     *rows, end = answers(store, [kept, gone], reader)
-    assert isinstance(end, HostEnd)
+    assert isinstance(end, OperatorStageEnd)
     assert end.ack["sources"]["s"]["missing"] == [key]
     assert pa.concat_tables(item.rows for item in rows).equals(TABLE)
 

@@ -15,7 +15,7 @@ class CreateRequest:
     """Open the manifest of a job that has none.
 
     Attributes:
-        key_hash_secret: random, of `records.ManifestState`.
+        key_hash_secret: random, of `manifest_state.ManifestState`.
     """
 
     job: str
