@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import StagedFile, TableWalk
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.savepoint_document import decode_document
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, staged_files, table_needs
 from milepost.jobmaster.retention.vetoes import is_expired

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from milepost.epoch.metadata import METADATA_FORMAT, CheckpointMetadata, OperatorSnapshot, decode_metadata
-from milepost.epoch.savepoint_document import SavepointDocument, decode_document
+from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from milepost.dataflow.sinks.contract import Committable
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkPosition, SinkSnapshot, SourceSnapshot
-from milepost.epoch.savepoint_document import SavedTable, renamed
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.savepoint_document import SavedTable, renamed
 from milepost.jobmaster.rollback.installed_checkpoint import acknowledged_by_writer
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint

@@ -10,8 +10,8 @@ import hashlib
 from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
 from milepost.jobmaster.leadership.realignment import route
 from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.jobmaster.savepoints.reader import handle_at

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import pin_for_copy
+from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
 from milepost.jobmaster.savepoints.savepoint_copy import Contents, contents_of, require_free, write_copy
