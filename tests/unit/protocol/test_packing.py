@@ -6,7 +6,7 @@ from dataclasses import replace
 from json import dumps, loads
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.protocol.codec.codec import decode_entry, encode_entry
@@ -41,6 +41,7 @@ _RECORDS = st.lists(
 
 
 @given(_RECORDS)
+@example([{"at": "ab"}, {"at": "acb"}])
 def test_what_is_packed_comes_back_as_it_was_types_included(records: list[object]) -> None:
     assert dumps(unpacked(packed(records)), sort_keys=True) == dumps(records, sort_keys=True)
 
