@@ -75,6 +75,9 @@ class Timelines(TimelineStories):
         before = self.model.head
         process = self.world.epoch(answers, insists=True)
         self.done(process, answers)
+        if process.result == "drained":  # it found the last epoch complete, and only finished the job
+            require(self.model.status == "finished", "a drained job is not finished")
+            return
         adopted = process.error is None and self.model.head != before
         require(adopted or isinstance(process.error, (SubtaskDeclined, *REFUSED, *STRUCK)), f"{process.result}")
 

@@ -27,8 +27,8 @@ from milepost.spec.job.spec import QualitySpec
 from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.processes import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 IN_RANGE = {"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0, "max_value": 10}
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "column": "v"}
 RAISES = {"type": "expect_column_values_to_match_regex", "column": "s", "regex": "("}
@@ -99,7 +99,7 @@ check_suite(spec)
 print(evaluate(spec, pa.table({"v": pa.array([], pa.int64())})).to_json())
 assert "great_expectations" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "{'sink': 's', 'status': 'skipped', 'rows': 0, 'expectations': []}"
 
 
@@ -116,7 +116,7 @@ expectations = [{"type": "expect_column_values_to_be_between", "column": "v", "m
 spec = QualitySpec.model_validate({"sink": "s", "expectations": expectations})
 print(evaluate(spec, pa.table({"v": [1, 2, 3]})).status.value)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("failed\n", "")
 
 

@@ -18,9 +18,8 @@ from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from scripts.demo import DAYS_PER_EPOCH
 from tests.harness.jobs import flights
+from tests.harness.servers.processes import REPOSITORY
 from tests.harness.tasks.oracle import expected_tables
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -98,7 +97,7 @@ def test_one_object_is_out_of_name_order_and_one_is_empty(store: ObjectStore) ->
 
 
 def test_the_job_s_reader_reads_every_landed_row(store: ObjectStore) -> None:
-    spec = load_job(ROOT / "config" / "flights.yaml").spec.sources["flights"]
+    spec = load_job(REPOSITORY / "config" / "flights.yaml").spec.sources["flights"]
     flights.land(store, range(8, 12))
     reader = build_reader("flights", spec)
     objects = list_objects(store, split_path(spec.path)[1]).objects
@@ -125,7 +124,7 @@ def test_the_script_lands_the_same_from_anywhere(store: ObjectStore, tmp_path: P
 
 def test_in_the_demo_only_what_landed_three_days_late_is_late(store: ObjectStore) -> None:
     """Its days land before the epoch that reads them. All at once, day 10's name would make a hole of days 7 to 9."""
-    spec = load_job(ROOT / "config" / "flights.yaml").spec
+    spec = load_job(REPOSITORY / "config" / "flights.yaml").spec
     pattern = split_path(spec.sources["flights"].path)[1]
     epochs: list[list[str]] = []
     for first in range(1, 29, DAYS_PER_EPOCH):
