@@ -13,6 +13,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +32,8 @@ LANDED = 100
 """How many of the newest landed files stay in the folder that the job lists."""
 EARLY, LATE = (100, 600), 500
 """The epochs that are compared: from the one to the other, and the last so many."""
+COMPARABLE = EARLY[1] + LATE
+"""Fewer epochs than that tell nothing of age."""
 _START_US = 1_357_000_000_000_000
 _MINUTE_US = 60_000_000
 _ENTRIES_READ = 16
@@ -130,24 +134,45 @@ class OldJob:
         assert found == expected, f"the table after {files} epochs is not what DuckDB says"
 
 
+_twins: list[OldJob] = []
+"""In the process of the young twin: its one job."""
+
+
+def _open_twin(folder: Path) -> None:
+    _twins.append(OldJob(folder))
+
+
+def _twin_epochs(count: int) -> list[float]:
+    return [_twins[0].epoch()["wall_s"] for _ in range(count)]
+
+
 def grow_old(epochs: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Run so many epochs in this process, then what a person asks of the job. Returns the record of the part."""
+    """Run so many epochs in this process, then what a person asks of the job. Returns the record of the part.
+
+    A machine is not as fast at the end as it was at the beginning. So the last epochs take turns with those of a young
+    twin, in a process of its own, that is as old as the job was in its early ones.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     young = OldJob(folder / "young")
     for _ in range(2 * RETAINED):
         young.epoch()
     acts = {"young": _acts(young, 1)}
-    job, measured = OldJob(folder / "old"), []
+    job, measured, twin_s = OldJob(folder / "old"), list[dict[str, Any]](), list[float]()
     started = time.perf_counter()
-    for number in range(epochs):
-        measured.append(job.epoch())
-        if number % 100 == 99:
-            wall = median(one["wall_s"] for one in measured[-100:])
-            say(f"old job: epoch {number + 1} of {epochs}; median of the last hundred {wall:.3f} s")
+    with ProcessPoolExecutor(1, get_context("spawn"), _open_twin, (folder / "twin",)) as twin:
+        for number in range(epochs):
+            if epochs >= COMPARABLE and number >= epochs - LATE:
+                twin_s += twin.submit(_twin_epochs, 1 if twin_s else EARLY[0] + 1).result()[-1:]
+            measured.append(job.epoch())
+            if number % 100 == 99:
+                wall = median(one["wall_s"] for one in measured[-100:])
+                beside = f"; of its twin {median(twin_s[-100:]):.3f} s" if twin_s else ""
+                say(f"old job: epoch {number + 1} of {epochs}; median of the last hundred {wall:.3f} s{beside}")
     took_s = time.perf_counter() - started
     job.check(epochs)
     record = {
         "epochs": measured,
+        "twin_s": twin_s,
         "took_s": took_s,
         "stored": job.stored(),
         "reads_s": {name: _timed(read) for name, read in _reads(job).items()},
@@ -161,14 +186,16 @@ def summary_of(record: dict[str, Any]) -> dict[str, Any]:
     """What the targets ask of a record; None for what fewer epochs do not tell."""
     epochs, stored = record["epochs"], record["stored"]
     walls = [one["wall_s"] for one in epochs]
-    early = walls[EARLY[0] : EARLY[1]]
-    comparable = len(walls) >= EARLY[1] + LATE
+    early, twin = walls[EARLY[0] : EARLY[1]], record["twin_s"]
+    late_s = median(walls[-LATE:])
     kept = stored.get("log", 0) + stored.get("metadata", 0)
     return {
         "epochs": len(epochs),
         "early_s": median(early) if early else None,
-        "late_s": median(walls[-LATE:]),
-        "grown": median(walls[-LATE:]) / median(early) if comparable else None,
+        "twin_s": median(twin) if twin else None,
+        "late_s": late_s,
+        "grown": late_s / median(twin) if twin else None,
+        "grown_since_early": late_s / median(early) if twin else None,
         "written_bytes_per_epoch": sum(one["log_bytes"] + one["metadata_bytes"] for one in epochs) / len(epochs),
         "kept_bytes_per_epoch": kept / len(epochs),
         "largest_entry": max(one["largest_entry"] for one in epochs),

@@ -7,7 +7,8 @@ from typing import Any
 from bench.old_job import EARLY, LATE, RETAINED, ROWS, summary_of
 
 _TARGETS = (
-    ("grown", f"median of the last {LATE} epochs over that of epochs {EARLY[0]} to {EARLY[1]}", 1.1, " ×"),
+    ("grown", f"median of the last {LATE} epochs over epochs {EARLY[0]} to {EARLY[1]} of a young twin", 1.1, " ×"),
+    ("grown_since_early", f"the same over its own epochs {EARLY[0]} to {EARLY[1]}, at the run's beginning", 1.1, " ×"),
     ("written_bytes_per_epoch", "log and metadata written per epoch", 60_000, " B"),
     ("kept_bytes_per_epoch", "log and live metadata kept per epoch", 2_000, " B"),
     ("largest_entry", f"largest entry of the log, with {RETAINED} retained checkpoints", 16_000, " B"),
@@ -23,7 +24,8 @@ def render_old_job(document: dict[str, Any]) -> str:
         "# A job grows old",
         "",
         f"{found['epochs']:,} epochs of {ROWS} rows in one process, two operators, two sinks; at commit",
-        f"{document['commit']}, in {record['took_s'] / 60:.0f} minutes. Whatever else the machine did is in the times.",
+        f"{document['commit']}, in {record['took_s'] / 60:.0f} minutes. A machine is not equally fast for so long: the",
+        "twin is a new job in a process of its own, and its epochs took turns with the old job's last ones.",
         "",
         "| | figure | target | |",
         "|---|---:|---:|---|",

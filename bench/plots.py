@@ -180,7 +180,13 @@ def draw_old_job(record: dict[str, Any], folder: Path) -> Path:
     figure, axes = pyplot.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     figure.suptitle("One job, epoch after epoch (500 rows each)", fontsize=11)
     across = range(1, len(epochs) + 1)
-    axes[0].plot(across, [one["wall_s"] for one in epochs], ".", markersize=1.5, alpha=0.5, rasterized=True)
+    axes[0].plot(
+        across, [one["wall_s"] for one in epochs], ".", markersize=1.5, alpha=0.5, label="old job", rasterized=True
+    )
+    twin_s = record["twin_s"]
+    beside = range(len(epochs) - len(twin_s) + 1, len(epochs) + 1)
+    axes[0].plot(beside, twin_s, ".", markersize=1.5, alpha=0.5, label="young twin", rasterized=True)
+    axes[0].legend(frameon=False, fontsize=8)
     axes[0].set_ylabel("wall s per epoch")
     axes[1].plot(across, [one["log_bytes"] / 1e3 for one in epochs], ".", markersize=1.5, label="log", rasterized=True)
     axes[1].plot(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.old_job import rows_of, summary_of
+from bench.old_job import COMPARABLE, rows_of, summary_of
 from bench.old_job_report import render_old_job
 
 
@@ -16,6 +16,7 @@ def record(epochs: int, late: float = 1.0, **stored: int) -> dict[str, Any]:
     acts = {"fsck": 0.2, "rollback by three": 0.1}
     return {
         "epochs": [{"checkpoint_id": number, "wall_s": wall, **one} for number, wall in enumerate(walls, 1)],
+        "twin_s": [1.0] * 500 if epochs >= COMPARABLE else [],
         "took_s": 600.0,
         "stored": {"garbage": 9, "log": 1_000 * epochs, **stored},
         "reads_s": {"list": 0.3, "history": 1.4},
@@ -27,8 +28,9 @@ def record(epochs: int, late: float = 1.0, **stored: int) -> dict[str, Any]:
 def test_a_target_is_met_or_missed_as_its_figure_says(late: float, verdict: str) -> None:
     lines = render_old_job({"commit": "abc", "old_job": record(1_200, late)}).splitlines()
     judged = [line for line in lines if line.count("|") == 5 and line.endswith((" met |", "** |"))]
-    grown, written, kept, entry, read = judged
-    assert grown.endswith(f"{verdict} |")
+    grown, since_early, written, kept, entry, read = judged
+    assert "twin" in grown and grown.endswith(f"{verdict} |")
+    assert since_early.endswith(f"{verdict} |")
     assert written == "| log and metadata written per epoch | 54,000 B | 60,000 B | met |"
     assert kept.endswith("1,000 B | 2,000 B | met |") and entry.endswith("met |")
     assert read.endswith("1.40 s | 1.00 s | **missed** |")
