@@ -94,9 +94,9 @@ def test_metadata_of_another_token_is_never_completed(tmp_path: Path) -> None:
     master = job.master()
     report = master.run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
     store = JobContext(job.load()).store
-    key = metadata_key(triggered.checkpoint_id, report.token)
+    key = metadata_key(triggered.checkpoint_id, report.metadata.token)
     body = store.get(key)
-    store.put(key, body.replace(f'"token":{report.token}'.encode(), f'"token":{triggered.token}'.encode()))
+    store.put(key, body.replace(f'"token":{report.metadata.token}'.encode(), f'"token":{triggered.token}'.encode()))
     with pytest.raises(StateCorrupt, match="Nothing was completed"):
         master.complete(session, triggered.checkpoint_id)
     store.put(key, body)

@@ -29,7 +29,7 @@ MUTANTS = (
         "an epoch is committed although a table is not where the job left it",
         "I14",
         "pipeline/milepost/jobmaster/run/attempt.py",
-        "        _check_position(state, name, sink, predecessor)\n",
+        "        _check_position(opened.state, name, sink, predecessor)\n",
         "",
         (_PUBLICATION + "test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_commit_point",),
     ),

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
-from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.checkpoints import ObjectHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,22 @@ class EpochReport:
     """The end of a try: acknowledged by every subtask, judged by the gate, durable; not yet committed.
 
     Attributes:
-        write_ms: of making `_metadata` durable; 0 for a try that found the checkpoint completed.
+        handle: of `_metadata`, from the bytes that were put.
+        write_ms: of making it durable; 0 for a try that found the checkpoint completed.
     """
 
-    checkpoint_id: CheckpointId
-    token: FencingToken
-    verdict: GateVerdict
-    rows_in: int
-    rows_out: int
+    metadata: CheckpointMetadata
+    handle: ObjectHandle
     write_ms: int = 0
+
+    @property
+    def verdict(self) -> GateVerdict:
+        return self.metadata.verdict
+
+    @property
+    def rows_in(self) -> int:
+        return sum(source.rows for source in self.metadata.sources.values())
+
+    @property
+    def rows_out(self) -> int:
+        return sum(sink.committable.rows for sink in self.metadata.sinks.values())

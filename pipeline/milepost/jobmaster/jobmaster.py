@@ -14,7 +14,8 @@ from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.reports.reports import Reports
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.jobmaster.rollback.rollback import Rollbacks
-from milepost.jobmaster.run.epochs import Epochs, NothingToDo, Triggered
+from milepost.jobmaster.run.epochs import Epochs
+from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.jobmaster.savepoints.bootstrap import Bootstrap
 from milepost.jobmaster.savepoints.restore import Restores
 from milepost.jobmaster.savepoints.savepoints import Savepoints
@@ -45,12 +46,13 @@ class JobMaster:
         savepoints = Savepoints(context, lifecycle)
         restores = Restores(context, leadership, lifecycle, rollbacks, savepoints)
         epochs = Epochs(context, leadership, realigner, lifecycle)
-        backfills = Backfills(context, epochs)
+        backfills = Backfills(context, epochs, leadership, realigner)
         reports = Reports(context)
 
         self.run = epochs.run
         self.trigger = epochs.trigger
         self.run_epoch = epochs.run_epoch
+        self.run_opened = epochs.run_opened
         self.validate = epochs.validate
         self.complete = epochs.complete
         self.notify_complete = epochs.notify_complete

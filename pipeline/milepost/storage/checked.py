@@ -10,6 +10,11 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, handle_fault
 
 
+def handle_of(key: str, body: bytes) -> ObjectHandle:
+    """Return the handle of an object with this body."""
+    return ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
+
+
 def write_content_addressed(store: ObjectStore, prefix: str, suffix: str, body: bytes) -> ObjectHandle:
     """Write a body under its own hash: writing it twice is writing it once.
 

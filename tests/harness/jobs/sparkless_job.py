@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,11 @@ from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import RebindRequest
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
-from milepost.storage.layout import consumed_prefix, metadata_key
+from milepost.storage.layout import consumed_prefix
 from tests.harness.tasks.key_hashes import KEYED
 
 SPEC = """\
@@ -160,10 +159,7 @@ class SparklessJob:
             held_back=record.held_back,
         )
         metadata = change(metadata)
-        body = metadata.encode()
-        key = metadata_key(pending.checkpoint_id, pending.token)
-        context.store.put(key, body)
-        handle = ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
+        handle = context.write_metadata(metadata)
         return Leadership(context).complete(session, pending, metadata, handle)
 
     def epoch(self, change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata) -> int:

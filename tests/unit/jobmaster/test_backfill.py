@@ -256,7 +256,9 @@ def test_a_trigger_during_the_last_stretch_is_busy_and_goes_on_after_it(job: Bac
     job.assert_table(6, fixed=True)
 
 
-def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replayed(job: BackfillJob) -> None:
+def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replayed(
+    job: BackfillJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A freeze stops triggers, not what is pending; the backfill waits for it."""
     job.land(6)
     session = Session.cli()
@@ -269,19 +271,10 @@ def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replay
         job.master.complete(session, pending.checkpoint_id)  # not published: the sinks follow the fork instead
 
     told: list[str] = []
-    backfill_waiting(job, told, end_it)
+    monkeypatch.setattr("milepost.jobmaster.backfill.backfill_run.sleep", end_it)
+    job.master.backfill(Session.cli(), SparklessRunner(), "2026-03-03", progress=told.append)
     assert len(waited) == 1 and "waiting for checkpoint 6 of the live timeline" in told
     job.assert_table(6, fixed=True)
-
-
-def backfill_waiting(job: BackfillJob, told: list[str], wait: Callable[[float], None]) -> None:
-    """The backfill of `JobMaster.backfill`, whose waits are the test's."""
-    from milepost.jobmaster.backfill.backfill_run import Backfill
-    from milepost.jobmaster.backfill.plan import prepare, request_of
-
-    context = job.small.context
-    plan = prepare(context, request_of("2026-03-03", None, None))
-    Backfill(context, job.master, Session.cli(), SparklessRunner(), told.append, wait).run(plan)
 
 
 def test_objects_that_are_gone_or_changed_are_listed_and_nothing_is_changed(job: BackfillJob) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.diff import Difference
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -132,8 +133,8 @@ def _told(folder: Path) -> dict[str, Any]:
     told.note("fourth epoch: run", epoch)
     told.note("nothing pending: abort", lambda: job.master.abort(session, None, "ABORTED_BY_USER", "asked for"))
     job.land("d.csv", _rows((5, "2024-01-05 08:00:00")))
-    told.note("fifth epoch: trigger", lambda: asdict(job.master.trigger(session)))
-    told.note("fifth epoch: run_epoch", lambda: asdict(job.master.run_epoch(session, 6, runner)))
+    told.note("fifth epoch: trigger", lambda: _triggered(job.master.trigger(session)))
+    told.note("fifth epoch: run_epoch", lambda: _reported(job.master.run_epoch(session, 6, runner)))
     read("running")
     told.note("fifth epoch: validate", lambda: asdict(job.master.validate(session, 6)))
     told.note("fifth epoch: complete", lambda: asdict(job.master.complete(session, 6)))
@@ -153,6 +154,21 @@ def _told(folder: Path) -> dict[str, Any]:
     told.note("compatibility", job.master.compatibility)
     told.note("show of what never was", lambda: job.master.show(99))
     return told.steps
+
+
+def _triggered(triggered: Triggered | NothingToDo) -> dict[str, Any]:
+    assert isinstance(triggered, Triggered)
+    return {name: told for name, told in asdict(replace(triggered, opened=None)).items() if name != "opened"}
+
+
+def _reported(report: EpochReport) -> dict[str, Any]:
+    return {
+        "token": report.metadata.token,
+        "verdict": asdict(report.verdict),
+        "rows_in": report.rows_in,
+        "rows_out": report.rows_out,
+        "write_ms": report.write_ms,
+    }
 
 
 def test_every_document_of_a_job_says_what_it_said(tmp_path: Path) -> None:

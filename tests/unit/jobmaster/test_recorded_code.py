@@ -8,7 +8,7 @@ import pytest
 
 from milepost.jobmaster.job.code import read_recorded_code
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
-from milepost.protocol.records.errors import SubtaskDeclined
+from milepost.protocol.records.errors import Fenced, SubtaskDeclined
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 
@@ -21,7 +21,7 @@ class Counting:
 
     def on_rows(self, key, rows, state, ctx):
         for _ in rows:
-            yield {"rows": 1}
+            yield {"k": key, "rows": 1}
 """
 
 
@@ -62,10 +62,42 @@ def test_code_that_changes_between_trigger_and_run_declines_the_epoch(tmp_path: 
     session = Session.cli()
     triggered = job.master.trigger(session)
     assert isinstance(triggered, Triggered)
-    module.write_text(MODULE.replace('{"rows": 1}', '{"rows": 2}'))
+    module.write_text(MODULE.replace('"rows": 1}', '"rows": 2}'))
     error = declined(job.master, session, triggered.checkpoint_id)
     assert "the code changed after the epoch was triggered" in error.message
     module.unlink()
     assert "the code changed after the epoch was triggered" in declined(job.master, session, 1).message
     module.write_text(MODULE)
     assert read_recorded_code(job.context, job.pending).hash == job.pending.code_hash
+
+
+def test_one_process_runs_an_epoch_under_the_token_of_its_trigger_and_loads_its_code_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What the trigger has read is what runs: nothing is rebound, read or loaded a second time."""
+    job = SparklessJob.create(tmp_path, {AGGREGATE: PROCESS, "mode: upsert": "mode: append"})
+    job.land("a.csv")
+    (tmp_path / "config" / "counting.py").write_text('print("loaded")\n' + MODULE)
+    session, runner = Session.cli(), SparklessRunner()
+    triggered = job.master.trigger(session)
+    assert isinstance(triggered, Triggered) and triggered.opened is not None
+    report = job.master.run_opened(triggered.opened, runner)
+    assert report.metadata.token == runner.plans[0].token == triggered.token
+    assert capfd.readouterr().err.count("loaded") == 1
+    assert job.context.head().state.version == triggered.token
+    assert job.master.complete(session, triggered.checkpoint_id, report).token == triggered.token
+
+
+def test_a_try_that_another_one_of_its_session_superseded_is_fenced_at_the_commit_point(tmp_path: Path) -> None:
+    """I3: what an opened epoch holds is bound to its token; the second try, which rebound, is the one that counts."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session = Session.cli()
+    first, again = job.master.trigger(session), job.master.trigger(session)
+    assert isinstance(first, Triggered) and isinstance(again, Triggered)
+    assert first.opened is not None and again.opened is None
+    stale = job.master.run_opened(first.opened, SparklessRunner())
+    newer = job.master.run_epoch(session, first.checkpoint_id, SparklessRunner())
+    with pytest.raises(Fenced):
+        job.master.complete(session, first.checkpoint_id, stale)
+    assert job.master.complete(session, first.checkpoint_id, newer).token == newer.metadata.token > first.token

@@ -44,7 +44,7 @@ def test_of_two_jobs_with_one_new_table_the_second_is_refused_before_its_commit_
         second.master.run(Session.cli(), SparklessRunner())
     assert "give the sink another path" in told.value.hint
     assert second.context.head().state.checkpoints == ()
-    completed = first.master.complete(session, report.checkpoint_id)
+    completed = first.master.complete(session, report.metadata.checkpoint_id)
     assert first.master.notify_complete(session, completed.checkpoint_id, "table")["published"]
 
 

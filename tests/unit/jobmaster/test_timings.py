@@ -148,7 +148,7 @@ def test_each_task_of_a_run_keeps_what_it_measured(tmp_path: Path) -> None:
             clocks[step] = StepClock()
             clocks[step](step)
             act()
-            job.master.keep_times(1, report.token, clocks[step])
+            job.master.keep_times(1, report.metadata.token, clocks[step])
         shown = job.master.show(1)
         phases, notified = shown["phases"], {"table": clocks["notify table"].ms("notify table")}
         assert (phases["commit_ms"], phases["subsume_ms"], shown["notified_ms"]) == (
@@ -156,7 +156,7 @@ def test_each_task_of_a_run_keeps_what_it_measured(tmp_path: Path) -> None:
             clocks["subsume"].ms("subsume"),
             notified,
         ), again
-    assert len(list(job.context.store.list(after_commit_prefix(triggered.checkpoint_id, report.token)))) == 3
+    assert len(list(job.context.store.list(after_commit_prefix(triggered.checkpoint_id, report.metadata.token)))) == 3
     assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
 
 

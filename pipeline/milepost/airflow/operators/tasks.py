@@ -125,7 +125,7 @@ class RunEpochOperator(EpochOperator):
         report = self.jobmaster().run_epoch(self.session(context), checkpoint_id, SparkEpochRunner(), planned=planned)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
-        return {"checkpoint_id": checkpoint_id, "timeline": acting["timeline"], "token": int(report.token)}
+        return {"checkpoint_id": checkpoint_id, "timeline": acting["timeline"], "token": int(report.metadata.token)}
 
     def on_kill(self) -> None:
         """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""

@@ -12,14 +12,18 @@ from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.run.epochs import Epochs
+from milepost.protocol.records.ids import CheckpointId, TimelineId
 
 
 class Backfills:
     """The use cases of one job's backfills."""
 
-    def __init__(self, context: JobContext, epochs: Epochs) -> None:
+    def __init__(self, context: JobContext, epochs: Epochs, leadership: Leadership, realigner: Realigner) -> None:
         self._context, self._epochs = context, epochs
+        self._leadership, self._realigner = leadership, realigner
 
     def plan_backfill(
         self,
@@ -60,7 +64,9 @@ class Backfills:
     ) -> dict[str, Any]:
         """Process recorded input again with today's code, and let the result take the live timeline's place.
 
-        Args: as for `plan_backfill`. Returns and raises: as `Backfill.run`; before it begins, as `plan_backfill`.
+        Args: as for `plan_backfill`.
+        Returns: {outcome, job, fork_point, from_timeline, timeline, checkpoint_id, epochs, sinks, next_step}.
+        Raises: as `Backfill.replay`; before it begins, as `plan_backfill`.
         """
         require_stores(self._context)
         request = request_of(
@@ -71,7 +77,12 @@ class Backfills:
             allow_non_restored_state=allow_non_restored_state,
         )
         plan, _ = _plan(self._context, request)
-        return Backfill(self._context, self._epochs, session, runner, progress or _quiet).run(plan)
+        say = progress or _quiet
+        run = Backfill(self._context, self._epochs, self._leadership, session, runner, say)
+        fork, tip = run.replay(plan)
+        say("sinks follow")
+        self._realigner.finish(session)
+        return _result(self._context, plan, fork, tip)
 
     def dispose_backfills(self) -> dict[str, Any]:
         """Give up every fork that a backfill has open, also one that still runs. Returns {job, disposed: forks}."""
@@ -91,3 +102,24 @@ def _plan(context: JobContext, request: BackfillRequest) -> tuple[BackfillPlan, 
 
 def _quiet(step: str) -> None:
     """Nobody is told."""
+
+
+def _result(context: JobContext, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> dict[str, Any]:
+    state = context.head().state
+    own = [one for one in state.checkpoints if one.timeline == fork and one.checkpoint_id <= tip]
+    figures = ("rows_in", "rows_out", "late_rows", "quality")
+    return {
+        "outcome": "fast_forwarded",
+        "job": state.job,
+        "fork_point": int(plan.fork_point),
+        "from_timeline": plan.state.live,
+        "timeline": fork,
+        "checkpoint_id": int(tip),
+        "epochs": [
+            {"checkpoint_id": int(one.checkpoint_id), "epoch": int(one.epoch)}
+            | {name: one.summary.get(name) for name in figures}
+            for one in own
+        ],
+        "sinks": sorted(sink.name for sink in context.spec.sinks),
+        "next_step": f"milepost run {state.job}",
+    }

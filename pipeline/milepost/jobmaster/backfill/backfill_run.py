@@ -10,11 +10,10 @@ before it, the fork stays, and the same backfill goes on with it; after it, the 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from time import sleep
 
 from milepost.epoch.answers import EpochRunner
 from milepost.epoch.metadata import CheckpointMetadata
@@ -32,9 +31,10 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.next_input import over_max_in_flight
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.run.epochs import Epochs
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
 from milepost.protocol.records.errors import (
@@ -76,34 +76,29 @@ class _Position:
 
 
 class Backfill:
-    """One backfill of one session.
-
-    Args:
-        wait: sleeps, in seconds, while an epoch of the frozen live timeline ends.
-    """
+    """One backfill of one session, up to the fast-forward."""
 
     def __init__(
         self,
         context: JobContext,
         epochs: Epochs,
+        leadership: Leadership,
         session: Session,
         runner: EpochRunner,
         progress: Progress,
-        wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._context, self._epochs, self._session, self._runner = context, epochs, session, runner
-        self._say, self._wait = progress, wait
+        self._context, self._epochs, self._leadership = context, epochs, leadership
+        self._session, self._runner, self._say = session, runner, progress
 
-    def run(self, plan: BackfillPlan) -> dict[str, Any]:
-        """Fork, or go on with the fork of an interrupted backfill; replay; fast-forward; let the sinks follow.
+    def replay(self, plan: BackfillPlan) -> tuple[TimelineId, CheckpointId]:
+        """Fork, or go on with the fork of an interrupted backfill; replay; fast-forward. The sinks follow next.
 
-        Returns: {outcome, job, fork_point, from_timeline, timeline, checkpoint_id, epochs, sinks, next_step}.
+        Returns: the fork, which is the live timeline now, and its newest checkpoint, which the job continues.
         Raises:
             Busy: another session works on the fork, or has frozen the live timeline.
             CommitConflict: the live timeline went back meanwhile. Fenced: the fork was disposed of.
             SourceChanged, QualityGateFailed, SubtaskDeclined, …: an epoch of the fork failed.
-            Until the fast-forward the live timeline is as it was; an error after it says which sinks have yet to
-            follow.
+            The live timeline is as it was.
         """
         context = self._context
         dispose_left_behind(context, self._session, backfill_fingerprint(context, plan))
@@ -118,21 +113,19 @@ class Backfill:
             self._say(f"going on with fork {fork}")
         try:
             with self._thawed_at_the_end():
-                tip = self._replay(plan, fork)
+                tip = self._replay_on(plan, fork)
         except CheckpointError as error:
             self._explain(error, fork)
             raise
-        self._say("sinks follow")
-        Realigner(context).finish(self._session)
-        return self._result(plan, fork, tip)
+        return fork, tip
 
-    def _replay(self, plan: BackfillPlan, fork: TimelineId) -> CheckpointId:
-        """Replay up to the live head and switch. Returns the fork's newest checkpoint, which the job continues.
+    def _replay_on(self, plan: BackfillPlan, fork: TimelineId) -> CheckpointId:
+        """Replay up to the live head and switch. Returns the fork's newest checkpoint.
 
         It ends: each epoch replays a range or works off rows in flight, and once the live timeline is frozen neither
         comes anew.
         """
-        leadership = Leadership(self._context, fork)
+        leadership = self._leadership.on_fork(fork)
         fewest, stalled = len(plan.ranges) + 1, 0
         before: _Position | None = None
         while True:
@@ -189,9 +182,9 @@ class Backfill:
             return False
         self._say(f"waiting for checkpoint {pending.checkpoint_id} of the live timeline")
         try:
-            Leadership(self._context).sweep(self._session, take_over=False)
+            self._leadership.sweep(self._session, take_over=False)
         except Busy:
-            self._wait(_WAIT_S)
+            sleep(_WAIT_S)
         return True
 
     def _epoch(self, plan: BackfillPlan, leadership: Leadership, at: _Position) -> None:
@@ -200,35 +193,28 @@ class Backfill:
         full = over_max_in_flight(context, at.tip)
         count = 0 if full else plan.request.ranges_per_epoch
         now, later = at.left[:count], at.left[count:]
-        pending = leadership.own_pending(at.state, session)
+        pending, opened = leadership.own_pending(at.state, session), None
         if pending is None:
             known = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
             record = replay_record(now, later, known & set(context.spec.sources), full)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
             pending = leadership.require_own_pending(claim.state, session)
+            if isinstance(claim.outcome, Transition):
+                opened = OpenedEpoch(claim.state, pending, record, at.tip, plan.code, plan.loaded)
         what = f"what {_span(now)} read" if now else "rows in flight"
         self._say(f"checkpoint {pending.checkpoint_id} replays {what} and leaves {len(later)} for later")
         try:
-            self._epochs.run_epoch(session, pending.checkpoint_id, self._runner, judged=is_judged(plan.request, at.tip))
-            self._epochs.validate(session, pending.checkpoint_id)
-            self._check_read(leadership, pending.checkpoint_id)
-            self._epochs.complete(session, pending.checkpoint_id)
+            judged = is_judged(plan.request, at.tip)
+            if opened is None:
+                report = self._epochs.run_epoch(session, pending.checkpoint_id, self._runner, judged=judged)
+            else:
+                report = self._epochs.run_opened(opened, self._runner, judged=judged)
+            report.verdict.raise_if_vetoed(context.spec.name, pending.checkpoint_id)
+            _check_read(report.metadata)
+            self._epochs.complete(session, pending.checkpoint_id, report)
         except BaseException as error:
             leadership.give_up(session, pending.checkpoint_id, error, None)
             raise
-
-    def _check_read(self, leadership: Leadership, checkpoint_id: CheckpointId) -> None:
-        """Refuse an epoch that skipped an object (`on_missing: skip`): it is no replay of what was read."""
-        state = self._context.head().state
-        metadata, _ = leadership.pending_metadata(leadership.require_own(state, self._session, checkpoint_id))
-        gone = {name: list(source.missing) for name, source in metadata.sources.items() if source.missing}
-        if gone:
-            names = ", ".join(f"{name}: {key}" for name, keys in gone.items() for key in keys)
-            raise SourceChanged(
-                f"checkpoint {checkpoint_id}: objects to be replayed are gone: {names}. Nothing of it counts.",
-                hint="put the recorded versions back and run the same backfill again",
-                missing=gone,
-            )
 
     def _fast_forward(self, plan: BackfillPlan, at: _Position) -> bool:
         """Make the fork the live timeline; False: a head has moved since `at` was read."""
@@ -274,27 +260,6 @@ class Backfill:
         )
         error.advise(hint)
 
-    def _result(self, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> dict[str, Any]:
-        context = self._context
-        state = context.head().state
-        own = [one for one in state.checkpoints if one.timeline == fork and one.checkpoint_id <= tip]
-        figures = ("rows_in", "rows_out", "late_rows", "quality")
-        return {
-            "outcome": "fast_forwarded",
-            "job": state.job,
-            "fork_point": int(plan.fork_point),
-            "from_timeline": plan.state.live,
-            "timeline": fork,
-            "checkpoint_id": int(tip),
-            "epochs": [
-                {"checkpoint_id": int(one.checkpoint_id), "epoch": int(one.epoch)}
-                | {name: one.summary.get(name) for name in figures}
-                for one in own
-            ],
-            "sinks": sorted(sink.name for sink in context.spec.sinks),
-            "next_step": f"milepost run {state.job}",
-        }
-
 
 def _span(ranges: Sequence[RecordedRange]) -> str:
     first, last = ranges[0].checkpoint_id, ranges[-1].checkpoint_id
@@ -309,6 +274,18 @@ def _require_progress(before: _Position, at: _Position) -> None:
             f"checkpoint {at.fork.head} of fork {at.fork.timeline_id} replayed none of the {len(before.left)} ranges "
             "that are left, and worked off no row in flight. The live timeline is as it was.",
             hint=f"milepost backfill {at.state.job} --dispose gives the fork up",
+        )
+
+
+def _check_read(metadata: CheckpointMetadata) -> None:
+    """Refuse an epoch that skipped an object (`on_missing: skip`): it is no replay of what was read."""
+    gone = {name: list(source.missing) for name, source in metadata.sources.items() if source.missing}
+    if gone:
+        names = ", ".join(f"{name}: {key}" for name, keys in gone.items() for key in keys)
+        raise SourceChanged(
+            f"checkpoint {metadata.checkpoint_id}: objects to be replayed are gone: {names}. Nothing of it counts.",
+            hint="put the recorded versions back and run the same backfill again",
+            missing=gone,
         )
 
 

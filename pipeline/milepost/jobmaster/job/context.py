@@ -22,14 +22,14 @@ from milepost.epoch.renames import with_names_of
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
-from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
-from milepost.storage.checked import read_handle
-from milepost.storage.layout import heartbeat_key
+from milepost.storage.checked import handle_of, read_handle
+from milepost.storage.layout import heartbeat_key, metadata_key
 from milepost.storage.manifest_log import Head, ManifestLog
 from milepost.storage.open import open_store
 
@@ -198,6 +198,12 @@ class JobContext:
         self._metadata[handle] = metadata
         while len(self._metadata) > 1 and sum(known.size for known in self._metadata) > _METADATA_BYTES:
             del self._metadata[next(iter(self._metadata))]  # the oldest
+
+    def write_metadata(self, metadata: CheckpointMetadata) -> ObjectHandle:
+        """Make the metadata of a try durable under its token. Returns its handle, of the bytes that were put."""
+        key, body = metadata_key(CheckpointId(metadata.checkpoint_id), FencingToken(metadata.token)), metadata.encode()
+        self.store.put(key, body)
+        return handle_of(key, body)
 
     def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """The metadata as the store has it now. Raises StateCorrupt."""

@@ -6,7 +6,6 @@ that has an id is found on whatever timeline it is pending; what has none yet (a
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +48,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.state.layers.key_hash import new_secret
-from milepost.storage.checked import write_content_addressed
+from milepost.storage.checked import handle_of, write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, metadata_key
 from milepost.storage.notices import AbortNotice
 
@@ -63,6 +62,10 @@ class Leadership:
     def __init__(self, context: JobContext, timeline: TimelineId | None = None) -> None:
         self.context = context
         self.timeline_id = timeline
+
+    def on_fork(self, fork: TimelineId) -> Leadership:
+        """The same for an open fork."""
+        return Leadership(self.context, fork)
 
     def head_or_create(self) -> ManifestState:
         head = self.context.log.head()
@@ -199,7 +202,7 @@ class Leadership:
                 f"{key}: says it is of (job, checkpoint, token) {found}, expected {expected}. Nothing was completed.",
                 key=key,
             )
-        return metadata, ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
+        return metadata, handle_of(key, body)
 
     def finish_commits(self, session: Session) -> list[str]:
         """Publish what was completed and never confirmed, oldest first per sink: a start does that before anything.

@@ -7,7 +7,6 @@ nothing but that event ever refers to it, so what is older is deleted in one ste
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +24,7 @@ from milepost.protocol.records.errors import CheckpointError, CommitConflict, Co
 from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import veto_retention_ms
-from milepost.storage.checked import read_handle
+from milepost.storage.checked import handle_of, read_handle
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
     except CheckpointError as error:
         _LOG.warning("checkpoint %s: its failing rows are not kept: %s", request.checkpoint_id, error.message)
         return request
-    return replace(request, veto=ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest()))
+    return replace(request, veto=handle_of(key, body))
 
 
 def read_veto(context: JobContext, handle: Mapping[str, Any]) -> dict[str, Any]:

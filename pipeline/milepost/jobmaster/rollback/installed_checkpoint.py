@@ -8,7 +8,6 @@ up. Stopped in the middle, the fork is left open; the next installation gives up
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +30,6 @@ from milepost.protocol.records.ids import INSTALLING, NO_CHECKPOINT, CheckpointI
 from milepost.protocol.records.manifest_state import Timeline
 from milepost.protocol.retention.lineage import open_forks
 from milepost.state.layers.key_hash import new_secret
-from milepost.storage.layout import metadata_key
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,11 +87,7 @@ def installed(
     try:
         pending = _trigger(context, session, timeline, made)
         metadata = write(pending, timeline)
-        body = metadata.encode()
-        key = metadata_key(pending.checkpoint_id, pending.token)
-        context.store.put(key, body)
-        handle = ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
-        yield leadership.complete(session, pending, metadata, handle)
+        yield leadership.complete(session, pending, metadata, context.write_metadata(metadata))
     except CommitOutcomeUnknown:  # what nobody knows is kept
         raise
     except BaseException:

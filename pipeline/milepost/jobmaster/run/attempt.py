@@ -15,39 +15,35 @@ from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.contract import Committable, SinkMark, StagedFile
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord, decode_input_record
+from milepost.epoch.plan import EpochAlignment, EpochPlan
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
-from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations, check_recorded_spec, read_recorded_code
+from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import build_metadata, predecessor_of
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
-from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import Fenced, InvalidRequest
-from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
-from milepost.storage.checked import read_handle
-from milepost.storage.layout import metadata_key
 
 
-def run_planned_epoch(
+def run_opened_epoch(
     context: JobContext,
-    state: ManifestState,
-    pending: PendingCheckpoint,
+    opened: OpenedEpoch,
     runner: EpochRunner,
     clock: StepClock,
     planned: PlanTimes | None,
     *,
     judged: bool = True,
 ) -> EpochReport:
-    """Run the pending checkpoint's epoch under its token and write its `_metadata`.
+    """Run an opened epoch under its token and write its `_metadata`.
 
     On a fork the sinks stage and the gate judges as ever; where the tables are does not matter, because nothing is
     committed to them before the fork is the live timeline and they follow it as a whole.
@@ -56,18 +52,13 @@ def run_planned_epoch(
         clock: of this try, which is at step ``begin``; left at ``write``. planned: what the trigger measured, if known.
         judged: False: the quality gate is not asked (an epoch that a backfill replays beyond its range).
     Raises:
-        SubtaskDeclined: the code is not what the trigger recorded (I13), a subtask declined, or the acknowledgements do
-            not fit together (I7).
+        SubtaskDeclined: a subtask declined, or the acknowledgements do not fit together (I7).
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
-    base = context.base_metadata(state, pending.base)
-    record = decode_input_record(read_handle(context.store, pending.plan))
-    check_recorded_spec(context, pending)
-    check_locations(context, base)
-    code = read_recorded_code(context, pending)
-    timeline = pending_timeline(state, pending)
-    plan = _plan(context, state, timeline, pending, base, record, code, code.load(context), clock.started_ms)
+    pending = opened.pending
+    check_locations(context, opened.base)
+    plan = _plan(context, opened, clock.started_ms)
     with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
         for sink in context.spec.sinks:
             context.reserve(sink.name)
@@ -84,16 +75,14 @@ def run_planned_epoch(
         clock("prepare")
         if not verdict.vetoes:
             with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-                committables = _prepare(context, state, timeline, pending, base, committables)
-        metadata = build_metadata(context, plan, pending, base, answers.operators, verified, committables, verdict)
+                committables = _prepare(context, opened, committables)
+        metadata = build_metadata(context, plan, opened, answers.operators, verified, committables, verdict)
         clock("write")
         metadata = replace(metadata, **_times(clock, answers, planned))
         with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
-            context.store.put(metadata_key(pending.checkpoint_id, pending.token), metadata.encode())
-    rows_in = sum(source.rows for source in metadata.sources.values())
-    rows_out = sum(sink.committable.rows for sink in metadata.sinks.values())
+            handle = context.write_metadata(metadata)
     clock.end()
-    return EpochReport(pending.checkpoint_id, pending.token, verdict, rows_in, rows_out, clock.ms("write"))
+    return EpochReport(metadata, handle, clock.ms("write"))
 
 
 def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
@@ -110,29 +99,9 @@ def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -
     return {"started_ms": planned.started_ms, "timings": {"plan_ms": planned.plan_ms, **timings}}
 
 
-def pending_timeline(state: ManifestState, pending: PendingCheckpoint) -> Timeline:
-    """The timeline that a granted checkpoint is pending on. Raises Fenced: it was given up at once."""
-    found = find_pending(state, pending.checkpoint_id)
-    if found is None:
-        raise Fenced(
-            f"checkpoint {pending.checkpoint_id}: it is not pending any more. Nothing was run.",
-            hint="fenced; trigger a new run",
-            checkpoint_id=pending.checkpoint_id,
-        )
-    return found[0]
-
-
-def _plan(
-    context: JobContext,
-    state: ManifestState,
-    timeline: Timeline,
-    pending: PendingCheckpoint,
-    base: CheckpointMetadata | None,
-    record: InputRecord,
-    code: JobCode,
-    loaded: LoadedCode,
-    started_ms: int,
-) -> EpochPlan:
+def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPlan:
+    state, timeline, pending = opened.state, opened.timeline, opened.pending
+    base, record, loaded = opened.base, opened.record, opened.loaded
     stateful = [node.uid for node in loaded.graph.stateful]
     known = base.operators if base is not None else {}
     latest_completed = timeline.head or None
@@ -169,7 +138,7 @@ def _plan(
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
         functions=loaded.functions,
-        code_hash=code.hash,
+        code_hash=opened.code.hash,
         cache_directory=context.cache_directory,
         timeout_ms=max(1, pending.deadline_ms - context.store.clock_ms()),
     )
@@ -203,14 +172,10 @@ def _judge(context: JobContext, pending: PendingCheckpoint, committables: Mappin
 
 
 def _prepare(
-    context: JobContext,
-    state: ManifestState,
-    timeline: Timeline,
-    pending: PendingCheckpoint,
-    base: CheckpointMetadata | None,
-    committables: Mapping[str, Committable],
+    context: JobContext, opened: OpenedEpoch, committables: Mapping[str, Committable]
 ) -> dict[str, Committable]:
     """Everything that can fail for a known reason, before the commit point (DESIGN section 7)."""
+    pending, timeline = opened.pending, opened.timeline
     prepared = {}
     for name, committable in committables.items():
         sink = context.sink(name).as_it_stands()
@@ -218,8 +183,8 @@ def _prepare(
             sink.prepare(committable)
             prepared[name] = committable
             continue
-        predecessor = predecessor_of(base, name)
-        _check_position(state, name, sink, predecessor)
+        predecessor = predecessor_of(opened.base, name)
+        _check_position(opened.state, name, sink, predecessor)
         sink.prepare(committable, mark=SinkMark(timeline.timeline_id, pending.checkpoint_id, predecessor))
         prepared[name] = sink.compact(
             committable, predecessor=predecessor, checkpoint_id=pending.checkpoint_id, token=pending.token

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from milepost.dataflow.quality.gate import resolve_suite
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.answers import EpochReport, EpochRunner
-from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
 from milepost.jobmaster.job.code import read_code
-from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
@@ -36,15 +34,17 @@ from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
 from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
-from milepost.jobmaster.run.attempt import run_planned_epoch
+from milepost.jobmaster.run.attempt import run_opened_epoch
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch, open_again
+from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
 from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
 from milepost.protocol.manifest.transaction.runs import covered
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, Fenced
-from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import ENDED, JobStatus, ManifestState
 from milepost.protocol.records.reasons import reason_of
 
@@ -52,37 +52,6 @@ _LOG = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 """Told the step that begins: trigger, run, validate, complete, notify <sink>, subsume."""
-
-
-@dataclass(frozen=True, slots=True)
-class Triggered:
-    """A pending checkpoint of the session: its epoch may run.
-
-    Attributes:
-        sinks: names of the job's sinks. summary: per source, objects and bytes planned and left for later.
-        times: what the trigger measured, for `run_epoch`.
-    """
-
-    checkpoint_id: CheckpointId
-    epoch: Epoch
-    timeline: TimelineId
-    token: FencingToken
-    sinks: tuple[str, ...]
-    summary: dict[str, Any]
-    times: PlanTimes
-
-
-@dataclass(frozen=True, slots=True)
-class NothingToDo:
-    """No epoch: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end).
-
-    Attributes:
-        settles_in_ms: how long until all new objects can be read; None when there is none that may still be written.
-    """
-
-    reason: str
-    message: str
-    settles_in_ms: int | None = None
 
 
 class Epochs:
@@ -134,7 +103,7 @@ class Epochs:
             state = context.head().state if attempt else state
             own = self._leadership.own_pending(state, session)
             if own is not None:
-                return self._triggered(state, own, {}, clock)
+                return self._triggered(state, own, {}, clock, None)
             check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
             base = context.base_metadata(state, state.timeline().head)
             if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
@@ -155,9 +124,15 @@ class Epochs:
                 why += f"; sinks that had yet to follow the live timeline: {', '.join(followed)}" if followed else ""
                 why += f"; published {', '.join(published)}, which had waited" if published else ""
                 return NothingToDo("empty", why, settles_in_ms(plans))
-            answer = self._trigger(session, state, record, code.hash, clock)
-            if answer is not None:
-                return answer
+            claim = self._claim(session, state, record, code.hash)
+            if claim is None:
+                continue
+            if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
+                return NothingToDo("covered", claim.outcome.message)
+            pending = self._leadership.require_own_pending(claim.state, session)
+            granted = isinstance(claim.outcome, Transition)
+            opened = OpenedEpoch(claim.state, pending, record, base, code, loaded) if granted else None
+            return self._triggered(claim.state, pending, record.summary, clock, opened)
         raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
 
     @suggest_rollback
@@ -174,7 +149,7 @@ class Epochs:
         """Run the session's pending epoch under a new token (I3), up to a durable `_metadata`.
 
         Args:
-            planned: what its trigger measured, to be recorded with the rest. judged: as `run_planned_epoch` has it.
+            planned: what its trigger measured, to be recorded with the rest. judged: as `run_opened_epoch` has it.
         Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
         """
         context, clock = self._context, StepClock()
@@ -186,15 +161,31 @@ class Epochs:
         result = context.transact(lambda state, now: coordinator.rebind(state, request, now))
         if isinstance(result.outcome, AlreadyDone):
             completed = self._leadership.completed(result.state, checkpoint_id)
-            metadata = context.metadata(completed)
-            return EpochReport(completed.checkpoint_id, completed.token, metadata.verdict, *_rows(metadata))
+            return EpochReport(context.metadata(completed), completed.metadata)
         pending = self._leadership.require_own(result.state, session, checkpoint_id)
         if pending.token != result.outcome.token:
             raise Fenced(
                 f"checkpoint {checkpoint_id}: token {result.outcome.token} was superseded by {pending.token} at once. "
                 "Nothing was run. Another try of the same epoch is running."
             )
-        return run_planned_epoch(context, result.state, pending, runner, clock, planned, judged=judged)
+        opened = open_again(context, result.state, pending)
+        return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
+
+    @suggest_rollback
+    def run_opened(
+        self,
+        opened: OpenedEpoch,
+        runner: EpochRunner,
+        progress: Progress | None = None,
+        *,
+        planned: PlanTimes | None = None,
+        judged: bool = True,
+    ) -> EpochReport:
+        """Run an epoch in the process that triggered it, under the trigger's token. Otherwise as `run_epoch`."""
+        clock = StepClock()
+        _say(progress, "run")
+        clock("begin")
+        return run_opened_epoch(self._context, opened, runner, clock, planned, judged=judged)
 
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
         """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
@@ -206,14 +197,20 @@ class Epochs:
         metadata.verdict.raise_if_vetoed(state.job, checkpoint_id)
         return metadata.verdict
 
-    def complete(self, session: Session, checkpoint_id: int) -> CompletedCheckpoint:
-        """The commit point: after this transition the checkpoint is the head (I7, I9)."""
+    def complete(self, session: Session, checkpoint_id: int, report: EpochReport | None = None) -> CompletedCheckpoint:
+        """The commit point: after this transition the checkpoint is the head (I7, I9).
+
+        Args:
+            report: of the try that ran in this process; None: what is stored under the pending token is read.
+        """
         state = self._context.head().state
         completed = self._leadership.completed_by(state, session, checkpoint_id)
         if completed is not None:
             return completed
         pending = self._leadership.require_own(state, session, checkpoint_id)
-        metadata, handle = self._leadership.pending_metadata(pending)
+        if report is None:
+            report = EpochReport(*self._leadership.pending_metadata(pending))
+        metadata, handle = report.metadata, report.handle
         metadata.verdict.raise_if_vetoed(state.job, checkpoint_id)
         completed = self._leadership.complete(session, pending, metadata, handle)
         self._context.know_metadata(handle, metadata)
@@ -304,11 +301,14 @@ class Epochs:
             return {"status": triggered.reason, "message": triggered.message, **waits}
         checkpoint_id = triggered.checkpoint_id
         try:
-            report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
+            if triggered.opened is None:
+                report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
+            else:
+                report = self.run_opened(triggered.opened, runner, clock, planned=triggered.times)
             clock("validate")
-            report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)  # `complete` asks what is stored
+            report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)
             clock("complete")
-            completed = self.complete(session, checkpoint_id)
+            completed = self.complete(session, checkpoint_id, report)
         except BaseException as error:
             again = restarts is not None and restarts(error)
             self._abort_for(session, checkpoint_id, error, again=again)
@@ -336,26 +336,28 @@ class Epochs:
         by = "-".join(clock.steps).replace(" ", "-")
         keep(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
 
-    def _trigger(
-        self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str, clock: StepClock
-    ) -> Triggered | NothingToDo | None:
+    def _claim(
+        self, session: Session, state: ManifestState, record: InputRecord, code_hash: str
+    ) -> TransactResult | None:
         """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
         try:
-            claim = self._leadership.claim(session, state, plan, code_hash)
+            return self._leadership.claim(session, state, record, code_hash)
         except CommitConflict:
             return None
-        if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
-            return NothingToDo("covered", claim.outcome.message)
-        pending = self._leadership.require_own_pending(claim.state, session)
-        return self._triggered(claim.state, pending, plan.summary, clock)
 
     def _triggered(
-        self, state: ManifestState, pending: PendingCheckpoint, summary: dict[str, Any], clock: StepClock
+        self,
+        state: ManifestState,
+        pending: PendingCheckpoint,
+        summary: dict[str, Any],
+        clock: StepClock,
+        opened: OpenedEpoch | None,
     ) -> Triggered:
         sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
         clock.end()
         times = PlanTimes(clock.started_ms, clock.ms("plan"))
-        return Triggered(pending.checkpoint_id, pending.epoch, state.live, pending.token, sinks, summary, times)
+        token = pending.token
+        return Triggered(pending.checkpoint_id, pending.epoch, state.live, token, sinks, summary, times, opened)
 
     def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
         """Abort after a failed step, and say so in the error when that made the job FAILED."""
@@ -368,11 +370,6 @@ class Epochs:
 
 
 _PLAN_ATTEMPTS = 5
-
-
-def _rows(metadata: CheckpointMetadata) -> tuple[int, int]:
-    read = sum(source.rows for source in metadata.sources.values())
-    return read, sum(sink.committable.rows for sink in metadata.sinks.values())
 
 
 def _say(progress: Progress | None, step: str) -> None:

@@ -24,6 +24,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import Pace, Work, measure
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.codec.codec import decode, from_json
 from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
@@ -45,8 +46,7 @@ def predecessor_of(base: CheckpointMetadata | None, sink: str) -> int | None:
 def build_metadata(
     context: JobContext,
     plan: EpochPlan,
-    pending: PendingCheckpoint,
-    base: CheckpointMetadata | None,
+    opened: OpenedEpoch,
     operators: Mapping[str, StatefulOperator],
     verified: Verified,
     committables: Mapping[str, Committable],
@@ -55,10 +55,9 @@ def build_metadata(
     """Return the checkpoint, all but what the driver measured, and write the runs of consumed objects it refers to.
 
     Args:
-        base: what the epoch continued. operators: stateful operators that ran, by uid.
-        verified: one acknowledgement per expected subtask.
+        operators: stateful operators that ran, by uid. verified: one acknowledgement per expected subtask.
     """
-    marks = dict(base.marks) if base is not None else {}
+    pending, base = opened.pending, opened.base
     snapshots = _operators(plan, operators, verified)
     tasks = _task_metrics(context, pending)
     return CheckpointMetadata(
@@ -80,10 +79,9 @@ def build_metadata(
         operators=snapshots,
         sinks={
             name: SinkSnapshot(committable, predecessor_of(base, name), context.sink_location(name))
-            for name, committable in committables.items()
+            for name, committable in sorted(committables.items())
         },
-        marks=marks
-        | {name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in committables},
+        marks=_marks(context, opened, committables),
         acknowledged=tuple(
             AcknowledgedSubtask(
                 ack.level,
@@ -99,6 +97,13 @@ def build_metadata(
         pace=_pace(plan, base, snapshots, tasks),
         tasks=tasks,
     )
+
+
+def _marks(context: JobContext, opened: OpenedEpoch, sinks: Iterable[str]) -> dict[str, SinkPosition]:
+    """Where each sink of this lineage is after the epoch: at its checkpoint; a dropped one where it was."""
+    before = dict(opened.base.marks) if opened.base is not None else {}
+    now = {name: SinkPosition(int(opened.pending.checkpoint_id), context.sink_location(name)) for name in sinks}
+    return dict(sorted((before | now).items()))
 
 
 def _sources(
@@ -150,10 +155,10 @@ def _sources(
             ahead=tuple(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"])[:NAMED_AHEAD],
             furthest_us=latest(before.furthest_us if before else None, furthest_us),
             ahead_since=ahead_since,
-            skipped=dict(item.skipped),
+            skipped=dict(sorted(item.skipped.items())),
             bad_names=item.bad_names,
         )
-    return snapshots
+    return dict(sorted(snapshots.items()))
 
 
 def acknowledged(verified: Verified, part: str, name: str) -> list[dict[str, Any]]:
@@ -183,7 +188,7 @@ def _operators(
     plan: EpochPlan, hosted: Mapping[str, StatefulOperator], verified: Verified
 ) -> dict[str, OperatorSnapshot]:
     snapshots = {}
-    for uid, operator in hosted.items():
+    for uid, operator in sorted(hosted.items()):
         acks = acknowledged(verified, "operators", uid)
         snapshots[uid] = OperatorSnapshot(
             key=tuple(operator.key),

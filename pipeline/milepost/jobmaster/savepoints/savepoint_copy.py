@@ -6,7 +6,6 @@ savepoint, only objects that nothing refers to.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
@@ -20,6 +19,7 @@ from milepost.protocol.records.errors import CommitConflict, NotFound
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.checked import handle_of
 from milepost.storage.copying import Copied, Copy, copy_objects, create_same
 
 
@@ -114,4 +114,4 @@ def write_copy(contents: Contents, root: ObjectStore, copied: Copied) -> ObjectH
     copy_objects([Copy(*contents.sources[one.key], root, one.key) for one in document.objects], copied)
     body = document.encode()
     create_same(root, SAVEPOINT_DOCUMENT, body)
-    return ObjectHandle(SAVEPOINT_DOCUMENT, len(body), hashlib.sha256(body).hexdigest())
+    return handle_of(SAVEPOINT_DOCUMENT, body)

@@ -1,0 +1,58 @@
+"""An opened epoch holds what one token runs: its input, what it continues, and its code, each read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import InputRecord, decode_input_record
+from milepost.jobmaster.job.code import JobCode, LoadedCode, check_recorded_spec, read_recorded_code
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.manifest.transaction.preconditions import find_pending
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import Fenced
+from milepost.protocol.records.manifest_state import ManifestState, Timeline
+from milepost.storage.checked import read_handle
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEpoch:
+    """A pending checkpoint under one token, and all that its run needs; it never outlives its process.
+
+    Who triggers has it in hand and runs it under the token of the trigger. A later try rebinds, and opens it anew.
+
+    Attributes:
+        state: the head that granted the token. record: what the epoch reads. base: what it continues; None: nothing.
+        code, loaded: what runs, as the trigger recorded it (I13).
+    """
+
+    state: ManifestState
+    pending: PendingCheckpoint
+    record: InputRecord
+    base: CheckpointMetadata | None
+    code: JobCode
+    loaded: LoadedCode
+
+    @property
+    def timeline(self) -> Timeline:
+        """The timeline that the checkpoint is pending on. Raises Fenced: it was given up at once."""
+        found = find_pending(self.state, self.pending.checkpoint_id)
+        if found is None:
+            raise Fenced(
+                f"checkpoint {self.pending.checkpoint_id}: it is not pending any more. Nothing was run.",
+                hint="fenced; trigger a new run",
+                checkpoint_id=self.pending.checkpoint_id,
+            )
+        return found[0]
+
+
+def open_again(context: JobContext, state: ManifestState, pending: PendingCheckpoint) -> OpenedEpoch:
+    """Open the epoch of a rebound checkpoint from what its trigger recorded.
+
+    Raises: SubtaskDeclined: code or spec is not what the trigger recorded (I13). StateCorrupt: a record is broken.
+    """
+    check_recorded_spec(context, pending)
+    record = decode_input_record(read_handle(context.store, pending.plan))
+    base = context.base_metadata(state, pending.base)
+    code = read_recorded_code(context, pending)
+    return OpenedEpoch(state, pending, record, base, code, code.load(context))
