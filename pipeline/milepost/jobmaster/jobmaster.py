@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.jobmaster.backfill.backfill import Backfills
+from milepost.jobmaster.backfill.plan import ApprovedBackfill
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import probe_stores
@@ -13,6 +14,7 @@ from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.reports.reports import Reports
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
+from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
@@ -22,7 +24,15 @@ from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.spec.load.load import LoadedJob
 from milepost.storage.probe import ProbeCheck
 
-__all__ = ["JobMaster", "NothingToDo", "Session", "Triggered", "probe_stores_of"]
+__all__ = [
+    "ApprovedBackfill",
+    "ApprovedRollback",
+    "JobMaster",
+    "NothingToDo",
+    "Session",
+    "Triggered",
+    "probe_stores_of",
+]
 
 
 def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
@@ -69,6 +79,7 @@ class JobMaster:
         self.bootstrap = Bootstrap(context, leadership, lifecycle, rollbacks).bootstrap
 
         self.plan_rollback = rollbacks.plan_rollback
+        self.rollback_target = rollbacks.rollback_target
         self.rollback = rollbacks.rollback
         self.finish_realignment = rollbacks.finish_realignment
         self.plan_backfill = backfills.plan_backfill

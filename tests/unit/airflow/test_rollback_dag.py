@@ -48,7 +48,7 @@ def dag(job: SparklessJob) -> DAG:
 def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job: SparklessJob) -> None:
     run = FormDagRun(dag(job), to="1")
     plan = run.execute("plan_rollback")
-    assert (plan["checkpoint_id"], plan["head"], run.skipped) == (1, 3, set())
+    assert (plan["checkpoint_id"], plan["approved"]["head"], run.skipped) == (1, 3, set())
     assert any("epochs discarded: 2 (checkpoints 2, 3)" in line for line in plan["text"])
     run.approve("ann")
     done = run.execute("rollback")
@@ -87,12 +87,12 @@ def test_a_plan_whose_head_has_moved_is_refused_for_good(job: SparklessJob) -> N
     job.land("d.csv", "k,v\n9,x\n")
     epoch(job)
     history = job.master.history()
-    with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*Nothing was written"):
+    with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*Nothing was changed"):
         run.execute("rollback")
     assert job.master.history() == history
 
 
-@pytest.mark.parametrize("tampered", ["checkpoint_id", "head", "rows"])
+@pytest.mark.parametrize("tampered", ["checkpoint_id", "approved", "rows"])
 @pytest.mark.parametrize("when", ["while it waits for an answer", "after it was approved"])
 def test_a_plan_that_was_edited_after_it_was_shown_is_refused(job: SparklessJob, tampered: str, when: str) -> None:
     """Its digest is what is approved; Airflow keeps it with the parked task, not in an XCom."""

@@ -8,16 +8,16 @@ import pytest
 
 from milepost.dataflow.sinks.contract import SinkMark
 from milepost.epoch.iso_times import iso_ms
-from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.jobmaster.jobmaster import ApprovedRollback, NothingToDo, Session
 from milepost.jobmaster.run.results import predecessor_of
 from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,
-    CommitConflict,
     Fenced,
     InvalidRequest,
     JobNotRunnable,
     NotFound,
+    PlanOutdated,
     StateCorrupt,
     StoreUnavailable,
     Superseded,
@@ -271,9 +271,24 @@ def test_an_epoch_that_completes_between_the_plan_and_the_decision_is_not_discar
     plan = job.master.plan_rollback(2)
     job.land([6])
     job.run()
-    with pytest.raises(CommitConflict, match="rollback refused"):
-        job.rollback(2, expected_head=plan["head"]["checkpoint_id"])
+    with pytest.raises(PlanOutdated, match="its head is checkpoint 6, and was checkpoint 5"):
+        job.rollback(2, approved=ApprovedRollback.of(plan))
     assert job.live_ids == [1, 2, 3, 4, 5, 6]
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_table_that_moves_between_the_plan_and_the_decision_refuses_it(job: CountedJob) -> None:
+    """The head is the same: what a sink had yet to publish when the plan was made is published since."""
+    job.land([6])
+    session = Session.cli()
+    assert not isinstance(job.master.trigger(session), NothingToDo)
+    job.master.run_epoch(session, 6, SparklessRunner())
+    job.master.complete(session, 6)
+    plan = job.master.plan_rollback(2)
+    job.master.notify_complete(session, 6, "table")
+    with pytest.raises(PlanOutdated, match="its table has moved since the plan: checkpoint 5 of timeline main then"):
+        job.rollback(2, approved=ApprovedRollback.of(plan))
+    assert job.rollback(2, approved=ApprovedRollback.of(job.master.plan_rollback(2)))["outcome"] == "rolled_back"
     job.assert_tables_equal_the_oracle()
 
 

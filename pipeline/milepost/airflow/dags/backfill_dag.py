@@ -7,6 +7,7 @@ plan and replay is the fork point, the live timeline, the code and the spec.
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
@@ -17,6 +18,8 @@ from milepost.airflow.dags.switched import SWITCHED, add_switch, switched_before
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.job_specs import backfill_dag_id
 from milepost.airflow.operators.planned import PlannedOperator, PlanOperator
+from milepost.protocol.records.errors import PlanOutdated
+from milepost.protocol.records.ids import checkpoint_name
 from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
@@ -30,9 +33,6 @@ PLAN = "plan_backfill"
 BACKFILL = "replay_and_fast_forward"
 
 FROM, UNTIL, FROM_CHECKPOINT = "from", "to", "from_checkpoint"
-
-_FIXED = ("timeline", "fork_point", "code_hash", "spec_hash")
-"""What a plan is about: another value of one of them needs another plan."""
 
 
 def backfill_dag(job: LoadedJob) -> DAG:
@@ -54,16 +54,18 @@ class PlanBackfillOperator(PlanOperator):
     """Says what a backfill of the form's range would fork, replay and change. Changes nothing."""
 
     def plan(self, master: JobMaster, form: dict[str, Any]) -> dict[str, Any]:
+        from milepost.jobmaster.jobmaster import ApprovedBackfill
+
         version = master.history(limit=1)[0]["version"]
         plan = master.plan_backfill(form[FROM], form[UNTIL], form[FROM_CHECKPOINT])
         return {
             "checkpoint_id": plan["fork_point"],
             "token": f"none (planned at manifest version {version})",
-            "subject": f"{plan['job']}: backfill, forked at {forms.named(plan['fork_point'])}",
+            "subject": f"{plan['job']}: backfill, forked at {checkpoint_name(plan['fork_point'])}",
             "text": plan["text"],
             "manifest_version": version,
             "rows": dict.fromkeys(plan["sinks"]),
-            **{name: plan[name] for name in _FIXED},
+            **asdict(ApprovedBackfill.of(plan)),
         }
 
 
@@ -74,6 +76,7 @@ class BackfillOperator(PlannedOperator):
     """
 
     def act(self, context: Context) -> dict[str, Any]:
+        from milepost.jobmaster.jobmaster import ApprovedBackfill
         from milepost.spark.driver.runner import SparkEpochRunner
 
         plan, form = self.planned(context), dict(context["params"])
@@ -81,8 +84,14 @@ class BackfillOperator(PlannedOperator):
         master, session = self.jobmaster(), self.session(context)
         done = switched_before(context, master, session, plan)
         if done is None:
-            check_unchanged(plan, master.plan_backfill(form[FROM], form[UNTIL], form[FROM_CHECKPOINT]))
-            done = master.backfill(session, SparkEpochRunner(), None, form[UNTIL], plan["fork_point"], progress=_say)
+            asked = form[FROM], form[UNTIL], form[FROM_CHECKPOINT]
+            approved = ApprovedBackfill.of(plan)
+            try:
+                done = master.backfill(session, SparkEpochRunner(), *asked, approved=approved, progress=_say)
+            except PlanOutdated as moved:
+                raise AirflowFailException(
+                    f"the plan does not hold any more, plan again by a new run: {moved.message}"
+                ) from moved
         log.info("%s: checkpoint %s is the head of timeline %s", *(done[name] for name in SWITCHED))
         return {name: done[name] for name in SWITCHED}
 
@@ -90,15 +99,6 @@ class BackfillOperator(PlannedOperator):
         """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
         raise AirflowTaskTerminated(
             f"{self.task_id} was told to stop; another run of the same form goes on with its fork"
-        )
-
-
-def check_unchanged(plan: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raises AirflowFailException: what the plan is about has changed since it was made."""
-    changed = [f"{name}: {plan[name]} then, {now[name]} now" for name in _FIXED if plan[name] != now[name]]
-    if changed:
-        raise AirflowFailException(
-            f"the plan does not hold any more, plan again by a new run: {'; '.join(changed)}. Nothing was changed."
         )
 
 

@@ -7,6 +7,7 @@ another one by then.
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
@@ -18,6 +19,7 @@ from milepost.airflow.operators import forms
 from milepost.airflow.operators.job_specs import rollback_dag_id
 from milepost.airflow.operators.planned import PlannedOperator, PlanOperator
 from milepost.protocol.records.errors import CommitConflict
+from milepost.protocol.records.ids import checkpoint_name
 from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
@@ -52,16 +54,18 @@ class PlanRollbackOperator(PlanOperator):
     """Says what a rollback to the form's checkpoint or time would do. Changes nothing."""
 
     def plan(self, master: JobMaster, form: dict[str, Any]) -> dict[str, Any]:
+        from milepost.jobmaster.jobmaster import ApprovedRollback
+
         plan = master.plan_rollback(form[TO])
-        target, head = plan["target"], plan["head"]
+        target, approved = plan["target"], ApprovedRollback.of(plan)
         return {
             "checkpoint_id": target["checkpoint_id"],
             "timeline": plan["timeline"],
             "token": f"none (planned at manifest version {plan['manifest_version']})",
-            "subject": f"{plan['job']}: roll back to {forms.named(target['checkpoint_id'])}",
+            "subject": f"{plan['job']}: roll back to {checkpoint_name(target['checkpoint_id'])}",
             "text": plan["text"],
             "manifest_version": plan["manifest_version"],
-            "head": 0 if head is None else head["checkpoint_id"],
+            "approved": asdict(approved),
             "rows": {sink: about.get("rows_then") for sink, about in plan["sinks"].items()},
         }
 
@@ -70,17 +74,20 @@ class RollbackOperator(PlannedOperator):
     """Goes back to the checkpoint of the plan, if the head is still the plan's."""
 
     def act(self, context: Context) -> dict[str, Any]:
+        from milepost.jobmaster.jobmaster import ApprovedRollback
+
         plan = self.planned(context)
         checkpoint_id = self.say_for_whom(plan)
         master, session = self.jobmaster(), self.session(context)
         done = switched_before(context, master, session, plan)
         if done is None:
             form = context["params"]
-            asked = master.plan_rollback(form[TO])["target"]["checkpoint_id"]
+            asked = master.rollback_target(form[TO])
             if asked != checkpoint_id:
                 raise AirflowFailException(
                     f"the plan does not hold any more, plan again by a new run: back to {form[TO]} is "
-                    f"{forms.named(asked)} now, and {forms.named(checkpoint_id)} in the plan. Nothing was changed."
+                    f"{checkpoint_name(asked)} now, and {checkpoint_name(checkpoint_id)} in the plan. Nothing was "
+                    "changed."
                 )
             try:
                 done = master.rollback(
@@ -88,7 +95,7 @@ class RollbackOperator(PlannedOperator):
                     checkpoint_id,
                     take_over=bool(form[forms.TAKE_OVER]),
                     detail=self.decided_by(context),
-                    expected_head=plan["head"],
+                    approved=ApprovedRollback(**plan["approved"]),
                 )
             except CommitConflict as moved:
                 raise AirflowFailException(

@@ -83,10 +83,5 @@ def approve(act: str) -> Param:
     )
 
 
-def named(checkpoint_id: int) -> str:
-    """A checkpoint in words; 0 is the state before the first one."""
-    return f"checkpoint {checkpoint_id}" if checkpoint_id else "the empty state"
-
-
 def _section(section: str | None) -> dict[str, str]:
     return {"section": section} if section else {}

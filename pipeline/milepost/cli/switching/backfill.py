@@ -60,7 +60,7 @@ def backfill(
 
     The schedule goes on meanwhile. An interrupted backfill goes on when the same command is given again.
     """
-    from milepost.jobmaster.jobmaster import JobMaster, Session
+    from milepost.jobmaster.jobmaster import ApprovedBackfill, JobMaster, Session
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
@@ -93,7 +93,7 @@ def backfill(
 
     with EpochProgress() as progress:
         # What was shown is what is done: a fork point that is gone by now is refused, not chosen anew.
-        shown = asked | {"from_": None, "from_checkpoint": plan["fork_point"]}
+        shown = asked | {"from_": None, "from_checkpoint": plan["fork_point"], "approved": ApprovedBackfill.of(plan)}
         result = output.as_typed(master.backfill(Session.cli(), SparkEpochRunner(), **shown, progress=progress))
     return output.document(result) if output.json else _show_result(result, output)
 

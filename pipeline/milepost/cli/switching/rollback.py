@@ -9,6 +9,7 @@ import typer
 from milepost.cli.running.control import Yes, confirmed
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
+from milepost.protocol.records.ids import checkpoint_name
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +37,7 @@ def rollback(
     verbose: Verbose = False,
 ) -> None:
     """Return state, source positions, rows in flight and every table to a checkpoint; nothing is deleted."""
-    from milepost.jobmaster.jobmaster import JobMaster, Session
+    from milepost.jobmaster.jobmaster import ApprovedRollback, JobMaster, Session
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
@@ -48,14 +49,14 @@ def rollback(
     if not yes:
         _show_plan(plan, output)
     target = plan["target"]["checkpoint_id"]
-    if not confirmed(f"Roll {plan['job']} back to {_named(target)}?", yes, output):
+    if not confirmed(f"Roll {plan['job']} back to {checkpoint_name(target)}?", yes, output):
         return output.note("nothing was changed")
     result = master.rollback(
         Session.cli(),
         target,
         take_over=take_over,
         detail=f"by a person: milepost rollback --to {to}",
-        expected_head=0 if plan["head"] is None else plan["head"]["checkpoint_id"],
+        approved=ApprovedRollback.of(plan),
     )
     told = output.as_typed(result)
     return output.document(told) if output.json else _show_result(told, output)
@@ -67,7 +68,7 @@ def _show_plan(plan: dict[str, Any], output: Output) -> None:
 
 
 def _show_result(result: dict[str, Any], output: Output) -> None:
-    at = _named(result["checkpoint_id"])
+    at = checkpoint_name(result["checkpoint_id"])
     if result["aborted_checkpoint"] is not None:
         output.text(f"checkpoint {result['aborted_checkpoint']} is aborted; the session that ran it is fenced")
     if result["outcome"] == "nothing_to_roll_back":
@@ -77,7 +78,3 @@ def _show_result(result: dict[str, Any], output: Output) -> None:
     output.text(f"job {result['job']} is back at {at}, on timeline {result['timeline']}; discarded: {left}")
     output.text(f"sinks that are back: {', '.join(result['sinks']) or 'none'}")
     return output.text(f"next: {result['next_step']}")
-
-
-def _named(checkpoint_id: int) -> str:
-    return f"checkpoint {checkpoint_id}" if checkpoint_id else "the empty state"

@@ -332,6 +332,9 @@ class Sink(Protocol):
     def head(self) -> SinkMark | None:
         """The current mark; None before the first commit."""
 
+    def as_it_stands(self) -> Sink:
+        """This sink for one look: its newest head is read once, but for a commit or a follow, which read it anew."""
+
     def find(self, checkpoint_id: int) -> SinkMark | None:
         """The newest mark of that checkpoint in the table's whole history, lineages that were left included."""
 

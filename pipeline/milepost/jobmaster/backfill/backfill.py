@@ -7,7 +7,8 @@ from typing import Any
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.backfill.backfill_run import Backfill, Progress
 from milepost.jobmaster.backfill.forks import backfill_fingerprint, dispose_all, fork_to_continue, left_behind
-from milepost.jobmaster.backfill.plan import BackfillPlan, BackfillRequest, document_of, prepare, request_of
+from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan, prepare, request_of
+from milepost.jobmaster.backfill.plan_document import document_of
 from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -48,7 +49,7 @@ class Backfills:
             ranges_per_epoch=ranges_per_epoch,
             allow_non_restored_state=allow_non_restored_state,
         )
-        return _plan(self._context, request)[1]
+        return _document(self._context, prepare(self._context, request))
 
     def backfill(
         self,
@@ -60,13 +61,14 @@ class Backfills:
         *,
         ranges_per_epoch: int = 1,
         allow_non_restored_state: bool = False,
+        approved: ApprovedBackfill | None = None,
         progress: Progress | None = None,
     ) -> dict[str, Any]:
         """Process recorded input again with today's code, and let the result take the live timeline's place.
 
-        Args: as for `plan_backfill`.
+        Args: as for `plan_backfill`; approved: what the plan that somebody has looked at took for granted.
         Returns: {outcome, job, fork_point, from_timeline, timeline, checkpoint_id, epochs, sinks, next_step}.
-        Raises: as `Backfill.replay`; before it begins, as `plan_backfill`.
+        Raises: as `Backfill.replay`; before it begins, as `plan_backfill`. PlanOutdated: another plan was approved.
         """
         require_stores(self._context)
         request = request_of(
@@ -76,7 +78,9 @@ class Backfills:
             ranges_per_epoch=ranges_per_epoch,
             allow_non_restored_state=allow_non_restored_state,
         )
-        plan, _ = _plan(self._context, request)
+        plan = prepare(self._context, request)
+        if approved is not None:
+            approved.check(plan.taken_for_granted(self._context))
         say = progress or _quiet
         run = Backfill(self._context, self._epochs, self._leadership, session, runner, say)
         fork, tip = run.replay(plan)
@@ -89,15 +93,14 @@ class Backfills:
         return {"job": self._context.head().state.job, "disposed": dispose_all(self._context, Session.cli())}
 
 
-def _plan(context: JobContext, request: BackfillRequest) -> tuple[BackfillPlan, dict[str, Any]]:
-    plan = prepare(context, request)
+def _document(context: JobContext, plan: BackfillPlan) -> dict[str, Any]:
     fork = fork_to_continue(context, plan)
     gives_up = [one.timeline_id for one in left_behind(context, plan.state, backfill_fingerprint(context, plan))]
     if fork is None:
-        return plan, document_of(context, plan, None, 0, gives_up)
+        return document_of(context, plan, None, 0, gives_up)
     tip = consumed_by(context, context.base_metadata(plan.state, fork.head))
     left = left_to_replay(plan.ranges, plan.base_consumed, tip)
-    return plan, document_of(context, plan, fork.timeline_id, len(plan.to_replay) - len(left), gives_up)
+    return document_of(context, plan, fork.timeline_id, len(plan.to_replay) - len(left), gives_up)
 
 
 def _quiet(step: str) -> None:

@@ -9,85 +9,21 @@ a sink has followed, which then undoes it, and never after.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Committable, SinkMark
-from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.contract import SinkMark
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.leadership.routes import find_route
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
-from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidRequest, StateCorrupt
-from milepost.protocol.records.ids import MAIN_TIMELINE, CheckpointId
+from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidRequest
+from milepost.protocol.records.ids import MAIN_TIMELINE
 from milepost.protocol.records.manifest_state import ENDED, ManifestState, Realignment
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """How a table comes to show a checkpoint.
-
-    Attributes:
-        position: newest checkpoint of that lineage that the sink was part of; 0 for the empty table.
-        base: newest mark of that lineage in the table's history; None for the empty table.
-        missing: what lies between the two and was never published, in order: checkpoint and committable.
-    """
-
-    position: CheckpointId
-    base: SinkMark | None
-    missing: tuple[tuple[CheckpointId, Committable], ...]
-
-
-def route(
-    context: JobContext, state: ManifestState, target: CheckpointMetadata | None, name: str, sink: ParquetSink
-) -> Route:
-    """Find how a sink's table comes to show a checkpoint.
-
-    Args:
-        target: of the checkpoint; None for 0, the empty state.
-    Raises:
-        InvalidRequest: its path leads elsewhere than at that checkpoint, or what was to be published to it there is
-            neither in its table nor retained. StoreUnavailable: the sink does not answer.
-    """
-    left = target.marks.get(name) if target is not None else None
-    if target is None or left is None:
-        return Route(CheckpointId(0), None, ())
-    if left.location != context.sink_location(name):
-        raise InvalidRequest(
-            f"sink {name}: at checkpoint {target.checkpoint_id} its table was elsewhere; the path "
-            f"{context.spec.sink(name).path} now leads to another place. Nothing of the table was changed.",
-            hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
-            sink=name,
-        )
-    missing: list[tuple[CheckpointId, Committable]] = []
-    at: int | None = left.checkpoint_id
-    while at:
-        base = sink.find(at)
-        if base is not None:
-            return Route(CheckpointId(left.checkpoint_id), base, tuple(reversed(missing)))
-        checkpoint = state.checkpoint(CheckpointId(at))
-        if checkpoint is None:
-            raise InvalidRequest(
-                f"sink {name}: its table cannot show checkpoint {target.checkpoint_id}: checkpoint {at} before it was "
-                "never published there and is not retained any more. Nothing of the table was changed.",
-                hint="choose another checkpoint (milepost list), or give the sink a new name to begin a new table",
-                sink=name,
-                checkpoint_id=at,
-            )
-        snapshot = context.metadata(checkpoint).sinks.get(name)
-        if snapshot is None:
-            raise StateCorrupt(
-                f"checkpoint {at} is said to be the last of sink {name}, and has nothing of it. Nothing was changed.",
-                hint=f"milepost verify {state.job}",
-                sink=name,
-            )
-        missing.append((CheckpointId(at), snapshot.committable))
-        at = snapshot.predecessor
-    return Route(CheckpointId(left.checkpoint_id), None, tuple(reversed(missing)))
 
 
 class Realigner:
@@ -174,11 +110,11 @@ class Realigner:
 
     def _write(self, state: ManifestState, decision: int, target: CheckpointMetadata | None, name: str) -> None:
         sink = self._context.sink(name)
-        way = route(self._context, state, target, name, sink)
-        mark = SinkMark(state.live, way.position, way.base.checkpoint_id if way.base is not None else None)
-        written = sink.follow(base=way.base, committables=way.missing, mark=mark, decision=decision)
+        route = find_route(self._context, state, target, name, sink)
+        mark = SinkMark(state.live, route.position, route.base.checkpoint_id if route.base is not None else None)
+        written = sink.follow(base=route.base, committables=route.missing, mark=mark, decision=decision)
         _LOG.info(
-            "sink %s: timeline %s, checkpoint %s%s", name, state.live, way.position, "" if written else ", already"
+            "sink %s: timeline %s, checkpoint %s%s", name, state.live, route.position, "" if written else ", already"
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,31 +12,55 @@ from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.compatibility.preflight import misfits, preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.realignment import route
+from milepost.jobmaster.leadership.routes import SINK_UNAVAILABLE, find_route, position_of
 from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.jobmaster.rollback.inputs import consumed_since, read_again
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import (
-    CommitOutcomeUnknown,
-    EnvironmentUnusable,
     InvalidRequest,
     NotFound,
+    PlanOutdated,
     StateCorrupt,
-    StoreUnavailable,
 )
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.storage.checked import stat_handle
 
-SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
-"""What a sink raises that does not answer: it follows later, and delays the next epoch until then."""
-
 _PARALLEL_STATS = 8
 
 
 _CLOCK_SKEW_MS = 60_000
 """How far a person's clock may be ahead of the store's; a wrong offset from UTC is further."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedRollback:
+    """What a plan took for granted when somebody looked at it; an approval may take days, so it is compared again.
+
+    Attributes:
+        head: the live head, 0 for the empty state. positions: where the table of each sink was that answered.
+    """
+
+    head: int
+    positions: Mapping[str, str]
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any]) -> ApprovedRollback:
+        """What the document of a plan takes for granted."""
+        head = plan["head"]
+        positions = {name: sink["position"] for name, sink in plan["sinks"].items() if sink["problem"] is None}
+        return cls(0 if head is None else head["checkpoint_id"], positions)
+
+    def check_head(self, state: ManifestState) -> None:
+        """Raise PlanOutdated unless the head is the plan's."""
+        now = state.timeline().head
+        if now != self.head:
+            raise PlanOutdated(
+                f"job {state.job}: its head is checkpoint {now}, and was checkpoint {self.head} when the rollback was "
+                "planned. Nothing was changed.",
+                hint="look at a new plan",
+            )
 
 
 def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> CheckpointId:
@@ -203,10 +228,11 @@ def _sinks(
     sinks: dict[str, dict[str, Any]] = {}
     not_undone = []
     for spec in context.spec.sinks:
-        sink = context.sink(spec.name)
         try:
-            way = route(context, state, then, spec.name, sink)
-            change = sink.compare(way.base, way.missing)
+            sink = context.sink(spec.name).as_it_stands()
+            route = find_route(context, state, then, spec.name, sink)
+            change = sink.compare(route.base, route.missing)
+            position = position_of(sink)
         except SINK_UNAVAILABLE as error:
             sinks[spec.name] = {"problem": error.message}
             not_undone.append(f"sink {spec.name} does not answer now: it follows later, and no epoch runs until it has")
@@ -216,7 +242,8 @@ def _sinks(
             "rows_then": change.rows_then,
             "objects_now": change.files_now,
             "objects_then": change.files_then,
-            "publishes": [int(checkpoint_id) for checkpoint_id, _ in way.missing],
+            "publishes": [int(checkpoint_id) for checkpoint_id, _ in route.missing],
+            "position": position,
             "problem": None,
         }
         not_undone += [f"sink {spec.name}: {limit}" for limit in sink.undo_limits()]

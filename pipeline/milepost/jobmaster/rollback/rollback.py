@@ -14,8 +14,9 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.leadership.realignment import Realigner, route
-from milepost.jobmaster.rollback.plan import SINK_UNAVAILABLE, build_plan, readable_target, resolve_target
+from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.leadership.routes import check_routes
+from milepost.jobmaster.rollback.plan import ApprovedRollback, build_plan, readable_target, resolve_target
 from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.timelines.incarnation import job_phase
 from milepost.protocol.manifest.transaction.answers import Transition
@@ -23,7 +24,7 @@ from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import RollbackRequest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.protocol.records.manifest_state import ENDED
 
 
 class Rollbacks:
@@ -44,6 +45,10 @@ class Rollbacks:
         state = self._context.head().state
         return build_plan(self._context, state, resolve_target(state, to, self._context.store.clock_ms()))
 
+    def rollback_target(self, to: str | int) -> int:
+        """The checkpoint that a person means now, as for `plan_rollback`. Raises NotFound, InvalidRequest."""
+        return resolve_target(self._context.head().state, to, self._context.store.clock_ms())
+
     def rollback(
         self,
         session: Session,
@@ -51,7 +56,7 @@ class Rollbacks:
         *,
         take_over: bool = False,
         detail: str = "",
-        expected_head: int | None = None,
+        approved: ApprovedRollback | None = None,
     ) -> dict[str, Any]:
         """Return state, positions, rows in flight and every sink to a retained checkpoint, on a new timeline.
 
@@ -59,12 +64,13 @@ class Rollbacks:
             to: as for `plan_rollback`.
             take_over: abort another session's running epoch and fence it.
             detail: for the history: who, why.
-            expected_head: the live head that the plan was made from, 0 for the empty state; None: the present one.
+            approved: what the plan that somebody has looked at took for granted; None: nobody has.
         Returns: {outcome: rolled_back | nothing_to_roll_back, job, checkpoint_id, timeline, from_timeline, from_head,
             discarded, sinks, followed: those of them that did so by this call, skipped_sinks, aborted_checkpoint,
             job_status, next_step}.
         Raises:
-            NotFound: no such retained checkpoint. Busy: a lease is alive. CommitConflict: the head has moved.
+            NotFound: no such retained checkpoint. Busy: a lease is alive.
+            PlanOutdated: the head, or a table, has moved since the plan. CommitConflict: the head moves just now.
             InvalidRequest: a sink cannot show the target. StateCorrupt: the target, or a table as of it, is broken.
             JobNotRunnable: the end of the job is not cleaned up.
             StoreUnavailable, …: the job is rolled back and a sink has yet to follow; the message says so.
@@ -72,13 +78,16 @@ class Rollbacks:
         context = self._context
         state = self._lifecycle.finish_clean_up(session)
         target = resolve_target(state, to, context.store.clock_ms())
-        self._check(state, target)
+        if approved is not None:
+            approved.check_head(state)
+        positions = None if approved is None else approved.positions
+        check_routes(context, state, readable_target(context, state, target), positions)
         pending = state.timeline().pending
         self._leadership.sweep(session, take_over=take_over, adopt=False)
         request = RollbackRequest(
             session.session_id,
             target,
-            CheckpointId(state.timeline().head if expected_head is None else expected_head),
+            state.timeline().head,
             tuple(sorted(sink.name for sink in context.spec.sinks)),
             detail,
         )
@@ -118,17 +127,6 @@ class Rollbacks:
         back = self.rollback(session, from_, detail=f"started from checkpoint {from_}")
         left = back["from_head"] if back["outcome"] == "rolled_back" else None
         return self._lifecycle.start() | {"rolled_back_from": left}
-
-    def _check(self, state: ManifestState, target: CheckpointId) -> None:
-        """Refuse now what could not be continued or followed later. A sink that does not answer may follow later."""
-        metadata = readable_target(self._context, state, target)
-        for spec in self._context.spec.sinks:
-            sink = self._context.sink(spec.name)
-            try:
-                way = route(self._context, state, metadata, spec.name, sink)
-                sink.check_follow(way.base, way.missing)
-            except SINK_UNAVAILABLE:
-                continue
 
     def _result(self, switched: TimelineSwitched | None, target: CheckpointId) -> dict[str, Any]:
         state = self._context.head().state

@@ -34,6 +34,7 @@ from milepost.jobmaster.rollback.installed_checkpoint import (
     installed,
     installing_session,
 )
+from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.restore import check_tables, startable
 from milepost.protocol.records.checkpoints import PendingCheckpoint
@@ -116,8 +117,8 @@ class Bootstrap:
         made = Provenance(plan, code.hash, context.job.spec_hash)
         detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
         with installed(context, self._leadership, session, made, write) as completed:
-            head = 0 if state is None else int(state.timeline().head)
-            self._rollbacks.rollback(session, int(completed.checkpoint_id), expected_head=head, detail=detail)
+            expected = ApprovedRollback(0 if state is None else int(state.timeline().head), {})
+            self._rollbacks.rollback(session, int(completed.checkpoint_id), approved=expected, detail=detail)
         opened = self._lifecycle.start()
         return opened | {
             "outcome": "started",

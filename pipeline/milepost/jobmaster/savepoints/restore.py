@@ -24,6 +24,7 @@ from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.rollback.installed_checkpoint import Provenance, installed, installing_session
+from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_savepoint
 from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
@@ -113,7 +114,9 @@ class Restores:
                 return copier.write(pending, timeline)
 
         with installed(context, self._leadership, session, made, write) as completed:
-            self._rollbacks.rollback(session, int(completed.checkpoint_id), expected_head=int(head), detail=detail)
+            self._rollbacks.rollback(
+                session, int(completed.checkpoint_id), approved=ApprovedRollback(int(head), {}), detail=detail
+            )
         document = saved.document
         restored = {
             "savepoint": {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
-from milepost.jobmaster.leadership.realignment import route
+from milepost.jobmaster.leadership.routes import find_route
 from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.jobmaster.savepoints.reader import handle_at
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -80,8 +80,8 @@ def _table(
 ) -> SavedTable | None:
     """The sink's table as of the checkpoint; None when there was none. Its files are added to `sources`."""
     sink = context.sink(name)
-    way = route(context, state, metadata, name, sink)
-    contents = sink.contents(way.base, way.missing)
+    route = find_route(context, state, metadata, name, sink)
+    contents = sink.contents(route.base, route.missing)
     if contents.schema is None:
         return None
     files = []

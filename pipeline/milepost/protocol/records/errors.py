@@ -133,6 +133,12 @@ class CommitConflict(CheckpointError):
     exit_code = 4
 
 
+class PlanOutdated(CommitConflict):
+    """What a person approved is not so any more, and nothing was changed. Make a new plan, and look at it."""
+
+    action = Action.STOP
+
+
 class Superseded(CheckpointError):
     """A sink's head does not descend from this commit's predecessor (I14): the commit must never land."""
 

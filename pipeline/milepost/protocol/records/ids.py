@@ -28,6 +28,12 @@ TimelineId = NewType("TimelineId", str)
 SessionId = NewType("SessionId", str)
 """One Airflow DAG run (``airflow:<dag_id>/<run_id>``) or one CLI run (``cli:<uuid>``)."""
 
+
+def checkpoint_name(checkpoint_id: int) -> str:
+    """Return what a checkpoint is called in sentences; 0 is the state before the first one."""
+    return f"checkpoint {checkpoint_id}" if checkpoint_id else "the empty state"
+
+
 INSTALLING = "install:"
 """How the ids of sessions begin that restore or bootstrap a checkpoint instead of running an epoch."""
 
