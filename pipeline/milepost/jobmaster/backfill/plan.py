@@ -174,8 +174,8 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
     plan = BackfillPlan(request, state, point, base, live, live.up_to_head(state), code, loaded)
     if not plan.to_replay:
         raise InvalidRequest(
-            f"job {state.job}: nothing was read since {checkpoint_name(point)}: there is nothing to replay. Nothing was "
-            "changed."
+            f"job {state.job}: nothing was read since {checkpoint_name(point)}: there is nothing to replay. "
+            "Nothing was changed."
         )
     check_objects(context, plan.to_replay)
     return plan
