@@ -50,7 +50,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "spec": ("values", "job sql", "graph", "load"),
     "airflow": ("task_output", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
-    "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants"),
+    "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
 }
 """Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""
 

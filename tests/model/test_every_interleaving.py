@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.coordinator import Answer, Transition
+from milepost.protocol.manifest.timelines.timelines import rollback
+from milepost.protocol.manifest.transaction.answers import Answer, Transition
 from milepost.protocol.manifest.transaction.lease import sweep_decision
+from milepost.protocol.manifest.upkeep.after_commit import subsume
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import token_prefix_of_key
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState
@@ -114,7 +116,7 @@ BROKEN: dict[str, tuple[Rules, Setting, str]] = {
         Rules(
             publish_before_subsume=False,
             subsumable=lambda state, policy: subsumable(*ignoring_the_sinks(state, policy)),
-            subsume=lambda state, request, now_ms: coordinator.subsume(*ignoring_the_sinks(state, request, now_ms)),
+            subsume=lambda state, request, now_ms: subsume(*ignoring_the_sinks(state, request, now_ms)),
         ),
         TWO_LEADERS,
         "I8",
@@ -150,7 +152,7 @@ def before_the_sinks_have_followed(state: ManifestState, request: Any, now_ms: i
 
 
 def without_telling_the_sinks(state: ManifestState, request: Any, now_ms: int) -> Answer:
-    return coordinator.rollback(state, replace(request, sinks=()), now_ms)
+    return rollback(state, replace(request, sinks=()), now_ms)
 
 
 BROKEN_SWITCHES: dict[str, SwitchRules] = {

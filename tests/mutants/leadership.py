@@ -223,7 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _LEADERSHIP,
         "        try:\n            published = self.context.sink(name).commit(snapshot.committable, mark)\n",
         "        request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)\n"
-        "        self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))\n"
+        "        self.context.transact(request)\n"
         "        try:\n            published = self.context.sink(name).commit(snapshot.committable, mark)\n",
         (_TEST_CONTROL + "test_a_commit_that_fails_is_confirmed_by_nobody",),
     ),

@@ -21,7 +21,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from milepost.protocol.codec.codec import decode_entry, encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, tombstone_of
-from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,

@@ -124,7 +124,7 @@ def test_an_abort_says_which_checkpoint_is_the_newest_completed_one(job: Sparkle
         event = job.context.log.entry(job.context.head().version).event
         assert isinstance(event, CheckpointAborted)
         pending = event.pending
-        notices = {read_notice(job.context.store, pending.checkpoint_id, token) for token in pending.prefixes[1:]}
+        notices = {read_notice(job.context.store, pending.checkpoint_id, token) for token in pending.prefixes}
         assert notices == {AbortNotice(event.reason, pending.base)}
         told.append((pending.checkpoint_id, pending.base))
         run(job)

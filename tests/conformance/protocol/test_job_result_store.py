@@ -15,7 +15,6 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.codec.codec import decode, decode_entry, encode, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.timelines.incarnation import (
     MAX_RESULTS,
     dirty_results,
@@ -23,6 +22,7 @@ from milepost.protocol.manifest.timelines.incarnation import (
     with_clean,
     with_dirty,
 )
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled, JobCleaned, JobFinished
 from milepost.protocol.records.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId

@@ -17,8 +17,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.run import attempt as epoch_run
-from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.lease import revocation
 from milepost.protocol.records.errors import (
     Busy,

@@ -17,7 +17,7 @@ from milepost.protocol.exchange.acknowledgements import (
     verify,
 )
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.records.checkpoints import CheckpointKind
 from milepost.protocol.records.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken

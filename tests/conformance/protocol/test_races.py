@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.decisions import Request, decide
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer
 from milepost.protocol.manifest.transaction.events import (
@@ -69,11 +69,11 @@ class Racer:
         self.requests = JobLog()
         self.session = SessionId(f"cli:racer-{self.number}")
 
-    def ask(self, decide: Callable[[ManifestState, int], Answer]) -> str:
+    def ask(self, request: Callable[[ManifestState], Request]) -> str:
         def present(state: ManifestState | None, now_ms: int) -> Answer:
             assert state is not None
             self.requests.state = state
-            return decide(state, now_ms)
+            return decide(state, request(state), now_ms)
 
         try:
             outcome = self.log.transact(present).outcome
@@ -82,14 +82,14 @@ class Racer:
         return outcome.outcome.value if isinstance(outcome, AlreadyDone) else "won"
 
     def trigger(self) -> str:
-        return self.ask(lambda state, now: coordinator.trigger(state, self.requests.trigger_request(self.session), now))
+        return self.ask(lambda _: self.requests.trigger_request(self.session))
 
     def complete(self) -> str:
         pending = self.head().timeline().pending
         if pending is None:
             return "nothing_pending"
         request = self.requests.complete_request(self.session, pending)
-        return self.ask(lambda state, now: coordinator.complete(state, request, now))
+        return self.ask(lambda _: request)
 
     def sweep(self) -> str:
         pending = self.head().timeline().pending
@@ -104,24 +104,24 @@ class Racer:
             pending.token,
             swept=True,
         )
-        return self.ask(lambda state, now: coordinator.abort(state, request, now))
+        return self.ask(lambda _: request)
 
     def confirm(self) -> str:
         waiting = self.head().unconfirmed()
         if not waiting:
             return "already_confirmed"
         request = ConfirmSinkRequest(self.session, waiting[0].checkpoint_id, "lake")
-        return self.ask(lambda state, now: coordinator.confirm_sink(state, request, now))
+        return self.ask(lambda _: request)
 
     def cancel(self) -> str:
-        return self.ask(lambda state, now: coordinator.cancel(state, CancelRequest(self.session, "enough"), now))
+        return self.ask(lambda _: CancelRequest(self.session, "enough"))
 
     def finish(self) -> str:
         request = FinishRequest(self.session, self.head().timeline().head, "all of it")
-        return self.ask(lambda state, now: coordinator.finish(state, request, now))
+        return self.ask(lambda _: request)
 
     def clean(self) -> str:
-        return self.ask(lambda state, now: coordinator.clean(state, CleanRequest(self.session, 1), now))
+        return self.ask(lambda _: CleanRequest(self.session, 1))
 
     def look(self) -> str:
         return f"version {self.head().version}"

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.job.session import Session
-from milepost.protocol.manifest import coordinator as manifest
+from milepost.protocol.manifest.timelines.incarnation import finish
 from milepost.protocol.manifest.transaction.requests import FinishRequest
 from milepost.protocol.records.errors import Fenced, ProtocolViolation, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
@@ -402,7 +402,7 @@ def test_a_job_whose_final_checkpoint_is_aborted_is_not_finished(tmp_path: Path,
     task.abort(final, latest_completed=first)
     request = FinishRequest(session.session_id, final, "drained")
     with pytest.raises(Fenced, match=f"checkpoint {final} was its last, the head is {first}"):
-        manifest.finish(job.context.head().state, request, 0)
+        finish(job.context.head().state, request, 0)
     assert job.context.head().state.status is JobStatus.RUNNING
     if uploading:
         assert DiscardSnapshot(final) in task.said

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
-from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled
 from milepost.protocol.records.errors import (
     Busy,

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
+from milepost.protocol.manifest.coordinator import create
+from milepost.protocol.manifest.decisions import Request, decide
 from milepost.protocol.manifest.invariants import faults
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.events import Event
 from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
@@ -42,11 +43,9 @@ from milepost.protocol.manifest.transaction.requests import (
 from milepost.protocol.manifest.upkeep.collection import (
     CollectedRequest,
     ListGarbageRequest,
-    forget_collected,
-    list_garbage,
 )
-from milepost.protocol.manifest.upkeep.compaction import CompactedRequest, record_compaction
-from milepost.protocol.manifest.upkeep.garbage import FoldPlan, FoldRequest, fold_garbage
+from milepost.protocol.manifest.upkeep.compaction import CompactedRequest
+from milepost.protocol.manifest.upkeep.garbage import FoldPlan, FoldRequest
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
@@ -94,13 +93,13 @@ class JobLog:
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        created = coordinator.create(None, CreateRequest("flights", KEY_HASH_SECRET), self.now_ms)
+        created = create(None, CreateRequest("flights", KEY_HASH_SECRET), self.now_ms)
         assert isinstance(created, Transition)
         self.state = created.state
         self.events.append(created.event)
 
-    def ask(self, decide: Callable[[ManifestState, Any, int], Answer], request: object) -> Answer:
-        """Apply one coordinator function to the head; a transition becomes the head."""
+    def ask(self, request: Request) -> Answer:
+        """Decide a request on the head; a transition becomes the head."""
         answer = decide(self.state, request, self.now_ms)
         if isinstance(answer, Transition):
             assert answer.state.version == self.state.version + 1
@@ -135,11 +134,11 @@ class JobLog:
         return TriggerRequest(**(values | changes))
 
     def trigger(self, session: str, run: Run = CLI_RUN, **changes: Any) -> Answer:
-        return self.ask(coordinator.trigger, self.trigger_request(session, run, **changes))
+        return self.ask(self.trigger_request(session, run, **changes))
 
     def rebind(self, session: str, checkpoint_id: int | None = None, timeout_ms: int = TIMEOUT_MS) -> Answer:
         wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
-        return self.ask(coordinator.rebind, RebindRequest(SessionId(session), holder(session), wanted, timeout_ms))
+        return self.ask(RebindRequest(SessionId(session), holder(session), wanted, timeout_ms))
 
     def rebind_on(self, session: str, timeline: str) -> Answer:
         return self.rebind(session, int(self.pending_on(timeline).checkpoint_id))
@@ -159,7 +158,6 @@ class JobLog:
 
     def complete(self, session: str, pending: PendingCheckpoint | None = None, **changes: Any) -> Answer:
         return self.ask(
-            coordinator.complete,
             self.complete_request(session, self.pending if pending is None else pending, **changes),
         )
 
@@ -178,14 +176,11 @@ class JobLog:
         wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
         judged = None if token is None else FencingToken(token)
         return self.ask(
-            coordinator.abort,
             AbortRequest(SessionId(session), wanted, reason, detail, tolerable, token=judged, swept=swept, veto=veto),
         )
 
     def confirm(self, session: str, checkpoint_id: int, sink: str = "lake") -> Answer:
-        return self.ask(
-            coordinator.confirm_sink, ConfirmSinkRequest(SessionId(session), CheckpointId(checkpoint_id), sink)
-        )
+        return self.ask(ConfirmSinkRequest(SessionId(session), CheckpointId(checkpoint_id), sink))
 
     def subsume(
         self,
@@ -200,70 +195,68 @@ class JobLog:
     ) -> Answer:
         checkpoint_ids = tuple(CheckpointId(checkpoint_id) for checkpoint_id in ids)
         policy = RetentionPolicy(last, hourly, daily)
-        return self.ask(
-            coordinator.subsume, SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage, listed, compacted)
-        )
+        return self.ask(SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage, listed, compacted))
 
     def forget(
         self, session: str, prefixes: tuple[str, ...], grace_ms: int, lists: tuple[ListProgress, ...] = ()
     ) -> Answer:
         request = GarbageDeletedRequest(SessionId(session), prefixes, grace_ms, lists)
-        return self.ask(coordinator.garbage_deleted, request)
+        return self.ask(request)
 
     def list_garbage(
         self, session: str, garbage: tuple[str, ...], walked_version: int | None = None, listed: str | None = None
     ) -> Answer:
         version = self.state.version if walked_version is None else walked_version
-        return self.ask(list_garbage, ListGarbageRequest(SessionId(session), version, garbage, listed))
+        return self.ask(ListGarbageRequest(SessionId(session), version, garbage, listed))
 
     def forget_collected(
         self, session: str, prefixes: tuple[str, ...], grace_ms: int, lists: tuple[ListProgress, ...] = ()
     ) -> Answer:
-        return self.ask(forget_collected, CollectedRequest(SessionId(session), prefixes, grace_ms, lists))
+        return self.ask(CollectedRequest(SessionId(session), prefixes, grace_ms, lists))
 
     def compact(self, session: str, through: int) -> Answer:
-        return self.ask(record_compaction, CompactedRequest(SessionId(session), through))
+        return self.ask(CompactedRequest(SessionId(session), through))
 
     def fold(self, session: str, garbage: int = 0, keys: tuple[str, ...] = (), listed: str = "f" * 64) -> Answer:
         """Fold the first entries and all lists that are not begun, whose keys are given, into one list."""
         lists = tuple(one for one in self.state.garbage_lists if not one.done and keys)
         plan = FoldPlan(self.state.garbage[:garbage], lists)
         every = (*(entry.prefix for entry in plan.garbage), *keys)
-        return self.ask(fold_garbage, FoldRequest(SessionId(session), plan, every, listed))
+        return self.ask(FoldRequest(SessionId(session), plan, every, listed))
 
     def resume(self, session: str) -> Answer:
-        return self.ask(coordinator.resume, ResumeRequest(SessionId(session)))
+        return self.ask(ResumeRequest(SessionId(session)))
 
     def cancel(self, session: str, detail: str = "canceled by a person") -> Answer:
-        return self.ask(coordinator.cancel, CancelRequest(SessionId(session), detail))
+        return self.ask(CancelRequest(SessionId(session), detail))
 
     def finish(self, session: str, final: int | None = None, detail: str = "everything is read") -> Answer:
         wanted = self.state.timeline().head if final is None else CheckpointId(final)
-        return self.ask(coordinator.finish, FinishRequest(SessionId(session), wanted, detail))
+        return self.ask(FinishRequest(SessionId(session), wanted, detail))
 
     def clean(self, session: str, incarnation: int | None = None) -> Answer:
         wanted = self.state.incarnation if incarnation is None else incarnation
-        return self.ask(coordinator.clean, CleanRequest(SessionId(session), wanted))
+        return self.ask(CleanRequest(SessionId(session), wanted))
 
     def start(self, session: str) -> Answer:
-        return self.ask(coordinator.start, StartRequest(SessionId(session)))
+        return self.ask(StartRequest(SessionId(session)))
 
     def pin(self, session: str, checkpoint_id: int, name: str = "reader", hold_ms: int = MINUTE_MS) -> Answer:
-        return self.ask(coordinator.pin, PinRequest(SessionId(session), name, CheckpointId(checkpoint_id), hold_ms))
+        return self.ask(PinRequest(SessionId(session), name, CheckpointId(checkpoint_id), hold_ms))
 
     def unpin(self, session: str, name: str = "reader") -> Answer:
-        return self.ask(coordinator.unpin, UnpinRequest(SessionId(session), name))
+        return self.ask(UnpinRequest(SessionId(session), name))
 
     def rollback(
         self, session: str, to: int, expected_head: int | None = None, sinks: tuple[str, ...] = ("lake",)
     ) -> Answer:
         expected = self.state.timeline().head if expected_head is None else CheckpointId(expected_head)
         request = RollbackRequest(SessionId(session), CheckpointId(to), expected, sinks, "a wrong rule")
-        return self.ask(coordinator.rollback, request)
+        return self.ask(request)
 
     def fork(self, session: str, at: int) -> TimelineId:
         """Open a fork and return its id."""
-        answer = self.ask(coordinator.fork, ForkRequest(SessionId(session), CheckpointId(at)))
+        answer = self.ask(ForkRequest(SessionId(session), CheckpointId(at)))
         assert isinstance(answer, Transition)
         return self.state.timelines[-1].timeline_id
 
@@ -279,31 +272,31 @@ class JobLog:
         main = heads[self.state.live] if expected_main_head is None else CheckpointId(expected_main_head)
         tip = heads.get(TimelineId(fork), CheckpointId(0)) if expected_fork_head is None else expected_fork_head
         request = FastForwardRequest(SessionId(session), TimelineId(fork), main, CheckpointId(tip), sinks, "replayed")
-        return self.ask(coordinator.fast_forward, request)
+        return self.ask(request)
 
     def dispose_fork(self, session: str, fork: str) -> Answer:
-        return self.ask(coordinator.dispose_fork, DisposeForkRequest(SessionId(session), TimelineId(fork)))
+        return self.ask(DisposeForkRequest(SessionId(session), TimelineId(fork)))
 
     def freeze(self, session: str, hold_ms: int = MINUTE_MS) -> Answer:
-        return self.ask(coordinator.freeze, FreezeRequest(SessionId(session), hold_ms))
+        return self.ask(FreezeRequest(SessionId(session), hold_ms))
 
     def thaw(self, session: str) -> Answer:
-        return self.ask(coordinator.thaw, ThawRequest(SessionId(session)))
+        return self.ask(ThawRequest(SessionId(session)))
 
     def realign(self, session: str, sink: str = "lake", decision: int | None = None) -> Answer:
         due = self.state.realignment
         wanted = (due.decision if due is not None else self.state.version) if decision is None else decision
-        return self.ask(coordinator.realign_sink, RealignSinkRequest(SessionId(session), wanted, sink))
+        return self.ask(RealignSinkRequest(SessionId(session), wanted, sink))
 
     def record_savepoint(
         self, session: str, checkpoint_id: int, name: str = "before", location: str | None = None, **changes: Any
     ) -> Answer:
         document = ObjectHandle("savepoint.json", 100, "d" * 64)
         request = RecordSavepointRequest(SessionId(session), name, CheckpointId(checkpoint_id), location, document)
-        return self.ask(coordinator.record_savepoint, replace(request, **changes))
+        return self.ask(replace(request, **changes))
 
     def dispose_savepoint(self, session: str, name: str = "before") -> Answer:
-        return self.ask(coordinator.dispose_savepoint, DisposeSavepointRequest(SessionId(session), name))
+        return self.ask(DisposeSavepointRequest(SessionId(session), name))
 
     def epoch_on(self, session: str, fork: str, *, sinks: tuple[str, ...] = ("lake",)) -> int:
         """Run one whole epoch on a fork and return its checkpoint id."""

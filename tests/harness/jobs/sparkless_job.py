@@ -21,7 +21,6 @@ from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
@@ -97,7 +96,7 @@ class SparklessJob:
     def rebind_of(self, session: Session, checkpoint_id: int) -> PendingCheckpoint:
         """Begin a try of this checkpoint, whether it is pending or not."""
         request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), TIMEOUT_MS)
-        self.context.transact(lambda state, now: coordinator.rebind(state, request, now))
+        self.context.transact(request)
         return self.pending
 
     @property

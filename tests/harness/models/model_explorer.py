@@ -14,7 +14,8 @@ from typing import Any
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, verify
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.coordinator import AlreadyDone, Answer, Outcome, Transition
+from milepost.protocol.manifest.timelines.incarnation import cancel
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import Event
 from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts, sweep_decision
 from milepost.protocol.manifest.transaction.requests import (
@@ -28,6 +29,7 @@ from milepost.protocol.manifest.transaction.requests import (
     SubsumeRequest,
     TriggerRequest,
 )
+from milepost.protocol.manifest.upkeep.after_commit import confirm_sink, garbage_deleted, subsume
 from milepost.protocol.records.checkpoints import ObjectHandle, Run
 from milepost.protocol.records.errors import (
     Busy,
@@ -69,10 +71,10 @@ class Rules:
     rebind: Decide = coordinator.rebind
     complete: Decide = coordinator.complete
     abort: Decide = coordinator.abort
-    confirm: Decide = coordinator.confirm_sink
-    subsume: Decide = coordinator.subsume
-    forget: Decide = coordinator.garbage_deleted
-    cancel: Decide = coordinator.cancel
+    confirm: Decide = confirm_sink
+    subsume: Decide = subsume
+    forget: Decide = garbage_deleted
+    cancel: Decide = cancel
     verify: Callable[..., object] = verify
     sweep: Callable[..., Any] = sweep_decision
     subsumable: Callable[..., tuple[CheckpointId, ...]] = subsumable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.timelines.timelines import realign_sink, rollback
 from milepost.protocol.manifest.transaction.requests import RealignSinkRequest, RollbackRequest
 from milepost.protocol.records.ids import CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -24,8 +24,8 @@ Head = tuple[int, ...]
 class SwitchRules(Rules):
     """The rules of a switch: the product's, unless a test breaks one on purpose."""
 
-    rollback: Decide = coordinator.rollback
-    realign: Decide = coordinator.realign_sink
+    rollback: Decide = rollback
+    realign: Decide = realign_sink
     compare_timelines: bool = True
     follow_when_nothing_changes: bool = True
     compare_decisions: bool = True

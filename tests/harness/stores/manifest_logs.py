@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from milepost.protocol.manifest.coordinator import AlreadyDone, Transition, create, trigger
+from milepost.protocol.manifest.coordinator import create, trigger
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.requests import CreateRequest, TriggerRequest
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, Run, SubtaskKey
 from milepost.protocol.records.errors import ProtocolViolation

@@ -10,7 +10,6 @@ import pytest
 from milepost.cli.running import epochs
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import FreezeRequest, ThawRequest
 from milepost.spark.driver import runner as spark_runner
 from tests.harness.jobs.backfill_job import BackfillJob, mortal_session
@@ -138,7 +137,7 @@ def test_one_epoch_is_refused_while_the_live_timeline_is_frozen_and_several_wait
     context = job.small.context
     session_id = Session.cli().session_id
     freeze = FreezeRequest(session_id, 600_000)
-    context.transact(lambda state, now: coordinator.freeze(state, freeze, now))
+    context.transact(freeze)
     job.land(6)
     spec = job.small.folder / "config" / "small.yaml"
     assert_clear_error(milepost("run", spec), 4, "has frozen timeline main", "The freeze ends by itself")
@@ -147,7 +146,7 @@ def test_one_epoch_is_refused_while_the_live_timeline_is_frozen_and_several_wait
     def thaw(seconds: float) -> None:
         waits.append(seconds)
         request = ThawRequest(session_id)
-        context.transact(lambda state, now: coordinator.thaw(state, request, now))
+        context.transact(request)
 
     monkeypatch.setattr(epochs, "time", SimpleNamespace(sleep=thaw))  # of this module only: others sleep, too
     assert milepost("run", spec, "--until-caught-up").exit_code == 0

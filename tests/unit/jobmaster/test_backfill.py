@@ -17,6 +17,8 @@ from milepost.jobmaster.backfill.plan import prepare, request_of
 from milepost.jobmaster.backfill.replay import replay_record
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
+from milepost.protocol.manifest import decisions
+from milepost.protocol.manifest.transaction.requests import FastForwardRequest
 from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,
@@ -688,7 +690,7 @@ def test_a_switch_that_is_refused_while_nothing_moves_is_not_tried_for_ever(
     def refuse(*_: object) -> None:
         raise CommitConflict("planned")
 
-    monkeypatch.setattr("milepost.jobmaster.backfill.backfill_run.coordinator.fast_forward", refuse)
+    monkeypatch.setitem(decisions._DECISIONS, FastForwardRequest, refuse)
     with pytest.raises(CommitConflict, match="planned"):
         job.backfill()
     assert job.state.live == "main" and job.state.timeline().frozen is None

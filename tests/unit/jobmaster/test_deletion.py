@@ -10,7 +10,6 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
-from milepost.protocol.manifest.coordinator import fork, trigger
 from milepost.protocol.manifest.transaction.requests import ForkRequest, TriggerRequest
 from milepost.protocol.records.checkpoints import Run, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
@@ -70,8 +69,8 @@ def test_what_a_late_worker_stages_for_an_aborted_epoch_goes_with_its_garbage(tm
     job.complete(later, job.trigger(later))
     job.master.notify_complete(later, 2, "table")
     published = job.staged_files(2)
-    notice = 1  # below its prefix lies only what tells the worker; what it staged lies at the sink
-    assert delete_garbage(_in_a_day(job), later.session_id, TIMEOUT_MS) == notice
+    notices = 2  # below each token lies only what tells its worker; what it staged lies at the sink
+    assert delete_garbage(_in_a_day(job), later.session_id, TIMEOUT_MS) == notices
     assert job.staged_files(1) == []
     assert job.staged_files(2) == published
     left = [entry.prefix for entry in job.context.head().state.garbage]
@@ -149,13 +148,13 @@ def test_a_replay_that_died_does_not_keep_what_is_newer_for_ever(
     job.land("1.csv")
     job.epoch()
     gone = Session.cli()
-    forked = job.context.transact(lambda state, now: fork(state, ForkRequest(gone.session_id, CheckpointId(1)), now))
+    forked = job.context.transact(ForkRequest(gone.session_id, CheckpointId(1)))
     timeline, base = forked.state.timelines[-1].timeline_id, forked.state.checkpoints[0]
     request = TriggerRequest(
         gone.session_id, gone.holder, Run(), base.checkpoint_id, base.plan, (SubtaskKey(0, 0),), TIMEOUT_MS, "", "",
         timeline=timeline,
     )  # fmt: skip
-    job.context.transact(lambda state, now: trigger(state, request, now))
+    job.context.transact(request)
     for number in range(2, 5):
         job.land(f"{number}.csv")
         job.epoch()

@@ -97,7 +97,9 @@ def test_a_try_that_another_one_of_its_session_superseded_is_fenced_at_the_commi
     assert isinstance(first, Triggered) and isinstance(again, Triggered)
     assert first.opened is not None and again.opened is None
     stale = job.master.run_opened(first.opened, SparklessRunner())
+    staged = job.staged_files(1)
     newer = job.master.run_epoch(session, first.checkpoint_id, SparklessRunner())
     with pytest.raises(Fenced):
         job.master.complete(session, first.checkpoint_id, stale)
     assert job.master.complete(session, first.checkpoint_id, newer).token == newer.metadata.token > first.token
+    assert len(staged) == 1 and not set(staged) & set(job.staged_files(1)), "what the fenced try staged is deleted"

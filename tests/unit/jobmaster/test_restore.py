@@ -16,7 +16,6 @@ import pytest
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import AbortRequest
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (
@@ -187,7 +186,7 @@ def test_a_job_whose_first_epochs_failed_may_still_start_from_a_savepoint(saved:
     session = Session.cli()
     pending = other.trigger(session)
     request = AbortRequest(session.session_id, pending.checkpoint_id, CheckpointFailureReason.IO_EXCEPTION, "x", 1)
-    other.context.transact(lambda state, now: coordinator.abort(state, request, now))
+    other.context.transact(request)
     other.master.start(saved.location)
     other.assert_equals(saved.job)
 

@@ -11,10 +11,9 @@ import pytest
 
 from milepost.jobmaster.savepoints.reader import read_savepoint
 from milepost.jobmaster.savepoints.savepoints import Savepoints
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import UnpinRequest
-from milepost.protocol.manifest.upkeep.collection import ListGarbageRequest, list_garbage
+from milepost.protocol.manifest.upkeep.collection import ListGarbageRequest
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
@@ -291,9 +290,9 @@ def test_files_that_a_collection_has_listed_meanwhile_never_become_a_savepoint(j
         root = pin.name.removeprefix("copy to ")
         session = SessionId("cli:gc")
         over = UnpinRequest(session, pin.name)
-        context.transact(lambda state, now: coordinator.unpin(state, over, now))
+        context.transact(over)
         request = ListGarbageRequest(session, context.head().version, (root,))
-        context.transact(lambda state, now: list_garbage(state, request, now))
+        context.transact(request)
 
     with pytest.raises(CommitConflict, match="listed as garbage"):
         job.master.create_savepoint("one", copied=copied)

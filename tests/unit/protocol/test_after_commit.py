@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
 from milepost.protocol.records.checkpoints import CheckpointKind
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import CheckpointAborted, CheckpointCompleted
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (

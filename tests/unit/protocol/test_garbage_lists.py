@@ -16,6 +16,8 @@ from milepost.protocol.manifest.upkeep.garbage import (
     MAX_KEPT_ENTRIES,
     MAX_LISTS,
     STRETCHES,
+    FoldPlan,
+    FoldRequest,
     decode_list,
     encode_list,
     newest_of,
@@ -148,28 +150,26 @@ def test_a_fold_of_what_is_listed_in_another_way_by_now_is_refused() -> None:
         _fold(log, before, keys)
     log.state = replace(head, garbage=())
     with pytest.raises(CommitConflict, match="listed in another way"):
-        log.ask(*_request(before, keys))
+        log.ask(_request(before, keys))
 
 
-def _request(state: ManifestState, keys: tuple[str, ...]):  # type: ignore[no-untyped-def]
-    from milepost.protocol.manifest.upkeep.garbage import FoldPlan, FoldRequest, fold_garbage
-
+def _request(state: ManifestState, keys: tuple[str, ...]) -> FoldRequest:
     plan = FoldPlan(state.garbage, state.garbage_lists)
     every = (*(entry.prefix for entry in plan.garbage), *keys)
-    return fold_garbage, FoldRequest(SessionId(B), plan, every, "f" * 64)
+    return FoldRequest(SessionId(B), plan, every, "f" * 64)
 
 
 def _fold(log: JobLog, state: ManifestState, keys: tuple[str, ...]) -> None:
-    log.ask(*_request(state, keys))
+    log.ask(_request(state, keys))
 
 
 def test_a_fold_that_forgets_an_entry_or_invents_a_key_is_refused() -> None:
     log, keys = with_list()
     with pytest.raises(ProtocolViolation, match="expected all that it replaces"):
         log.fold(B, 0, (*keys, stray(7)))
-    fold, request = _request(log.state, keys)
+    request = _request(log.state, keys)
     with pytest.raises(ProtocolViolation, match="expected all that it replaces"):
-        log.ask(fold, replace(request, keys=keys))
+        log.ask(replace(request, keys=keys))
 
 
 def lists_of(*ages_and_counts: tuple[int, int], state: ManifestState) -> ManifestState:

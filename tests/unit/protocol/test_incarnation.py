@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.protocol.manifest.coordinator import AlreadyDone, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled
 from milepost.protocol.records.errors import Busy, Fenced, JobNotRunnable
 from milepost.protocol.records.ids import session_digest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.coordinator import Transition
+from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.lease import (
     HEARTBEAT_INTERVAL_MS,
     HEARTBEAT_TIMEOUT_MS,
@@ -123,7 +122,7 @@ def test_a_holder_that_is_gone_does_not_fail_the_job(
     assert decision.reason is reason
     log.abort(B, int(decision.checkpoint_id), decision.reason, token=int(decision.token), swept=True)
     assert log.state.status is JobStatus.RUNNING
-    assert isinstance(log.ask(coordinator.trigger, log.trigger_request(B)), Transition)
+    assert isinstance(log.ask(log.trigger_request(B)), Transition)
 
 
 def test_a_holder_that_is_too_slow_has_failed() -> None:

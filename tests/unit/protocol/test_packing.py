@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from milepost.protocol.codec.codec import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
-from milepost.protocol.manifest.coordinator import trigger
 from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS
 from milepost.protocol.manifest.upkeep.garbage import MAX_FOLDED_KEYS, MAX_KEPT_ENTRIES, MAX_LISTS, STRETCHES
 from milepost.protocol.records.checkpoints import SubtaskKey
@@ -180,5 +179,5 @@ def test_an_entry_of_ten_checkpoints_and_four_sinks_stays_below_16_kilobytes() -
         log.trigger_request("airflow:flights__epoch/manual", airflow_run("manual")),
         expected=tuple(SubtaskKey(level, subtask) for level in range(3) for subtask in range(8)),
     )
-    log.ask(trigger, request)
+    log.ask(request)
     assert len(encode_entry(LogEntry(log.state.version, "f" * 32, log.events[-1], log.state))) <= 16_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.upkeep.pins import MAX_PINS, live_pins
 from milepost.protocol.records.errors import InvalidRequest, NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from milepost.protocol.codec.codec import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, NotFound

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.coordinator import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import CheckpointRebound, CheckpointTriggered
 from milepost.protocol.manifest.transaction.requests import CreateRequest
 from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
@@ -125,7 +125,7 @@ def test_a_plan_made_from_another_head_is_refused() -> None:
     log = JobLog()
     stale = log.trigger_request(B)
     log.epoch(A)
-    refused(log, CommitConflict, lambda: log.ask(coordinator.trigger, stale), "continues checkpoint 0, the head is 1")
+    refused(log, CommitConflict, lambda: log.ask(stale), "continues checkpoint 0, the head is 1")
 
 
 def test_a_failed_job_is_not_run_until_resumed() -> None:

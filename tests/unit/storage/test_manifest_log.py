@@ -12,7 +12,7 @@ import pytest
 
 from milepost.protocol.codec.codec import encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
-from milepost.protocol.manifest.coordinator import AlreadyDone
+from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.events import JobResumed
 from milepost.protocol.records.errors import (
     Busy,

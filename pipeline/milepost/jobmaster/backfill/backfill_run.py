@@ -34,7 +34,6 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.routes import check_routes
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
@@ -173,7 +172,7 @@ class Backfill:
             return False
         self._say("freezing the live timeline for the last stretch")
         request = FreezeRequest(self._session.session_id, hold_ms)
-        context.transact(lambda state, now: coordinator.freeze(state, request, now))
+        context.transact(request)
         return frozen is None
 
     def _is_busy(self, state: ManifestState) -> bool:
@@ -233,7 +232,7 @@ class Backfill:
             detail=f"backfill, forked at checkpoint {plan.fork_point}",
         )
         try:
-            context.transact(lambda state, now: coordinator.fast_forward(state, request, now))
+            context.transact(request)
         except (CommitConflict, Busy) as moved:  # the freeze had ended: the live timeline went on
             if context.head().state.version == at.state.version:
                 raise  # nothing has moved: the next try would be this one again
@@ -249,7 +248,7 @@ class Backfill:
         finally:
             request = ThawRequest(self._session.session_id)
             try:
-                self._context.transact(lambda state, now: coordinator.thaw(state, request, now))
+                self._context.transact(request)
             except CheckpointError as error:  # it ends by itself
                 _LOG.warning("the live timeline was not thawed now: %s", error.message)
 

@@ -18,7 +18,6 @@ from milepost.jobmaster.job.fork_opening import opening_of
 from milepost.jobmaster.job.session import Session, provably_alive, provably_dead
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.reports.unfinished_backfills import OPENED_BY, forks_of_backfills
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import TimelineForked
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
@@ -49,7 +48,7 @@ def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> Time
     """Open a fork at the plan's fork point. Raises NotFound: it is not retained any more. InvalidRequest: too many."""
     opener = SessionId(f"{OPENED_BY}{backfill_fingerprint(context, plan)}/{session.session_id}")
     request = ForkRequest(opener, plan.fork_point)
-    decided = context.transact(lambda state, now: coordinator.fork(state, request, now))
+    decided = context.transact(request)
     assert isinstance(decided.outcome, Transition)
     event = decided.outcome.event
     assert isinstance(event, TimelineForked)
@@ -126,13 +125,13 @@ def thaw_for(context: JobContext, fork: Timeline) -> None:
     if frozen is not None and frozen.session_id in sessions:
         _LOG.info("session %s is gone: its freeze of the live timeline ends", frozen.session_id)
         request = ThawRequest(frozen.session_id)
-        context.transact(lambda state, now: coordinator.thaw(state, request, now))
+        context.transact(request)
 
 
 def _dispose(context: JobContext, session: Session, fork: Timeline) -> None:
     _LOG.info("fork %s is disposed of", fork.timeline_id)
     request = DisposeForkRequest(session.session_id, fork.timeline_id)
-    context.transact(lambda state, now: coordinator.dispose_fork(state, request, now))
+    context.transact(request)
     thaw_for(context, fork)
 
 

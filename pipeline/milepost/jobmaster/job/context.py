@@ -19,6 +19,7 @@ from milepost.dataflow.sources.consumed import ConsumedSet, read_run
 from milepost.dataflow.sources.objects import split_path
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.renames import with_names_of
+from milepost.protocol.manifest.decisions import Request, decide
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
@@ -169,13 +170,23 @@ class JobContext:
             )
         return head
 
-    def transact(self, decide: Callable[[ManifestState, int], Answer]) -> TransactResult:
-        """Make one transition of a job that exists, and return the re-read head with it (I1).
+    def transact(
+        self, request: Request, *, check: Callable[[ManifestState], None] | None = None, at_least_ms: int = 0
+    ) -> TransactResult:
+        """Make the transition that a request asks for, of a job that exists; return the re-read head with it (I1).
 
         Args:
-            decide: pure: (state, store's clock in ms) -> answer; called again when another session was faster.
+            check: raises for a head of which nothing may be decided; asked again when another session was faster.
+            at_least_ms: a time by the store's clock that was read before; the clock may have gone back since.
         """
-        result = self.log.transact(lambda state, now_ms: decide(_present(state), now_ms))
+
+        def decision(state: ManifestState | None, now_ms: int) -> Answer:
+            head = _present(state)
+            if check is not None:
+                check(head)
+            return decide(head, request, max(now_ms, at_least_ms))
+
+        result = self.log.transact(decision)
         head = result.head.state if result.head is not None else None
         return TransactResult(result.outcome, _present(head))
 

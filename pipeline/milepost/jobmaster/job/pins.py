@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.requests import PinRequest, UnpinRequest
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
 from milepost.protocol.records.ids import CheckpointId, SessionId
@@ -39,7 +38,7 @@ def pin_for_read(context: JobContext, at: int | None) -> Iterator[None]:
     session_id = Session.cli().session_id
     request = PinRequest(session_id, session_id, CheckpointId(at), HOLD_MS)
     try:
-        context.transact(lambda state, now: coordinator.pin(state, request, now))
+        context.transact(request)
     except EnvironmentUnusable as error:
         _LOG.warning("checkpoint %d is read without a pin: %s", at, error.message)
         yield
@@ -61,7 +60,7 @@ def pin_for_copy(
     Raises: NotFound: it is not retained. EnvironmentUnusable: this process may not write to the job's store.
     """
     request = PinRequest(session_id, pin, checkpoint_id, HOLD_MS)
-    decided = context.transact(lambda state, now: coordinator.pin(state, request, now))
+    decided = context.transact(request)
     try:
         yield decided.state
     finally:
@@ -71,6 +70,6 @@ def pin_for_copy(
 def _unpin(context: JobContext, request: UnpinRequest) -> None:
     """Let go. What was read is read: a store that does not answer now must not turn it into an error."""
     try:
-        context.transact(lambda state, now: coordinator.unpin(state, request, now))
+        context.transact(request)
     except CheckpointError as error:
         _LOG.warning("pin %s stays until its time is over: %s", request.name, error.message)

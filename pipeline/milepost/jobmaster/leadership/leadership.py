@@ -19,7 +19,7 @@ from milepost.jobmaster.job.session import Session, provably_dead
 from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, with_reason
-from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.decisions import decide
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts, sweep_decision
@@ -72,7 +72,7 @@ class Leadership:
         if head is not None:
             return head.state
         request = CreateRequest(self.context.spec.name, new_secret())
-        self.context.log.transact(lambda state, now: coordinator.create(state, request, now))
+        self.context.log.transact(lambda state, now_ms: decide(state, request, now_ms))
         return self.context.head().state
 
     def timeline(self, state: ManifestState) -> Timeline:
@@ -292,7 +292,7 @@ class Leadership:
             _LOG.info("checkpoint %s: the job went back; sink %s gets nothing of it", checkpoint.checkpoint_id, name)
             return False
         request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
-        self.context.transact(lambda state, now: coordinator.confirm_sink(state, request, now))
+        self.context.transact(request)
         return published
 
     def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> TransactResult:
@@ -317,7 +317,7 @@ class Leadership:
             timeline=self.timeline_id,
             key_hash_secret=new_secret(),
         )
-        return context.transact(lambda state, now: coordinator.trigger(state, request, now))
+        return context.transact(request)
 
     def require_own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint:
         """The pending checkpoint that the session has just triggered. Raises Fenced when it was taken at once."""
@@ -352,9 +352,9 @@ class Leadership:
             swept=swept,
         )
         with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
-            result = self.context.transact(lambda state, now: coordinator.complete(state, request, now))
+            result = self.context.transact(request)
         completed = self.completed(result.state, pending.checkpoint_id)
-        discard_losers(self.context, pending.checkpoint_id, pending.prefixes[1:], completed.token)
+        discard_losers(self.context, pending.checkpoint_id, pending.prefixes, completed.token)
         return completed
 
     def give_up(
@@ -373,7 +373,7 @@ class Leadership:
     def abort(self, request: AbortRequest) -> dict[str, Any]:
         """Abort, then delete what the sinks staged (I9: publish or discard, never both)."""
         request = with_veto(self.context, request)
-        result = self.context.transact(lambda state, now: coordinator.abort(state, request, now))
+        result = self.context.transact(request)
         if isinstance(result.outcome, AlreadyDone):
             already = result.outcome.outcome is Outcome.ALREADY_COMPLETED
             return {

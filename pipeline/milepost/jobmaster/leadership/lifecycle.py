@@ -18,9 +18,8 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.retention.subsumption import discard_staged
 from milepost.protocol.codec.log_entries import Tombstone
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.timelines.incarnation import dirty_results, job_phase
-from milepost.protocol.manifest.transaction.answers import Answer, Transition
+from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import CheckpointAborted, JobCanceled
 from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
@@ -100,13 +99,12 @@ class Lifecycle:
         self._context.head()
         request = CancelRequest(session.session_id, "canceled by a person: milepost cancel")
 
-        def decide(state: ManifestState, now_ms: int) -> Answer:
+        def check(state: ManifestState) -> None:
             head = state.timeline().head
             if expected_head is not None and head != expected_head:
                 raise HeadMoved(f"job {state.job}: its head is checkpoint {head}, expected {expected_head}.")
-            return coordinator.cancel(state, request, now_ms)
 
-        decided = self._context.transact(decide)
+        decided = self._context.transact(request, check=check)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         aborted = [int(one.pending.checkpoint_id) for one in event.aborted] if isinstance(event, JobCanceled) else []
         ended = decided.state.status.value
@@ -123,7 +121,7 @@ class Lifecycle:
         """
         final = self._last_completed(session) if final is None else final
         request = FinishRequest(session.session_id, final, f"checkpoint {final} was the final one")
-        decided = self._context.transact(lambda state, now: coordinator.finish(state, request, now))
+        decided = self._context.transact(request)
         return self._ended(session, decided, "finished")
 
     def start(self) -> dict[str, Any]:
@@ -134,7 +132,7 @@ class Lifecycle:
         session = Session.cli()
         self.finish_clean_up(session)
         request = StartRequest(session.session_id)
-        decided = self._context.transact(lambda state, now: coordinator.start(state, request, now))
+        decided = self._context.transact(request)
         started = isinstance(decided.outcome, Transition)
         return _result(decided.state, "started" if started else "already_running")
 
@@ -146,7 +144,7 @@ class Lifecycle:
         session = session or Session.cli()
         self.finish_clean_up(session)
         request = ResumeRequest(session.session_id)
-        decided = self._context.transact(lambda state, now: coordinator.resume(state, request, now))
+        decided = self._context.transact(request)
         return {"resumed": isinstance(decided.outcome, Transition), "status": decided.state.status.value}
 
     def finish_clean_up(self, session: Session) -> ManifestState:
@@ -178,7 +176,7 @@ class Lifecycle:
             ) from error
         self._require_published(result.status)
         request = CleanRequest(session.session_id, result.incarnation)
-        decided = self._context.transact(lambda state, now: coordinator.clean(state, request, now))
+        decided = self._context.transact(request)
         _LOG.info("job %s: incarnation %d is %s and clean", state.job, result.incarnation, result.status.name)
         return decided.state, published
 

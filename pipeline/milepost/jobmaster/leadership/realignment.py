@@ -16,7 +16,6 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.routes import find_route
 from milepost.protocol.codec.log_entries import event_name
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
 from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidRequest
@@ -100,7 +99,7 @@ class Realigner:
             )
         self._write(state, switch.decision, target, name)
         request = RealignSinkRequest(session.session_id, switch.decision, name)
-        self._context.transact(lambda now_state, now: coordinator.realign_sink(now_state, request, now))
+        self._context.transact(request)
 
     def _newest_switch(self) -> int:
         """The manifest version of the newest switch: what a sink follows is ordered by it."""

@@ -26,8 +26,6 @@ from milepost.protocol.manifest.upkeep.collection import (
     MAX_LISTED,
     CollectedRequest,
     ListGarbageRequest,
-    forget_collected,
-    list_garbage,
 )
 from milepost.protocol.manifest.upkeep.compaction import horizon
 from milepost.protocol.manifest.upkeep.garbage import listable
@@ -176,7 +174,7 @@ def _list(context: JobContext, session_id: SessionId, version: int, entries: tup
         state = context.head().state
         listed = write_list(context.store, state, listable(entries)) if is_large(state, entries) else None
         request = ListGarbageRequest(session_id, version, entries, listed)
-        context.transact(lambda state, now: list_garbage(state, request, now))
+        context.transact(request)
 
 
 def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: int) -> int:
@@ -211,7 +209,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
     if done or lists:
         request = CollectedRequest(session_id, tuple(done), grace_ms, tuple(lists.values()))
         # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
-        result = context.transact(lambda state, now: forget_collected(state, request, max(now, judged_ms)))
+        result = context.transact(request, at_least_ms=judged_ms)
         forget_lists(context, before, result.state)
     fold(context, session_id, context.head().state, grace_ms)
     for owner in plan.staged:

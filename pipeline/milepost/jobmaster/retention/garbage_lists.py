@@ -11,7 +11,6 @@ from milepost.protocol.manifest.upkeep.garbage import (
     FoldRequest,
     decode_list,
     encode_list,
-    fold_garbage,
     listable,
     plan_fold,
 )
@@ -71,7 +70,7 @@ def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace
     ordered = tuple(sorted(keys))
     request = FoldRequest(session_id, plan, ordered, write_list(context.store, state, ordered))
     try:
-        result = context.transact(lambda state, now: fold_garbage(state, request, now))
+        result = context.transact(request)
     except CommitConflict as error:  # somebody else changed the lists: the next epoch folds
         _LOG.info("%s", error.message)
         return

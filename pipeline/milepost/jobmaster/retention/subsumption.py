@@ -14,7 +14,6 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.jobmaster.retention.reachability import metadata_handles
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
 from milepost.protocol.manifest.upkeep.garbage import listable
@@ -80,7 +79,7 @@ def _subsume(
     )
     listed = write_list(context.store, state, listable(garbage)) if is_large(state, garbage) else None
     request = SubsumeRequest(session_id, policy, dropped, garbage, listed, compacted)
-    result = context.transact(lambda state, now: coordinator.subsume(state, request, now))
+    result = context.transact(request)
     return dropped if isinstance(result.outcome, Transition) else ()
 
 
@@ -99,7 +98,7 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
     if done or lists:
         request = GarbageDeletedRequest(session_id, done, grace_ms, lists)
         # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
-        result = context.transact(lambda state, now: coordinator.garbage_deleted(state, request, max(now, judged_ms)))
+        result = context.transact(request, at_least_ms=judged_ms)
         forget_lists(context, state, result.state)
         state = result.state
     fold(context, session_id, state, grace_ms)
@@ -156,9 +155,9 @@ def delete_listed(
 def discard_staged(context: JobContext, pending: PendingCheckpoint, notice: AbortNotice) -> None:
     """After an abort: tell its Spark jobs that still run, and delete what its sinks staged.
 
-    What cannot be deleted now is deleted with its prefix, later. Below the first token, the trigger's, nothing runs.
+    What cannot be deleted now is deleted with its prefix, later.
     """
-    for token in pending.prefixes[1:]:
+    for token in pending.prefixes:
         try:
             write_notice(context.store, pending.checkpoint_id, token, notice)
         except CheckpointError as error:  # a courtesy: fencing protects the data

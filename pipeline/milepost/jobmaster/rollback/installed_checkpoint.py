@@ -20,7 +20,6 @@ from milepost.jobmaster.job.fork_opening import opening_of
 from milepost.jobmaster.job.session import Session, provably_dead
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.retention.subsumption import discard
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import ForkDisposed, TimelineForked
 from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, TriggerRequest
@@ -97,7 +96,7 @@ def installed(
 
 def _fork(context: JobContext, session: Session) -> TimelineId:
     request = ForkRequest(session.session_id, NO_CHECKPOINT)
-    decided = context.transact(lambda state, now: coordinator.fork(state, request, now))
+    decided = context.transact(request)
     assert isinstance(decided.outcome, Transition) and isinstance(decided.outcome.event, TimelineForked)
     return decided.outcome.event.timeline.timeline_id
 
@@ -118,7 +117,7 @@ def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: 
         above=made.above,
         key_hash_secret=new_secret(),
     )
-    state = context.transact(lambda state, now: coordinator.trigger(state, request, now)).state
+    state = context.transact(request).state
     found = next((one for one in state.timelines if one.timeline_id == timeline), None)
     if found is None or found.pending is None or found.leader is None or found.leader.session_id != session.session_id:
         raise Fenced(f"job {state.job}: another session gave up fork {timeline} at once. Nothing was copied.")
@@ -132,7 +131,7 @@ def _give_up(context: JobContext, session: Session, timeline: TimelineId) -> Non
     """
     request = DisposeForkRequest(session.session_id, timeline)
     try:
-        outcome = context.transact(lambda state, now: coordinator.dispose_fork(state, request, now)).outcome
+        outcome = context.transact(request).outcome
     except CheckpointError as error:
         _LOG.warning("fork %s stays open: %s", timeline, error.message)
         return

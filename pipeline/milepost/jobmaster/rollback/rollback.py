@@ -17,7 +17,6 @@ from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.leadership.routes import check_routes
 from milepost.jobmaster.rollback.plan import ApprovedRollback, build_plan, readable_target, resolve_target
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.timelines.incarnation import job_phase
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
@@ -91,7 +90,7 @@ class Rollbacks:
             tuple(sorted(sink.name for sink in context.spec.sinks)),
             detail,
         )
-        decided = context.transact(lambda state, now: coordinator.rollback(state, request, now))
+        decided = context.transact(request)
         followed = self._realigner.finish(session)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         switched = event if isinstance(event, TimelineSwitched) else None

@@ -37,7 +37,6 @@ from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, open_again
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
-from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
 from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
@@ -158,7 +157,7 @@ class Epochs:
         request = RebindRequest(
             session.session_id, session.holder, CheckpointId(checkpoint_id), self._context.timeout_ms
         )
-        result = context.transact(lambda state, now: coordinator.rebind(state, request, now))
+        result = context.transact(request)
         if isinstance(result.outcome, AlreadyDone):
             completed = self._leadership.completed(result.state, checkpoint_id)
             return EpochReport(context.metadata(completed), completed.metadata)

@@ -22,17 +22,19 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
 from milepost.jobmaster.savepoints.savepoint_copy import Contents, contents_of, require_free, write_copy
 from milepost.jobmaster.savepoints.savepoint_places import require_outside, require_unread
-from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.transaction.answers import Answer, Transition
+from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
     InvalidRequest,
     NotFound,
     StateCorrupt,
+    StoreUnavailable,
     with_hint,
 )
 from milepost.protocol.records.ids import CheckpointId
@@ -154,12 +156,11 @@ class Savepoints:
             document, left = None, f"{fault} Without it nobody knows what to delete: what lies there was left."
         request = DisposeSavepointRequest(session.session_id, name)
 
-        def decide(state: ManifestState, now_ms: int) -> Answer:
+        def check(state: ManifestState) -> None:
             if next((one for one in state.savepoints if one.name == name), savepoint) != savepoint:
                 raise CommitConflict(f"savepoint {name} was replaced by another meanwhile. Nothing was changed.")
-            return coordinator.dispose_savepoint(state, request, now_ms)
 
-        decided = context.transact(decide)
+        decided = context.transact(request, check=check)
         mine = isinstance(decided.outcome, Transition) and isinstance(decided.outcome.event, SavepointDisposed)
         deleted = 0
         if mine and document is not None:
@@ -260,23 +261,18 @@ class Savepoints:
 
     def _record(self, request: RecordSavepointRequest, prefix: str) -> None:
         """List the savepoint. What was copied stays unless the transition was refused: it may have landed."""
-        refused = False
 
-        def decide(state: ManifestState, now_ms: int) -> Answer:
-            nonlocal refused
-            refused = True
+        def check(state: ManifestState) -> None:
             listed = next((one for one in state.savepoints if one.name == request.name), None)
             if listed is None or listed.document != request.document:
                 _require_unlisted(state, request.name)
-            answer = coordinator.record_savepoint(state, request, now_ms)
-            refused = False
-            return answer
 
         try:
-            self._context.transact(decide)
+            self._context.transact(request, check=check)
+        except (CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable):
+            raise
         except CheckpointError:
-            if refused:
-                self._clear(prefix)
+            self._clear(prefix)
             raise
 
     def _clear(self, prefix: str) -> None:

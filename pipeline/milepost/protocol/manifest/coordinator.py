@@ -1,13 +1,10 @@
-"""The checkpoint coordinator: every change of the manifest is one of these pure functions.
+"""The checkpoint coordinator decides on one checkpoint: trigger, rebind, complete, abort.
 
-Each takes the head's state, a request and the store's clock, and returns the transition to write, or says that it is
-already done, or raises and leaves everything as it was. No I/O, clock or randomness: whoever writes the manifest may
-apply a function again to a newer head after a lost race (I1).
+Each function takes the head's state, a request and the store's clock, and returns the transition to write, or says that
+it is already done, or raises and leaves everything as it was. No I/O, clock or randomness: whoever writes the manifest
+may apply a function again to a newer head after a lost race (I1). `decisions.py` finds the function of a request.
 
 Checks come in one order everywhere: already done, then whose checkpoint it is (session), then the token (I3).
-What follows the commit point is in `upkeep/after_commit.py`, how a job ends and starts again in
-`timelines/incarnation.py`, what holds a checkpoint for a reader in `upkeep/pins.py`, what changes the live timeline in
-`timelines/timelines.py`, what a person owns in `upkeep/savepoints.py`; this module offers them too.
 """
 
 from __future__ import annotations
@@ -16,16 +13,6 @@ from dataclasses import replace
 
 from milepost.protocol.failure.failures import record_success
 from milepost.protocol.manifest.timelines.aborts import given_up, remembered
-from milepost.protocol.manifest.timelines.incarnation import cancel, clean, finish, resume, start
-from milepost.protocol.manifest.timelines.timelines import (
-    dispose_fork,
-    fast_forward,
-    fork,
-    freeze,
-    realign_sink,
-    rollback,
-    thaw,
-)
 from milepost.protocol.manifest.transaction.answers import (
     AlreadyDone,
     Answer,
@@ -68,46 +55,13 @@ from milepost.protocol.manifest.transaction.requests import (
 )
 from milepost.protocol.manifest.transaction.runs import covered, later_scheduled_date
 from milepost.protocol.manifest.transaction.transitions import job_status_after
-from milepost.protocol.manifest.upkeep.after_commit import confirm_sink, garbage_deleted, subsume
-from milepost.protocol.manifest.upkeep.pins import live_pins, pin, unpin
-from milepost.protocol.manifest.upkeep.savepoints import dispose_savepoint, record_savepoint
+from milepost.protocol.manifest.upkeep.pins import live_pins
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Leader, PendingCheckpoint
 from milepost.protocol.records.errors import Busy, CommitConflict, InvalidRequest
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAIN_TIMELINE, CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.layout import heartbeat_key, token_prefix
 from milepost.protocol.records.manifest_state import Failures, ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-
-__all__ = [
-    "AlreadyDone",
-    "Answer",
-    "Outcome",
-    "Transition",
-    "abort",
-    "cancel",
-    "clean",
-    "complete",
-    "confirm_sink",
-    "create",
-    "dispose_fork",
-    "dispose_savepoint",
-    "fast_forward",
-    "finish",
-    "fork",
-    "freeze",
-    "garbage_deleted",
-    "pin",
-    "realign_sink",
-    "rebind",
-    "record_savepoint",
-    "resume",
-    "rollback",
-    "start",
-    "subsume",
-    "thaw",
-    "trigger",
-    "unpin",
-]
 
 
 def create(state: ManifestState | None, request: CreateRequest, now_ms: int) -> Answer:

@@ -1,0 +1,84 @@
+"""A decision answers one request: each type of request has the one pure function that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.timelines import incarnation, timelines
+from milepost.protocol.manifest.transaction import requests
+from milepost.protocol.manifest.transaction.answers import Answer
+from milepost.protocol.manifest.upkeep import after_commit, collection, compaction, garbage, pins, savepoints
+from milepost.protocol.records.manifest_state import ManifestState
+
+Request = (
+    requests.CreateRequest
+    | requests.TriggerRequest
+    | requests.RebindRequest
+    | requests.CompleteRequest
+    | requests.AbortRequest
+    | requests.ConfirmSinkRequest
+    | requests.SubsumeRequest
+    | requests.GarbageDeletedRequest
+    | requests.ResumeRequest
+    | requests.CancelRequest
+    | requests.FinishRequest
+    | requests.CleanRequest
+    | requests.StartRequest
+    | requests.PinRequest
+    | requests.UnpinRequest
+    | requests.RollbackRequest
+    | requests.ForkRequest
+    | requests.FreezeRequest
+    | requests.ThawRequest
+    | requests.FastForwardRequest
+    | requests.DisposeForkRequest
+    | requests.RealignSinkRequest
+    | requests.RecordSavepointRequest
+    | requests.DisposeSavepointRequest
+    | collection.ListGarbageRequest
+    | collection.CollectedRequest
+    | compaction.CompactedRequest
+    | garbage.FoldRequest
+)
+"""All that can be asked of the manifest."""
+
+_DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
+    requests.CreateRequest: coordinator.create,
+    requests.TriggerRequest: coordinator.trigger,
+    requests.RebindRequest: coordinator.rebind,
+    requests.CompleteRequest: coordinator.complete,
+    requests.AbortRequest: coordinator.abort,
+    requests.ConfirmSinkRequest: after_commit.confirm_sink,
+    requests.SubsumeRequest: after_commit.subsume,
+    requests.GarbageDeletedRequest: after_commit.garbage_deleted,
+    requests.ResumeRequest: incarnation.resume,
+    requests.CancelRequest: incarnation.cancel,
+    requests.FinishRequest: incarnation.finish,
+    requests.CleanRequest: incarnation.clean,
+    requests.StartRequest: incarnation.start,
+    requests.PinRequest: pins.pin,
+    requests.UnpinRequest: pins.unpin,
+    requests.RollbackRequest: timelines.rollback,
+    requests.ForkRequest: timelines.fork,
+    requests.FreezeRequest: timelines.freeze,
+    requests.ThawRequest: timelines.thaw,
+    requests.FastForwardRequest: timelines.fast_forward,
+    requests.DisposeForkRequest: timelines.dispose_fork,
+    requests.RealignSinkRequest: timelines.realign_sink,
+    requests.RecordSavepointRequest: savepoints.record_savepoint,
+    requests.DisposeSavepointRequest: savepoints.dispose_savepoint,
+    collection.ListGarbageRequest: collection.list_garbage,
+    collection.CollectedRequest: collection.forget_collected,
+    compaction.CompactedRequest: compaction.record_compaction,
+    garbage.FoldRequest: garbage.fold_garbage,
+}
+
+
+def decide(state: ManifestState | None, request: Request, now_ms: int) -> Answer:
+    """Return what the request makes of the head's state; None is the state before the job's first entry.
+
+    Raises: what the function of the request's type raises; everything is as it was.
+    """
+    return _DECISIONS[type(request)](state, request, now_ms)
