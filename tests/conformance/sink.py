@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.contract import Committable, Sink, SinkMark
+from milepost.dataflow.sinks.contract import Committable, SinkMark
+from milepost.dataflow.sinks.sink import Sink
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, StateCorrupt, Superseded
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])

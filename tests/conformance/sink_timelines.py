@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.contract import Committable, Sink, SinkMark
+from milepost.dataflow.sinks.contract import Committable, SinkMark
+from milepost.dataflow.sinks.sink import Sink
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,

@@ -173,6 +173,27 @@ def climbing(imports: Iterable[Import]) -> list[Import]:
     return broken
 
 
+def around_the_facade(imports: Iterable[Import]) -> list[Import]:
+    """Those by which a person's side of the house enters the job master by another door than its facade."""
+    return [
+        imported
+        for imported in imports
+        if package_of_file(imported.file) in ("airflow", "cli")
+        and imported.name.startswith(f"{PACKAGE}.jobmaster")
+        and imported.name != f"{PACKAGE}.jobmaster.jobmaster"
+    ]
+
+
+def formatted(imports: Iterable[Import]) -> list[Import]:
+    """Those by which the job master would know the format of a sink: it knows the contract, and who makes a sink."""
+    return [
+        imported
+        for imported in imports
+        if package_of_file(imported.file) == "jobmaster"
+        and imported.name.startswith(f"{PACKAGE}.dataflow.sinks.parquet")
+    ]
+
+
 def _place(file: Path) -> tuple[str, ...]:
     inside = file.relative_to(ROOT / FOLDER) if file.is_relative_to(ROOT / FOLDER) else Path("/nowhere")
     return (PACKAGE, *inside.with_suffix("").parts)

@@ -15,10 +15,12 @@ from tests.harness.import_rules import (
     PACKAGE,
     ROOT,
     Import,
+    around_the_facade,
     around_the_task_sdk,
     circles,
     climbing,
     files,
+    formatted,
     homeless,
     imports_in,
     imports_of,
@@ -43,7 +45,9 @@ def test_every_module_of_the_product_belongs_to_a_known_package() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [upward, climbing, impure, homeless, around_the_task_sdk, of_tools], ids=lambda r: r.__name__
+    "rule",
+    [upward, climbing, impure, homeless, formatted, around_the_facade, around_the_task_sdk, of_tools],
+    ids=lambda r: r.__name__,
 )
 def test_no_import_of_the_product_is(rule: Rule) -> None:
     assert not rule(PRODUCT), "\n".join(map(str, rule(PRODUCT)))
@@ -88,6 +92,8 @@ def test_no_import_of_a_file_that_airflow_loads_is(rule: Rule) -> None:
         (homeless, "state/canary.py", "def late():\n    import airflow.sdk"),
         (homeless, "cli/canary.py", "from pyspark.sql import SparkSession"),
         (homeless, "dataflow/quality/canary.py", "import great_expectations"),
+        (formatted, "jobmaster/run/canary.py", "from {package}.dataflow.sinks.parquet import ParquetSink"),
+        (around_the_facade, "cli/canary.py", "def late():\n    from {package}.jobmaster.run.epochs import Epochs"),
         (around_the_task_sdk, "airflow/canary.py", "from airflow.models import DagRun"),
         (of_tools, "state/canary.py", "from tests.harness.tasks.dataplane import rows"),
         (thick, "../../dags/canary.py", "from {package}.jobmaster import JobMaster"),

@@ -6,17 +6,22 @@ from typing import Any
 
 from milepost.jobmaster.backfill.backfill import Backfills
 from milepost.jobmaster.backfill.plan import ApprovedBackfill
+from milepost.jobmaster.compatibility.preflight import advice, report_lines
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.installed_suite import suite_faults
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import probe_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.reports.diff import Difference
 from milepost.jobmaster.reports.reports import Reports
+from milepost.jobmaster.reports.source_health import source_checks
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.run.epochs import Epochs
+from milepost.jobmaster.run.restarts import Recovery
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.jobmaster.savepoints.bootstrap import Bootstrap
 from milepost.jobmaster.savepoints.restore import Restores
@@ -27,11 +32,17 @@ from milepost.storage.probe import ProbeCheck
 __all__ = [
     "ApprovedBackfill",
     "ApprovedRollback",
+    "Difference",
     "JobMaster",
     "NothingToDo",
+    "Recovery",
     "Session",
     "Triggered",
+    "advice",
     "probe_stores_of",
+    "report_lines",
+    "source_checks",
+    "suite_faults",
 ]
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from milepost.dataflow.sinks.contract import Committable, SinkMark
-from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink import SinkMode
 from milepost.protocol.records.errors import CommitOutcomeUnknown, NotFound, StateCorrupt, Superseded
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.locations import file_url

@@ -13,7 +13,8 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from milepost.dataflow.sinks import parquet, sink_chain
 from milepost.dataflow.sinks.contract import Committable, SinkMark
-from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink import SinkMode
 from milepost.dataflow.sinks.sink_head import SinkHead
 from milepost.epoch.metadata import SinkPosition, SinkSnapshot
 from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning

@@ -83,8 +83,7 @@ class TriggerCheckpointOperator(EpochOperator):
     """Claims the timeline, sweeps, plans, and records the pending checkpoint; or finds that there is nothing to do."""
 
     def act(self, context: Context) -> dict[str, Any]:
-        from milepost.jobmaster.compatibility.preflight import report_lines
-        from milepost.jobmaster.jobmaster import NothingToDo
+        from milepost.jobmaster.jobmaster import NothingToDo, report_lines
 
         def tell(report: list[dict[str, str]]) -> None:
             for line in report_lines(report):

@@ -12,7 +12,7 @@ from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.reports.diff import Difference
+    from milepost.jobmaster.jobmaster import Difference
 
 _SHOWN_ROWS = 20
 _DOCUMENT_ROWS = 1000

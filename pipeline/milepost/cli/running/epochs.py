@@ -14,7 +14,7 @@ from milepost.protocol.records.errors import Busy, CheckpointError, InvalidReque
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster.run.restarts import Recovery
+    from milepost.jobmaster.jobmaster import Recovery
 
 _THAW_S = 2.0
 
@@ -49,9 +49,7 @@ def run(
         raise InvalidRequest(f"--epochs and {other} exclude each other. Nothing was run.")
 
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster.compatibility.preflight import report_lines
-    from milepost.jobmaster.jobmaster import JobMaster, Session
-    from milepost.jobmaster.run.restarts import Recovery
+    from milepost.jobmaster.jobmaster import JobMaster, Recovery, Session, report_lines
     from milepost.spark.driver.runner import SparkEpochRunner
     from milepost.spec.load.load import load_job
 

@@ -38,9 +38,7 @@ def environment_checks() -> list[dict[str, Any]]:
 
 def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
     """Return the same of one job: what its stores guarantee, what its sources name, whether its expectations exist."""
-    from milepost.jobmaster.job.installed_suite import suite_faults
-    from milepost.jobmaster.jobmaster import probe_stores_of
-    from milepost.jobmaster.reports.source_health import source_checks
+    from milepost.jobmaster.jobmaster import probe_stores_of, source_checks, suite_faults
 
     faults = suite_faults(job)
     try:

@@ -41,7 +41,7 @@ def init(
 
 def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Validate a spec, show its graph, and compare it with the job's head."""
-    from milepost.jobmaster.compatibility.preflight import advice
+    from milepost.jobmaster.jobmaster import advice
     from milepost.spec.load.lint import lint_report
     from milepost.spec.load.load import load_job
 

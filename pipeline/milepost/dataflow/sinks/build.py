@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink import Sink, SinkMode
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import SinkSpec
 
 
-def build_sink(spec: SinkSpec, *, job: str, key: tuple[str, ...], store: ObjectStore) -> ParquetSink:
+def build_sink(spec: SinkSpec, *, job: str, key: tuple[str, ...], store: ObjectStore) -> Sink:
     """Return the sink, opened on its own root; nothing is contacted.
 
     Args:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from enum import Enum
 from functools import partial
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from milepost.dataflow.sinks.contract import (
 )
 from milepost.dataflow.sinks.parquet_files import ParquetFiles, token_prefix
 from milepost.dataflow.sinks.reservation import TableOwner, reserve, reserved_for
+from milepost.dataflow.sinks.sink import SinkMode
 from milepost.dataflow.sinks.sink_chain import Addition, SinkChain
 from milepost.dataflow.sinks.sink_head import ChainOwner, SinkHead, check_data_key, committable_digest, data_key_owner
 from milepost.dataflow.sinks.table_garbage import TableGarbage
@@ -47,15 +47,8 @@ COMPACT_FILES = 64
 _NAMED_MARKS = 20
 
 
-class SinkMode(Enum):
-    """APPEND: every row stays. UPSERT: the table holds the latest row per key."""
-
-    APPEND = "append"
-    UPSERT = "upsert"
-
-
 class ParquetSink:
-    """One table of Parquet files in one store; the two-phase participant that `contract.Sink` describes."""
+    """One table of Parquet files in one store; the two-phase participant that `sink.Sink` describes."""
 
     def __init__(self, name: str, *, job: str, mode: SinkMode, key: tuple[str, ...], store: ObjectStore) -> None:
         if mode is SinkMode.UPSERT and not key:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.dataflow.sinks.build import build_sink
-from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink import Sink
 from milepost.dataflow.sources.consumed import ConsumedSet, read_run
 from milepost.dataflow.sources.objects import split_path
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
@@ -110,7 +110,7 @@ class JobContext:
         """
         return hashlib.sha256(self.spec.sink(name).path.encode()).hexdigest()
 
-    def sink(self, name: str) -> ParquetSink:
+    def sink(self, name: str) -> Sink:
         """Raises NotFound for a sink that the spec does not have."""
         known = {sink.name for sink in self.spec.sinks}
         if name not in known:

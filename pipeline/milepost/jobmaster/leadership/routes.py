@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Committable, Sink, SinkMark
+from milepost.dataflow.sinks.contract import Committable, SinkMark
+from milepost.dataflow.sinks.sink import CommittingSink
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import (
@@ -39,7 +40,7 @@ class SinkRoute:
 
 
 def find_route(
-    context: JobContext, state: ManifestState, target: CheckpointMetadata | None, name: str, sink: Sink
+    context: JobContext, state: ManifestState, target: CheckpointMetadata | None, name: str, sink: CommittingSink
 ) -> SinkRoute:
     """Find how a sink's table comes to show a checkpoint.
 
@@ -86,7 +87,7 @@ def find_route(
     return SinkRoute(CheckpointId(left.checkpoint_id), None, tuple(reversed(missing)))
 
 
-def position_of(sink: Sink) -> str:
+def position_of(sink: CommittingSink) -> str:
     """Where a sink's table is now, in words that can be compared."""
     head = sink.head()
     return "nothing was published" if head is None else f"checkpoint {head.checkpoint_id} of timeline {head.timeline}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink import ReadableSink
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.broken_head import newest_whole_ancestor
@@ -152,7 +152,7 @@ class Tables:
             problems = sink.verify(checkpoint.checkpoint_id, deep=deep)
         return [f"sink {name}: {problem}" for problem in problems]
 
-    def _verify_staged(self, name: str, sink: ParquetSink, checkpoint: CompletedCheckpoint) -> list[str]:
+    def _verify_staged(self, name: str, sink: ReadableSink, checkpoint: CompletedCheckpoint) -> list[str]:
         """What is wrong with what a checkpoint has yet to publish, or will if the job comes back to it."""
         snapshot = self._context.metadata(checkpoint).sinks[name]
         if snapshot.location != self._context.sink_location(name):

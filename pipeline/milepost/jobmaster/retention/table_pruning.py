@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.dataflow.sinks.contract import TableObject
-from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink import HousekeptSink
 from milepost.dataflow.sinks.table_garbage import MAX_LISTED, GarbageList, GarbageLists
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs
@@ -148,7 +148,7 @@ def plan_pruning(
     return PrunePlan(sink, None, fresh, tuple(due), waiting, garbage.unreadable)
 
 
-def carry_out(sink: ParquetSink, plan: PrunePlan) -> int:
+def carry_out(sink: HousekeptSink, plan: PrunePlan) -> int:
     """Write the new list, then delete what is due. Returns how many files were deleted.
 
     What cannot be written or deleted is logged; it stays, and stays listed, for the next look.

@@ -13,7 +13,7 @@ from typing import Any
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.contract import Committable, SinkMark, StagedFile
-from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink import CommittingSink
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan
 from milepost.epoch.step_clock import PlanTimes, StepClock
@@ -192,7 +192,7 @@ def _prepare(
     return prepared
 
 
-def _check_position(state: ManifestState, name: str, sink: ParquetSink, predecessor: int | None) -> None:
+def _check_position(state: ManifestState, name: str, sink: CommittingSink, predecessor: int | None) -> None:
     """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
     if any(name in checkpoint.unconfirmed for checkpoint in state.checkpoints):
         return  # an older commit is still to come: the table may be at any checkpoint before it

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.user_code import UserFunction
 from milepost.dataflow.sinks.build import build_sink
-from milepost.dataflow.sinks.contract import Sink
+from milepost.dataflow.sinks.sink import StagingSink
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
@@ -47,7 +47,7 @@ class SinkPlan:
     key: tuple[str, ...]
     store: StoreConfig
 
-    def open(self, attempt: Attempt) -> Sink:
+    def open(self, attempt: Attempt) -> StagingSink:
         spec = self.job.spec.sink(self.name)
         return build_sink(spec, job=self.job.spec.name, key=self.key, store=attempt.open_store(self.store))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import Sink
+from milepost.dataflow.sinks.sink import StagingSink
 from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
@@ -49,7 +49,7 @@ class OutputPlan:
 
 
 def run_output_stage(
-    plan: OutputPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, Sink], memory: Memory
+    plan: OutputPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, StagingSink], memory: Memory
 ) -> Iterator[pa.RecordBatch]:
     """Turn one task's items into exchange rows; at the last level into the one row that the driver collects.
 

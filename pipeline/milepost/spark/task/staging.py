@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import RowsPiece, Sink, StagedFile, staged_file_to_json
+from milepost.dataflow.sinks.contract import RowsPiece, StagedFile, staged_file_to_json
+from milepost.dataflow.sinks.sink import StagingSink
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError
@@ -43,7 +44,7 @@ class Staging:
         self,
         identity: SubtaskIdentity,
         targets: Mapping[str, tuple[str, ...]],
-        sinks: Mapping[str, Sink],
+        sinks: Mapping[str, StagingSink],
         memory: Memory,
     ) -> None:
         self._identity, self._targets, self._sinks, self._memory = identity, targets, sinks, memory

@@ -12,7 +12,8 @@ import pytest
 from milepost.dataflow.sinks import parquet, sink_chain
 from milepost.dataflow.sinks.build import build_sink
 from milepost.dataflow.sinks.contract import Committable, RowsPiece, SinkMark, StagedFile, decode_schema, encode_schema
-from milepost.dataflow.sinks.parquet import ParquetSink, SinkMode
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink import SinkMode
 from milepost.dataflow.sinks.sink_head import head_key, head_version
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
