@@ -13,9 +13,9 @@ _ANSWERS = "pipeline/milepost/protocol/manifest/transaction/answers.py"
 _LEADERSHIP = "pipeline/milepost/jobmaster/leadership/leadership.py"
 
 _TEST_LOG = "tests/unit/storage/test_manifest_log.py::"
-_TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
-_TEST_TRIGGER = "tests/unit/protocol/test_trigger_and_rebind.py::"
-_TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/test_acknowledgements.py::"
+_TEST_COMPLETE = "tests/unit/protocol/manifest/test_complete_and_abort.py::"
+_TEST_TRIGGER = "tests/unit/protocol/manifest/test_trigger_and_rebind.py::"
+_TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/exchange/test_acknowledgements.py::"
 _TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
 _TEST_FAILURES = "tests/conformance/protocol/test_failure_manager.py::"
 _TEST_FINALIZING = "tests/conformance/protocol/test_finalizing.py::"
@@ -75,7 +75,9 @@ MUTANTS: tuple[Mutant, ...] = (
         _ANSWERS,
         "return tuple(changed if kept.timeline_id == changed.timeline_id else kept for kept in state.timelines)",
         "return (changed,)",
-        ("tests/unit/protocol/test_incarnation.py::test_a_cancel_gives_up_what_is_pending_on_every_timeline",),
+        (
+            "tests/unit/protocol/manifest/timelines/test_incarnation.py::test_a_cancel_gives_up_what_is_pending_on_every_timeline",
+        ),
     ),
     Mutant(
         "a manifest value that breaks an invariant is read as if it were sound",
@@ -83,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "pipeline/milepost/protocol/manifest/invariants.py",
         "return found + lineage_faults(state) + _garbage_faults(state) + _result_faults(state) + _held_faults(state)",
         "return []",
-        ("tests/unit/protocol/test_codec.py::test_a_state_that_breaks_an_invariant_is_corrupt",),
+        ("tests/unit/protocol/codec/test_codec.py::test_a_state_that_breaks_an_invariant_is_corrupt",),
     ),
     Mutant(
         "the failure counters are not part of the state that an abort writes",

@@ -12,9 +12,9 @@ _PRECONDITIONS = "pipeline/milepost/protocol/manifest/transaction/preconditions.
 _SAVEPOINTS = "pipeline/milepost/protocol/manifest/upkeep/savepoints.py"
 _FAULTS = "pipeline/milepost/protocol/manifest/timelines/timeline_faults.py"
 
-_TEST_TIMELINES = "tests/unit/protocol/test_timelines.py::"
-_TEST_RETENTION = "tests/unit/protocol/test_retention.py::"
-_TEST_FAULTS = "tests/unit/protocol/test_timeline_faults.py::test_a_broken_invariant_is_named"
+_TEST_TIMELINES = "tests/unit/protocol/manifest/timelines/test_timelines.py::"
+_TEST_RETENTION = "tests/unit/protocol/retention/test_retention.py::"
+_TEST_FAULTS = "tests/unit/protocol/manifest/timelines/test_timeline_faults.py::test_a_broken_invariant_is_named"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -143,7 +143,9 @@ MUTANTS: tuple[Mutant, ...] = (
         _RETENTION,
         "    roots.update(savepoint.checkpoint_id for savepoint in state.savepoints)\n",
         "",
-        ("tests/unit/protocol/test_savepoints.py::test_a_savepoint_keeps_its_checkpoint_until_it_is_disposed_of",),
+        (
+            "tests/unit/protocol/manifest/upkeep/test_savepoints.py::test_a_savepoint_keeps_its_checkpoint_until_it_is_disposed_of",
+        ),
     ),
     Mutant(
         "a checkpoint that a sink needs to be put at a kept one is subsumed",
@@ -258,7 +260,9 @@ MUTANTS: tuple[Mutant, ...] = (
         _SAVEPOINTS,
         "    if state.checkpoint(request.checkpoint_id) is None:\n",
         "    if request.checkpoint_id < 0:\n",
-        ("tests/unit/protocol/test_savepoints.py::test_a_savepoint_of_what_is_not_retained_is_not_found",),
+        (
+            "tests/unit/protocol/manifest/upkeep/test_savepoints.py::test_a_savepoint_of_what_is_not_retained_is_not_found",
+        ),
     ),
     Mutant(
         "the prefixes of what was pending on a disposed fork are not listed as garbage",
