@@ -21,7 +21,7 @@ _TEST_LEASE = "tests/unit/protocol/manifest/transaction/test_lease.py::"
 _TEST_RESULTS = "tests/conformance/protocol/test_job_result_store.py::"
 _TEST_LEADERSHIP = "tests/conformance/protocol/test_leadership.py::"
 _TEST_LIFECYCLE = "tests/conformance/protocol/test_task_lifecycle.py::"
-_TEST_CONTROL = "tests/unit/jobmaster/test_lifecycle.py::"
+_TEST_CONTROL = "tests/unit/jobmaster/leadership/test_lifecycle.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -199,7 +199,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _LEADERSHIP,
         "            except (CommitConflict, Fenced) as moved:\n",
         "            except NotFound as moved:\n",
-        ("tests/unit/jobmaster/test_sweep.py::test_a_holder_that_comes_back_is_judged_again",),
+        ("tests/unit/jobmaster/leadership/test_sweep.py::test_a_holder_that_comes_back_is_judged_again",),
     ),
     Mutant(
         "a confirmation counts only when its session leads",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from tests.mutants.mutant import ROWS, Mutant
 
 _SPARK = "tests/unit/spark/"
-_RESTORE = "tests/unit/jobmaster/test_restore.py::"
+_RESTORE = "tests/unit/jobmaster/savepoints/test_restore.py::"
 _RULES = "tests/unit/dataflow/operators/test_operator_rules.py::"
 _PARQUET = "tests/unit/dataflow/sinks/test_parquet.py::"
-_JOBMASTER = "tests/unit/jobmaster/"
+_FRESH_INPUT = "tests/unit/jobmaster/job/test_fresh_input.py::"
+_EVENT_TIME = "tests/unit/jobmaster/test_event_time_ahead.py::"
 _LEVEL_PLAN = "pipeline/milepost/spark/wire/level_plan.py"
 
 MUTANTS = (
@@ -34,7 +35,7 @@ MUTANTS = (
         "pipeline/milepost/jobmaster/backfill/replay.py",
         "        tuple(obj for item in ranges for obj in item.objects.get(name, ())),\n",
         "        tuple(SourceObject(*version_of(obj), 0) for item in ranges for obj in item.objects.get(name, ())),\n",
-        (_JOBMASTER + "test_event_time_ahead.py::test_a_replay_reckons_from_the_trigger_that_first_read_each_object",),
+        (_EVENT_TIME + "test_a_replay_reckons_from_the_trigger_that_first_read_each_object",),
     ),
     Mutant(
         "a file that may still be written is read",
@@ -42,7 +43,7 @@ MUTANTS = (
         "pipeline/milepost/dataflow/sources/plan.py",
         "(ages_ms < rules.settle_ms)",
         "(ages_ms < 0)",
-        (_JOBMASTER + "test_fresh_input.py::test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread",),
+        (_FRESH_INPUT + "test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread",),
     ),
     Mutant(
         "a drained job ends while a file may still be written",
@@ -50,7 +51,7 @@ MUTANTS = (
         "pipeline/milepost/jobmaster/job/next_input.py",
         "not any(plan.settling for plan in plans.values())",
         "True",
-        (_JOBMASTER + "test_fresh_input.py::test_a_drain_does_not_end_a_job_that_waits_for_a_young_file",),
+        (_FRESH_INPUT + "test_a_drain_does_not_end_a_job_that_waits_for_a_young_file",),
     ),
     Mutant(
         "rows are on time for windows that have fired",
