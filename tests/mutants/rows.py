@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import ROWS, Mutant
 
-_SPARK = "tests/unit/spark/"
+_EXCHANGE_WRITER = "tests/unit/spark/wire/test_exchange_writer.py::"
+_TEST_LEVELS = "tests/unit/spark/task/test_levels.py::"
+_TEST_LEVEL_PLAN = "tests/unit/spark/wire/test_level_plan.py::"
+_SLICES = "tests/unit/spark/task/test_slices.py::"
 _RESTORE = "tests/unit/jobmaster/savepoints/test_restore.py::"
 _RULES = "tests/unit/dataflow/operators/test_operator_rules.py::"
 _PARQUET = "tests/unit/dataflow/sinks/test_parquet.py::"
@@ -19,7 +22,7 @@ MUTANTS = (
         "pipeline/milepost/dataflow/sources/event_times.py",
         "            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)\n",
         "            self.newest_us = newest_us\n",
-        (_SPARK + "test_source_task.py::test_the_newest_event_time_is_that_of_all_batches",),
+        ("tests/unit/spark/task/test_source_task.py::test_the_newest_event_time_is_that_of_all_batches",),
     ),
     Mutant(
         "a row of the year 9999 moves the watermark",
@@ -59,11 +62,7 @@ MUTANTS = (
         _LEVEL_PLAN,
         "        stamp_us = latest(stamp_us, fired_us)\n",
         "        stamp_us = stamp_us or fired_us\n",
-        (
-            _SPARK
-            + "test_level_plan.py::"
-            + "test_rows_of_a_source_are_late_by_its_watermark_and_never_on_time_for_what_has_fired",
-        ),
+        (_TEST_LEVEL_PLAN + "test_rows_of_a_source_are_late_by_its_watermark_and_never_on_time_for_what_has_fired",),
     ),
     Mutant(
         "rows of a source are stamped without a look at what has fired",
@@ -71,11 +70,7 @@ MUTANTS = (
         "pipeline/milepost/spark/task/levels.py",
         "lateness_us(clocks, plan.firing.get(node.uid, ()))",
         "lateness_us(clocks, ())",
-        (
-            _SPARK
-            + "test_levels.py::"
-            + "test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_if_that_is_later",
-        ),
+        (_TEST_LEVELS + "test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_if_that_is_later",),
     ),
     Mutant(
         "a slice of a subtask begins with the firing watermark of the slice before it",
@@ -83,7 +78,7 @@ MUTANTS = (
         "pipeline/milepost/spark/task/processing.py",
         "            self.fired_us = self._previous_us\n",
         "",
-        (_SPARK + "test_slices.py::test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without",),
+        (_SLICES + "test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without",),
     ),
     Mutant(
         "a job that starts from a drained one begins at the end of time",
@@ -115,7 +110,7 @@ MUTANTS = (
         "pipeline/milepost/spark/task/output_stage.py",
         "        if decline is not None:\n            continue\n",
         "        if decline is not None:\n            break\n",
-        (_SPARK + "test_exchange_writer.py::test_the_input_is_drained_when_the_epoch_is_declined",),
+        (_EXCHANGE_WRITER + "test_the_input_is_drained_when_the_epoch_is_declined",),
     ),
     Mutant(
         "the pieces of one part of an upsert are staged one by one",
@@ -139,6 +134,6 @@ MUTANTS = (
         "pipeline/milepost/spark/wire/combining.py",
         "        self._bytes += rows.nbytes\n",
         "",
-        (_SPARK + "test_exchange_writer.py::test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold",),
+        (_EXCHANGE_WRITER + "test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold",),
     ),
 )
