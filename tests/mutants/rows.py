@@ -94,7 +94,7 @@ MUTANTS = (
         "pipeline/milepost/state/cache/cache.py",
         "[[field.name, str(field.type), stored_name(field)] for field in schema]",
         "[[field.name, str(field.type)] for field in schema]",
-        ("tests/unit/state/test_cache.py::test_an_entry_is_of_the_stored_column_and_not_of_its_name",),
+        ("tests/unit/state/cache/test_cache.py::test_an_entry_is_of_the_stored_column_and_not_of_its_name",),
     ),
     Mutant(
         "a key is remembered for a microsecond more than its ttl",
