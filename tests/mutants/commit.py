@@ -17,9 +17,9 @@ _TEST_COMPLETE = "tests/unit/protocol/manifest/test_complete_and_abort.py::"
 _TEST_TRIGGER = "tests/unit/protocol/manifest/test_trigger_and_rebind.py::"
 _TEST_INCARNATION = "tests/unit/protocol/manifest/timelines/test_incarnation.py::"
 _TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/exchange/test_acknowledgements.py::"
-_TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
-_TEST_FAILURES = "tests/conformance/protocol/test_failure_manager.py::"
-_TEST_FINALIZING = "tests/conformance/protocol/test_finalizing.py::"
+_TEST_PENDING = "tests/conformance/protocol/coordinator/test_pending_checkpoint.py::"
+_TEST_FAILURES = "tests/conformance/protocol/coordinator/test_failure_manager.py::"
+_TEST_FINALIZING = "tests/conformance/protocol/coordinator/test_finalizing.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
