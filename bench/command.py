@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.equality import WrongResult
-from bench.machine import ROOT, commit, describe
+from bench.machine import commit, describe
 from bench.old_job import grow_old
 from bench.old_job_report import render_old_job
 from bench.parts import Part, parts_of, present
@@ -26,6 +26,7 @@ from bench.statistics import Spread
 from bench.systems.registry import SYSTEMS, TOOLS
 from bench.targets import Record, counted, state_bytes_per_key
 from bench.workloads import WORKLOADS, Workload
+from scripts.processes import ROOT
 
 HOME = Path(__file__).resolve().parent
 DEFAULT_FOLDER = ROOT / ".milepost" / "bench"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import time
@@ -12,10 +11,7 @@ from typing import Any
 import psutil
 
 from milepost.spark.driver.java import find_java_home
-
-ROOT = Path(__file__).resolve().parent.parent
-PYTHON_PATH = os.pathsep.join((str(ROOT / "pipeline"), str(ROOT)))
-"""What a system's process imports Milepost and the benchmark with: only the main environment has them installed."""
+from scripts.processes import ROOT
 
 
 def describe() -> dict[str, Any]:

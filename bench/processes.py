@@ -14,12 +14,11 @@ from typing import Any
 import psutil
 
 from bench.cpu_clock import CpuClock, tree_of
-from bench.machine import PYTHON_PATH
 from bench.systems.registry import entry_of
 from bench.workloads import Workload
 from milepost.spark.driver.java import find_java_home
+from scripts.processes import PYTHON_PATH, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
 _SETTLED_S = 30.0
 

@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tokenize
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from scripts.processes import ROOT
+
 PARTS = ("pipeline", "plugins", "dags", "scripts", "tests", "bench")
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

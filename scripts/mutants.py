@@ -27,10 +27,10 @@ from enum import Enum
 from pathlib import Path
 from xml.etree import ElementTree
 
+from scripts.processes import ROOT
 from tests.mutants.mutant import Mutant
 from tests.mutants.seeded import ALL
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "pipeline" / "milepost" / "protocol" / "PROTOCOL.md"
 BEGIN, END = "<!-- mutants -->\n", "<!-- end of mutants -->\n"
 TIMEOUT_S = 240.0

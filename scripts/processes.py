@@ -21,6 +21,10 @@ from pathlib import Path
 
 import psutil
 
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON_PATH = os.pathsep.join((str(ROOT / "pipeline"), str(ROOT)))
+"""What a process imports the code of this tree with, whatever its environment has installed."""
+
 MARKER = "MILEPOST_STACK"
 LOOPBACK = "127.0.0.1"
 NO_PROXY = "127.0.0.1,localhost,::1"

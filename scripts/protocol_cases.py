@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from scripts.processes import ROOT
+
 SUITE = ROOT / "tests" / "conformance" / "protocol"
 MARK = "Case:"
 DOCUMENT = ROOT / "pipeline" / "milepost" / "protocol" / "PROTOCOL.md"

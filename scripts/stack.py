@@ -20,9 +20,8 @@ from pathlib import Path
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from scripts import airflow_home, processes
 from scripts.airflow_rest import AirflowRest
-from scripts.processes import StackError, Started
+from scripts.processes import ROOT, StackError, Started
 
-ROOT = Path(__file__).resolve().parent.parent
 BUCKETS = ("landing", "milepost", "lake")
 AIRFLOW_SERVICES: dict[str, tuple[str, ...]] = {
     "api-server": ("api-server", "--host", "127.0.0.1"),

@@ -17,8 +17,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from milepost.state.layers import key_hash
+from scripts.processes import PYTHON_PATH
 from tests.harness.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
-from tests.harness.servers.processes import PYTHON_PATH
 from tests.harness.servers.s3_servers import ministack, seaweed
 
 __all__ = [

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bench.machine import PYTHON_PATH
 from milepost.spark.driver.session import properties_text
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from scripts import spark_server
+from scripts.processes import PYTHON_PATH
 
 _STARTED_WITHIN_S = 180.0
 

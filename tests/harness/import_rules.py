@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.harness.servers.processes import REPOSITORY
+
 PACKAGE = "milepost"
 FOLDER = "pipeline/milepost"
 """The product: as Python imports it, and where it lies below the root."""
@@ -81,7 +82,7 @@ class Import:
     at_module_level: bool
 
     def __str__(self) -> str:
-        return f"{self.file.relative_to(ROOT)}:{self.line} imports {self.name}"
+        return f"{self.file.relative_to(REPOSITORY)}:{self.line} imports {self.name}"
 
     @property
     def root(self) -> str:
@@ -113,7 +114,7 @@ def imports_of(file: Path, text: str | None = None) -> Iterator[Import]:
 
 def _imported_from(module: str, names: list[str]) -> list[str]:
     """`from milepost.state import runs` names a module too: that one is imported, beside its package."""
-    folder = ROOT / "pipeline" / module.replace(".", "/")
+    folder = REPOSITORY / "pipeline" / module.replace(".", "/")
     inside = [name for name in names if (folder / f"{name}.py").exists() or (folder / name).is_dir()]
     return [f"{module}.{name}" for name in inside] or [module]
 
@@ -124,7 +125,7 @@ def imports_in(*folders: str) -> list[Import]:
 
 def files(*folders: str) -> list[Path]:
     """Every module below these folders of the repository. AssertionError: there is none in one of them."""
-    found = {folder: sorted((ROOT / folder).rglob("*.py")) for folder in folders}
+    found = {folder: sorted((REPOSITORY / folder).rglob("*.py")) for folder in folders}
     assert all(found.values()), found
     return [file for folder in folders for file in found[folder]]
 
@@ -136,9 +137,9 @@ def package_of(module: str) -> str:
 
 
 def package_of_file(file: Path) -> str:
-    if not file.is_relative_to(ROOT / FOLDER):
+    if not file.is_relative_to(REPOSITORY / FOLDER):
         return ""
-    relative = file.relative_to(ROOT / FOLDER).with_suffix("")
+    relative = file.relative_to(REPOSITORY / FOLDER).with_suffix("")
     if relative.name == "__init__":
         relative = relative.parent
     return package_of(".".join((PACKAGE, *relative.parts)))
@@ -195,7 +196,7 @@ def formatted(imports: Iterable[Import]) -> list[Import]:
 
 
 def _place(file: Path) -> tuple[str, ...]:
-    inside = file.relative_to(ROOT / FOLDER) if file.is_relative_to(ROOT / FOLDER) else Path("/nowhere")
+    inside = file.relative_to(REPOSITORY / FOLDER) if file.is_relative_to(REPOSITORY / FOLDER) else Path("/nowhere")
     return (PACKAGE, *inside.with_suffix("").parts)
 
 
@@ -251,7 +252,7 @@ def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
     server runs it.
     """
     of_tasks = ("airflow.sdk.", "airflow.providers.standard.")
-    page = ROOT / FOLDER / "airflow" / "page"
+    page = REPOSITORY / FOLDER / "airflow" / "page"
     return [
         imported
         for imported in imports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_TEST = "tests/unit/jobmaster/test_backfill.py::"
+_TEST = "tests/unit/jobmaster/backfill/test_backfill.py::"
 _ALL_AT_ONCE = _TEST + "test_the_table_changes_at_the_end_all_at_once_and_equals_the_oracle"
 _ROLLED_BACK = _TEST + "test_a_rollback_meanwhile_refuses_the_fast_forward"
 

@@ -13,12 +13,13 @@ _ANSWERS = "pipeline/milepost/protocol/manifest/transaction/answers.py"
 _LEADERSHIP = "pipeline/milepost/jobmaster/leadership/leadership.py"
 
 _TEST_LOG = "tests/unit/storage/test_manifest_log.py::"
-_TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
-_TEST_TRIGGER = "tests/unit/protocol/test_trigger_and_rebind.py::"
-_TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/test_acknowledgements.py::"
-_TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
-_TEST_FAILURES = "tests/conformance/protocol/test_failure_manager.py::"
-_TEST_FINALIZING = "tests/conformance/protocol/test_finalizing.py::"
+_TEST_COMPLETE = "tests/unit/protocol/manifest/test_complete_and_abort.py::"
+_TEST_TRIGGER = "tests/unit/protocol/manifest/test_trigger_and_rebind.py::"
+_TEST_INCARNATION = "tests/unit/protocol/manifest/timelines/test_incarnation.py::"
+_TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/exchange/test_acknowledgements.py::"
+_TEST_PENDING = "tests/conformance/protocol/coordinator/test_pending_checkpoint.py::"
+_TEST_FAILURES = "tests/conformance/protocol/coordinator/test_failure_manager.py::"
+_TEST_FINALIZING = "tests/conformance/protocol/coordinator/test_finalizing.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -75,7 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _ANSWERS,
         "return tuple(changed if kept.timeline_id == changed.timeline_id else kept for kept in state.timelines)",
         "return (changed,)",
-        ("tests/unit/protocol/test_incarnation.py::test_a_cancel_gives_up_what_is_pending_on_every_timeline",),
+        (_TEST_INCARNATION + "test_a_cancel_gives_up_what_is_pending_on_every_timeline",),
     ),
     Mutant(
         "a manifest value that breaks an invariant is read as if it were sound",
@@ -83,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "pipeline/milepost/protocol/manifest/invariants.py",
         "return found + lineage_faults(state) + _garbage_faults(state) + _result_faults(state) + _held_faults(state)",
         "return []",
-        ("tests/unit/protocol/test_codec.py::test_a_state_that_breaks_an_invariant_is_corrupt",),
+        ("tests/unit/protocol/codec/test_codec.py::test_a_state_that_breaks_an_invariant_is_corrupt",),
     ),
     Mutant(
         "the failure counters are not part of the state that an abort writes",
@@ -155,7 +156,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "pipeline/milepost/protocol/retention/reach.py",
         "return ObjectStatus.LOG if _is_log_entry(key) else ObjectStatus.FOREIGN",
         "return ObjectStatus.UNREACHABLE",
-        ("tests/unit/jobmaster/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),
+        ("tests/unit/jobmaster/retention/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),
     ),
     Mutant(
         "an old head of a sink is called unreachable",
@@ -163,7 +164,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "pipeline/milepost/dataflow/sinks/chain_walk.py",
         "permanent=stat.key.startswith(HEADS)",
         "permanent=False",
-        ("tests/unit/jobmaster/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),
+        ("tests/unit/jobmaster/retention/test_fsck.py::test_a_sound_job_has_nothing_missing_and_nothing_unreachable",),
     ),
     Mutant(
         "a checkpoint completes with a missing acknowledgement",
@@ -219,7 +220,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            for name in [sink.name for sink in self.context.spec.sinks]:\n"
         "                for token in range(result.state.version + 1):\n"
         "                    self.context.sink(name).abort(checkpoint_id=request.checkpoint_id, token=token)\n",
-        ("tests/unit/jobmaster/test_deletion.py::test_an_abort_after_the_commit_point_deletes_nothing",),
+        ("tests/unit/jobmaster/retention/test_deletion.py::test_an_abort_after_the_commit_point_deletes_nothing",),
     ),
     Mutant(
         "an aborted checkpoint stays pending, so that it can still complete",

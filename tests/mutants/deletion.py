@@ -10,18 +10,18 @@ _COLLECTION = "pipeline/milepost/protocol/manifest/upkeep/collection.py"
 _PRECONDITIONS = "pipeline/milepost/protocol/manifest/transaction/preconditions.py"
 _AFTER_COMMIT = "pipeline/milepost/protocol/manifest/upkeep/after_commit.py"
 
-_TEST_AFTER_COMMIT = "tests/unit/protocol/test_after_commit.py::"
-_TEST_COLLECTION = "tests/unit/protocol/test_collection.py::"
-_TEST_DELETION = "tests/unit/jobmaster/test_deletion.py::"
-_TEST_TRIGGER = "tests/unit/protocol/test_trigger_and_rebind.py::"
-_TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
-_TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
-_TEST_SHARED = "tests/conformance/protocol/test_shared_state.py::"
-_TEST_GC = "tests/unit/jobmaster/test_garbage_collection.py::"
+_TEST_AFTER_COMMIT = "tests/unit/protocol/manifest/upkeep/test_after_commit.py::"
+_TEST_COLLECTION = "tests/unit/protocol/manifest/upkeep/test_collection.py::"
+_TEST_DELETION = "tests/unit/jobmaster/retention/test_deletion.py::"
+_TEST_TRIGGER = "tests/unit/protocol/manifest/test_trigger_and_rebind.py::"
+_TEST_COMPLETE = "tests/unit/protocol/manifest/test_complete_and_abort.py::"
+_TEST_PENDING = "tests/conformance/protocol/coordinator/test_pending_checkpoint.py::"
+_TEST_SHARED = "tests/conformance/protocol/retention/test_shared_state.py::"
+_TEST_GC = "tests/unit/jobmaster/retention/test_garbage_collection.py::"
 _PRUNING = "pipeline/milepost/protocol/retention/pruning.py"
 _NEEDS = "pipeline/milepost/jobmaster/retention/table_references.py"
-_TEST_PRUNING = "tests/unit/protocol/test_pruning.py::"
-_TEST_TABLES = "tests/unit/jobmaster/test_pruning.py::"
+_TEST_PRUNING = "tests/unit/protocol/retention/test_pruning.py::"
+_TEST_TABLES = "tests/unit/jobmaster/retention/test_pruning.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -46,7 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _RETENTION,
         "    roots.update(pin.checkpoint_id for pin in state.pins)\n",
         "",
-        ("tests/unit/protocol/test_pins.py::test_a_pinned_checkpoint_is_a_root_until_it_is_let_go",),
+        ("tests/unit/protocol/manifest/upkeep/test_pins.py::test_a_pinned_checkpoint_is_a_root_until_it_is_let_go",),
     ),
     Mutant(
         "savepoints are subsumed",

@@ -11,9 +11,9 @@ _CHAIN = "pipeline/milepost/dataflow/sinks/sink_chain.py"
 _READER = "pipeline/milepost/dataflow/sinks/chain_reader.py"
 _LEADERSHIP = "pipeline/milepost/jobmaster/leadership/leadership.py"
 
-_TEST_BARRIER = "tests/unit/protocol/test_barrier.py::"
-_TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/test_acknowledgements.py::"
-_TEST_CODE = "tests/unit/jobmaster/test_recorded_code.py::"
+_TEST_BARRIER = "tests/unit/protocol/exchange/test_barrier.py::"
+_TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/exchange/test_acknowledgements.py::"
+_TEST_CODE = "tests/unit/jobmaster/job/test_recorded_code.py::"
 _TEST_SINK = "tests/unit/dataflow/sinks/test_parquet_conformance.py::TestUpsert::"
 
 MUTANTS: tuple[Mutant, ...] = (

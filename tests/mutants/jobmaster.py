@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_PUBLICATION = "tests/unit/jobmaster/test_publication.py::"
-_BACKFILL = "tests/unit/jobmaster/test_backfill.py::"
-_SAVEPOINTS = "tests/unit/jobmaster/test_savepoints.py::"
+_PUBLICATION = "tests/unit/jobmaster/run/test_publication.py::"
+_BACKFILL = "tests/unit/jobmaster/backfill/test_backfill.py::"
+_ROLLBACK = "tests/unit/jobmaster/rollback/test_rollback.py::"
+_SAVEPOINTS = "tests/unit/jobmaster/savepoints/test_savepoints.py::"
 
 MUTANTS = (
     Mutant(
@@ -15,7 +16,7 @@ MUTANTS = (
         "pipeline/milepost/jobmaster/retention/subsumption.py",
         "    if any(item.checkpoint_id not in needed for item in kept):\n",
         "    if not needed:\n",
-        ("tests/unit/jobmaster/test_rollback.py::test_while_a_kept_checkpoint_cannot_be_read_nothing_is_subsumed",),
+        (_ROLLBACK + "test_while_a_kept_checkpoint_cannot_be_read_nothing_is_subsumed",),
     ),
     Mutant(
         "a fork becomes the live timeline whatever it has consumed",
@@ -55,6 +56,6 @@ MUTANTS = (
         "pipeline/milepost/jobmaster/savepoints/savepoints.py",
         "            if next((one for one in state.savepoints if one.name == name), savepoint) != savepoint:\n",
         "            if all(one.name != name for one in (*state.savepoints, savepoint)):\n",
-        ("tests/unit/jobmaster/test_savepoints.py::test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of",),
+        (_SAVEPOINTS + "test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of",),
     ),
 )

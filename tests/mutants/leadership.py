@@ -12,16 +12,16 @@ _AFTER_COMMIT = "pipeline/milepost/protocol/manifest/upkeep/after_commit.py"
 _LIFECYCLE = "pipeline/milepost/protocol/subtask/task_lifecycle.py"
 _LEADERSHIP = "pipeline/milepost/jobmaster/leadership/leadership.py"
 
-_TEST_COMPLETE = "tests/unit/protocol/test_complete_and_abort.py::"
-_TEST_TRIGGER = "tests/unit/protocol/test_trigger_and_rebind.py::"
-_TEST_AFTER_COMMIT = "tests/unit/protocol/test_after_commit.py::"
-_TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/test_acknowledgements.py::"
-_TEST_PENDING = "tests/conformance/protocol/test_pending_checkpoint.py::"
-_TEST_LEASE = "tests/unit/protocol/test_lease.py::"
-_TEST_RESULTS = "tests/conformance/protocol/test_job_result_store.py::"
-_TEST_LEADERSHIP = "tests/conformance/protocol/test_leadership.py::"
-_TEST_LIFECYCLE = "tests/conformance/protocol/test_task_lifecycle.py::"
-_TEST_CONTROL = "tests/unit/jobmaster/test_lifecycle.py::"
+_TEST_COMPLETE = "tests/unit/protocol/manifest/test_complete_and_abort.py::"
+_TEST_TRIGGER = "tests/unit/protocol/manifest/test_trigger_and_rebind.py::"
+_TEST_AFTER_COMMIT = "tests/unit/protocol/manifest/upkeep/test_after_commit.py::"
+_TEST_ACKNOWLEDGEMENTS = "tests/unit/protocol/exchange/test_acknowledgements.py::"
+_TEST_PENDING = "tests/conformance/protocol/coordinator/test_pending_checkpoint.py::"
+_TEST_LEASE = "tests/unit/protocol/manifest/transaction/test_lease.py::"
+_TEST_RESULTS = "tests/conformance/protocol/leadership/test_job_result_store.py::"
+_TEST_LEADERSHIP = "tests/conformance/protocol/leadership/test_leadership.py::"
+_TEST_LIFECYCLE = "tests/conformance/protocol/task/test_task_lifecycle.py::"
+_TEST_CONTROL = "tests/unit/jobmaster/leadership/test_lifecycle.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -199,7 +199,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _LEADERSHIP,
         "            except (CommitConflict, Fenced) as moved:\n",
         "            except NotFound as moved:\n",
-        ("tests/unit/jobmaster/test_sweep.py::test_a_holder_that_comes_back_is_judged_again",),
+        ("tests/unit/jobmaster/leadership/test_sweep.py::test_a_holder_that_comes_back_is_judged_again",),
     ),
     Mutant(
         "a confirmation counts only when its session leads",

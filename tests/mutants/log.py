@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_COMPACTION = "tests/unit/protocol/test_compaction.py::"
-_LOG = "tests/unit/jobmaster/test_log_compaction.py::"
-_LISTS = "tests/unit/protocol/test_garbage_lists.py::"
-_PACKING = "tests/unit/protocol/test_packing.py::"
-_VETOES = "tests/unit/jobmaster/test_vetoes.py::"
+_COMPACTION = "tests/unit/protocol/manifest/upkeep/test_compaction.py::"
+_LOG = "tests/unit/jobmaster/retention/test_log_compaction.py::"
+_LISTS = "tests/unit/protocol/manifest/upkeep/test_garbage_lists.py::"
+_PACKING = "tests/unit/protocol/codec/test_packing.py::"
+_VETOES = "tests/unit/jobmaster/retention/test_vetoes.py::"
 
 MUTANTS = (
     Mutant(

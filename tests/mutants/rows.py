@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.mutant import ROWS, Mutant
 
-_SPARK = "tests/unit/spark/"
-_RESTORE = "tests/unit/jobmaster/test_restore.py::"
+_EXCHANGE_WRITER = "tests/unit/spark/wire/test_exchange_writer.py::"
+_TEST_LEVELS = "tests/unit/spark/task/test_levels.py::"
+_TEST_LEVEL_PLAN = "tests/unit/spark/wire/test_level_plan.py::"
+_SLICES = "tests/unit/spark/task/test_slices.py::"
+_RESTORE = "tests/unit/jobmaster/savepoints/test_restore.py::"
 _RULES = "tests/unit/dataflow/operators/test_operator_rules.py::"
 _PARQUET = "tests/unit/dataflow/sinks/test_parquet.py::"
-_JOBMASTER = "tests/unit/jobmaster/"
+_FRESH_INPUT = "tests/unit/jobmaster/job/test_fresh_input.py::"
+_EVENT_TIME = "tests/unit/jobmaster/test_event_time_ahead.py::"
 _LEVEL_PLAN = "pipeline/milepost/spark/wire/level_plan.py"
 
 MUTANTS = (
@@ -18,7 +22,7 @@ MUTANTS = (
         "pipeline/milepost/dataflow/sources/event_times.py",
         "            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)\n",
         "            self.newest_us = newest_us\n",
-        (_SPARK + "test_source_task.py::test_the_newest_event_time_is_that_of_all_batches",),
+        ("tests/unit/spark/task/test_source_task.py::test_the_newest_event_time_is_that_of_all_batches",),
     ),
     Mutant(
         "a row of the year 9999 moves the watermark",
@@ -34,7 +38,7 @@ MUTANTS = (
         "pipeline/milepost/jobmaster/backfill/replay.py",
         "        tuple(obj for item in ranges for obj in item.objects.get(name, ())),\n",
         "        tuple(SourceObject(*version_of(obj), 0) for item in ranges for obj in item.objects.get(name, ())),\n",
-        (_JOBMASTER + "test_event_time_ahead.py::test_a_replay_reckons_from_the_trigger_that_first_read_each_object",),
+        (_EVENT_TIME + "test_a_replay_reckons_from_the_trigger_that_first_read_each_object",),
     ),
     Mutant(
         "a file that may still be written is read",
@@ -42,7 +46,7 @@ MUTANTS = (
         "pipeline/milepost/dataflow/sources/plan.py",
         "(ages_ms < rules.settle_ms)",
         "(ages_ms < 0)",
-        (_JOBMASTER + "test_fresh_input.py::test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread",),
+        (_FRESH_INPUT + "test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread",),
     ),
     Mutant(
         "a drained job ends while a file may still be written",
@@ -50,7 +54,7 @@ MUTANTS = (
         "pipeline/milepost/jobmaster/job/next_input.py",
         "not any(plan.settling for plan in plans.values())",
         "True",
-        (_JOBMASTER + "test_fresh_input.py::test_a_drain_does_not_end_a_job_that_waits_for_a_young_file",),
+        (_FRESH_INPUT + "test_a_drain_does_not_end_a_job_that_waits_for_a_young_file",),
     ),
     Mutant(
         "rows are on time for windows that have fired",
@@ -58,11 +62,7 @@ MUTANTS = (
         _LEVEL_PLAN,
         "        stamp_us = latest(stamp_us, fired_us)\n",
         "        stamp_us = stamp_us or fired_us\n",
-        (
-            _SPARK
-            + "test_level_plan.py::"
-            + "test_rows_of_a_source_are_late_by_its_watermark_and_never_on_time_for_what_has_fired",
-        ),
+        (_TEST_LEVEL_PLAN + "test_rows_of_a_source_are_late_by_its_watermark_and_never_on_time_for_what_has_fired",),
     ),
     Mutant(
         "rows of a source are stamped without a look at what has fired",
@@ -70,11 +70,7 @@ MUTANTS = (
         "pipeline/milepost/spark/task/levels.py",
         "lateness_us(clocks, plan.firing.get(node.uid, ()))",
         "lateness_us(clocks, ())",
-        (
-            _SPARK
-            + "test_levels.py::"
-            + "test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_if_that_is_later",
-        ),
+        (_TEST_LEVELS + "test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_if_that_is_later",),
     ),
     Mutant(
         "a slice of a subtask begins with the firing watermark of the slice before it",
@@ -82,7 +78,7 @@ MUTANTS = (
         "pipeline/milepost/spark/task/processing.py",
         "            self.fired_us = self._previous_us\n",
         "",
-        (_SPARK + "test_slices.py::test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without",),
+        (_SLICES + "test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without",),
     ),
     Mutant(
         "a job that starts from a drained one begins at the end of time",
@@ -98,7 +94,7 @@ MUTANTS = (
         "pipeline/milepost/state/cache/cache.py",
         "[[field.name, str(field.type), stored_name(field)] for field in schema]",
         "[[field.name, str(field.type)] for field in schema]",
-        ("tests/unit/state/test_cache.py::test_an_entry_is_of_the_stored_column_and_not_of_its_name",),
+        ("tests/unit/state/cache/test_cache.py::test_an_entry_is_of_the_stored_column_and_not_of_its_name",),
     ),
     Mutant(
         "a key is remembered for a microsecond more than its ttl",
@@ -114,7 +110,7 @@ MUTANTS = (
         "pipeline/milepost/spark/task/output_stage.py",
         "        if decline is not None:\n            continue\n",
         "        if decline is not None:\n            break\n",
-        (_SPARK + "test_exchange_writer.py::test_the_input_is_drained_when_the_epoch_is_declined",),
+        (_EXCHANGE_WRITER + "test_the_input_is_drained_when_the_epoch_is_declined",),
     ),
     Mutant(
         "the pieces of one part of an upsert are staged one by one",
@@ -138,6 +134,6 @@ MUTANTS = (
         "pipeline/milepost/spark/wire/combining.py",
         "        self._bytes += rows.nbytes\n",
         "",
-        (_SPARK + "test_exchange_writer.py::test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold",),
+        (_EXCHANGE_WRITER + "test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold",),
     ),
 )

@@ -9,12 +9,12 @@ _CHANNELS = "pipeline/milepost/protocol/subtask/barrier_channels.py"
 _SUBTASK = "pipeline/milepost/protocol/subtask/subtask.py"
 _SNAPSHOT = "pipeline/milepost/protocol/subtask/snapshot.py"
 
-_TEST_ALIGNED = "tests/conformance/protocol/test_aligned_barriers.py::"
-_TEST_ALTERNATING = "tests/conformance/protocol/test_alternating_barriers.py::"
-_TEST_UNALIGNED = "tests/conformance/protocol/test_unaligned_barriers.py::"
-_TEST_SUBTASK = "tests/conformance/protocol/test_subtask_coordinator.py::"
-_TEST_SNAPSHOT = "tests/conformance/protocol/test_async_snapshot.py::"
-_TEST_HANDLER = "tests/unit/protocol/test_barrier_handler.py::"
+_TEST_ALIGNED = "tests/conformance/protocol/barriers/test_aligned_barriers.py::"
+_TEST_ALTERNATING = "tests/conformance/protocol/barriers/test_alternating_barriers.py::"
+_TEST_UNALIGNED = "tests/conformance/protocol/barriers/test_unaligned_barriers.py::"
+_TEST_SUBTASK = "tests/conformance/protocol/subtask/test_subtask_coordinator.py::"
+_TEST_SNAPSHOT = "tests/conformance/protocol/subtask/test_async_snapshot.py::"
+_TEST_HANDLER = "tests/unit/protocol/subtask/test_barrier_handler.py::"
 
 _HELD_BACK = _TEST_ALIGNED + ("test_several_channels_trigger_at_the_last_barrier_and_hold_back_what_follows_the_others")
 
@@ -139,6 +139,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "pipeline/milepost/protocol/exchange/watermarks.py",
         "    return min(value for value in known if value is not None)\n",
         "    return max(value for value in known if value is not None)\n",
-        ("tests/unit/protocol/test_watermarks.py::test_an_operator_waits_for_its_slowest_input",),
+        ("tests/unit/protocol/exchange/test_watermarks.py::test_an_operator_waits_for_its_slowest_input",),
     ),
 )

@@ -12,9 +12,10 @@ _PRECONDITIONS = "pipeline/milepost/protocol/manifest/transaction/preconditions.
 _SAVEPOINTS = "pipeline/milepost/protocol/manifest/upkeep/savepoints.py"
 _FAULTS = "pipeline/milepost/protocol/manifest/timelines/timeline_faults.py"
 
-_TEST_TIMELINES = "tests/unit/protocol/test_timelines.py::"
-_TEST_RETENTION = "tests/unit/protocol/test_retention.py::"
-_TEST_FAULTS = "tests/unit/protocol/test_timeline_faults.py::test_a_broken_invariant_is_named"
+_TEST_TIMELINES = "tests/unit/protocol/manifest/timelines/test_timelines.py::"
+_TEST_SAVEPOINTS = "tests/unit/protocol/manifest/upkeep/test_savepoints.py::"
+_TEST_RETENTION = "tests/unit/protocol/retention/test_retention.py::"
+_TEST_FAULTS = "tests/unit/protocol/manifest/timelines/test_timeline_faults.py::test_a_broken_invariant_is_named"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -143,7 +144,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _RETENTION,
         "    roots.update(savepoint.checkpoint_id for savepoint in state.savepoints)\n",
         "",
-        ("tests/unit/protocol/test_savepoints.py::test_a_savepoint_keeps_its_checkpoint_until_it_is_disposed_of",),
+        (_TEST_SAVEPOINTS + "test_a_savepoint_keeps_its_checkpoint_until_it_is_disposed_of",),
     ),
     Mutant(
         "a checkpoint that a sink needs to be put at a kept one is subsumed",
@@ -161,7 +162,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "",
         (
             _TEST_RETENTION + "test_what_an_open_fork_has_completed_stays_until_it_is_disposed_of",
-            "tests/unit/jobmaster/test_backfill.py::test_the_fork_point_is_kept_while_its_fork_is_open",
+            "tests/unit/jobmaster/backfill/test_backfill.py::test_the_fork_point_is_kept_while_its_fork_is_open",
         ),
     ),
     Mutant(
@@ -258,7 +259,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _SAVEPOINTS,
         "    if state.checkpoint(request.checkpoint_id) is None:\n",
         "    if request.checkpoint_id < 0:\n",
-        ("tests/unit/protocol/test_savepoints.py::test_a_savepoint_of_what_is_not_retained_is_not_found",),
+        (_TEST_SAVEPOINTS + "test_a_savepoint_of_what_is_not_retained_is_not_found",),
     ),
     Mutant(
         "the prefixes of what was pending on a disposed fork are not listed as garbage",

@@ -18,8 +18,7 @@ import milepost.protocol.retention.lineage
 import milepost.state.runs.runs
 from milepost.epoch.code_hash import CODE_HASH, hash_package
 from scripts.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
-from tests.harness.import_rules import ROOT
-from tests.harness.servers.processes import run_python
+from tests.harness.servers.processes import REPOSITORY, run_python
 
 PRODUCT = Path(milepost.__file__).parent
 LOOSE = "def first(found: list) -> object:\n    return found[0]\n"
@@ -44,10 +43,10 @@ UNTYPED = "def first(found):\n    return found[0]\n"
 )
 def test_ruff_bans_an_import_outside_of_its_home(room: str, line: str, code: str | None) -> None:
     assert (PRODUCT / room / "__init__.py").exists()
-    name = (PRODUCT / room / "canary.py").relative_to(ROOT)
+    name = (PRODUCT / room / "canary.py").relative_to(REPOSITORY)
     found = subprocess.run(
         [sys.executable, "-m", "ruff", "check", "--select=TID25", "--stdin-filename", name, "-"],
-        cwd=ROOT, input=f"{line}\n", capture_output=True, text=True, check=False,
+        cwd=REPOSITORY, input=f"{line}\n", capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (found.returncode, code is None or code in found.stdout) == (int(code is not None), True), found.stdout
 
@@ -63,8 +62,8 @@ def test_mypy_is_strict_with_the_protocol_and_checks_every_function(tmp_path: Pa
         canary.write_text(text)
         command = [sys.executable, "-m", "mypy", "--no-incremental", "--follow-imports=silent"]
         found = subprocess.run(
-            [*command, "--shadow-file", place, canary, Path(place).relative_to(ROOT)],
-            cwd=ROOT, capture_output=True, text=True, check=False,
+            [*command, "--shadow-file", place, canary, Path(place).relative_to(REPOSITORY)],
+            cwd=REPOSITORY, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert f"[{expected}]" in found.stdout if expected else not found.returncode, found.stdout + found.stderr
 
@@ -77,10 +76,10 @@ def test_a_warning_of_our_own_code_is_an_error(package: str) -> None:
 
 
 def test_mutants_are_sampled_from_every_folder_that_is_named() -> None:
-    files = mutable_files(ROOT, ())
+    files = mutable_files(REPOSITORY, ())
     for folder in FOLDERS:
-        assert [file for file in files if (ROOT / file).is_relative_to(PRODUCT / folder)], folder
-    assert all((ROOT / file).exists() for file in ONLY_ON_SPARK)
+        assert [file for file in files if (REPOSITORY / file).is_relative_to(PRODUCT / folder)], folder
+    assert all((REPOSITORY / file).exists() for file in ONLY_ON_SPARK)
 
 
 ROOMS = sorted({file.parent.relative_to(PRODUCT) for file in PRODUCT.rglob("*.py")})
@@ -113,5 +112,5 @@ def test_processes_that_a_test_starts_run_the_code_of_this_tree() -> None:
 
 def test_the_package_has_one_name() -> None:
     """Under a second one every class would exist twice, and no `except` would catch what the other raises."""
-    found = run_python(f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pipeline.milepost")
+    found = run_python(f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); import pipeline.milepost")
     assert found.returncode == 1 and "is imported as `milepost`, not as `pipeline.milepost`" in found.stderr

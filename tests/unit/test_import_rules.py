@@ -13,7 +13,6 @@ from tests.harness.import_rules import (
     FLOORS,
     FOLDER,
     PACKAGE,
-    ROOT,
     Import,
     around_the_facade,
     around_the_task_sdk,
@@ -29,6 +28,7 @@ from tests.harness.import_rules import (
     thick,
     upward,
 )
+from tests.harness.servers.processes import REPOSITORY
 
 MAX_LINES = 400
 MAX_LINES_WITH_REASON = 600
@@ -40,7 +40,7 @@ Rule = Callable[[list[Import]], list[Import]]
 
 def test_every_module_of_the_product_belongs_to_a_known_package() -> None:
     """A new package enters the layout by entering the table, with what it may import."""
-    folders = {path.name for path in (ROOT / FOLDER).iterdir() if path.is_dir() and path.name != "__pycache__"}
+    folders = {path.name for path in (REPOSITORY / FOLDER).iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders <= {room.split(".")[0] for room in ALLOWED}
 
 
@@ -58,13 +58,13 @@ def test_no_modules_import_each_other() -> None:
 
 
 def test_a_circle_of_imports_is_found() -> None:
-    back = imports_of(ROOT / FOLDER / "protocol/records/ids.py", f"import {PACKAGE}.protocol.records.checkpoints")
+    back = imports_of(REPOSITORY / FOLDER / "protocol/records/ids.py", f"import {PACKAGE}.protocol.records.checkpoints")
     assert circles([*PRODUCT, *back]) == {f"{PACKAGE}.protocol.records.{name}" for name in ("checkpoints", "ids")}
 
 
 @pytest.mark.parametrize("room", FLOORS)
 def test_the_floors_of_a_room_name_all_that_is_in_it(room: str) -> None:
-    folder = ROOT / FOLDER / room.replace(".", "/")
+    folder = REPOSITORY / FOLDER / room.replace(".", "/")
     inside = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     named = [name for floor in FLOORS[room] for name in floor.split()]
     assert sorted(named) == sorted(inside - {"__init__"})
@@ -100,11 +100,13 @@ def test_no_import_of_a_file_that_airflow_loads_is(rule: Rule) -> None:
     ],
 )
 def test_a_rule_of_imports_finds_what_breaks_it(rule: Rule, file: str, text: str) -> None:
-    canary = list(imports_of(ROOT / FOLDER / file, text.format(package=PACKAGE)))
+    canary = list(imports_of(REPOSITORY / FOLDER / file, text.format(package=PACKAGE)))
     assert len(canary) == 1 and rule(canary) == canary and rule([*PRODUCT, *canary]) == [*rule(PRODUCT), *canary]
 
 
-@pytest.mark.parametrize("file", files(FOLDER, "dags", "plugins", "scripts"), ids=lambda f: str(f.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "file", files(FOLDER, "dags", "plugins", "scripts"), ids=lambda f: str(f.relative_to(REPOSITORY))
+)
 def test_modules_stay_readable(file: Path) -> None:
     """At most 400 lines; up to 600 with a line "Size: why" in the module's docstring; never more."""
     text = file.read_text(encoding="utf-8")
@@ -115,4 +117,4 @@ def test_modules_stay_readable(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["utils", "util", "helpers", "helper", "common", "misc"])
 def test_the_product_has_no_drawer_for_everything(name: str) -> None:
-    assert not [file for file in files(FOLDER) if name in file.relative_to(ROOT).with_suffix("").parts]
+    assert not [file for file in files(FOLDER) if name in file.relative_to(REPOSITORY).with_suffix("").parts]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from pathlib import Path
 from types import ModuleType
 
-PATH = Path(__file__).resolve().parents[3] / "config" / "demo" / "land_flights.py"
+from tests.harness.servers.processes import REPOSITORY
+
+PATH = REPOSITORY / "config" / "demo" / "land_flights.py"
 
 
 def _load() -> ModuleType:

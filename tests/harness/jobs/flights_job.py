@@ -18,10 +18,11 @@ from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
 from tests.harness.jobs.flights import land
+from tests.harness.servers.processes import REPOSITORY
 from tests.harness.tasks.oracle import Expected, expected_tables
 from tests.harness.tasks.tables import assert_same_rows
 
-FLIGHTS_SPEC = Path(__file__).resolve().parents[3] / "config" / "flights.yaml"
+FLIGHTS_SPEC = REPOSITORY / "config" / "flights.yaml"
 
 
 def local_spec(text: str) -> str:

@@ -20,8 +20,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import LoadedJob, load_job
 from scripts.airflow_rest import AirflowRest
+from scripts.processes import PYTHON_PATH
 from scripts.stack import Stack
-from tests.harness.servers.processes import PYTHON_PATH
 
 TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 RUN_S = 420.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from scripts.processes import PYTHON_PATH
 from scripts.stack import SPARK, Stack
-from tests.harness.servers.processes import PYTHON_PATH
 
 
 class ConnectServer:

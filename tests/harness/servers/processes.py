@@ -9,15 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
-from scripts.processes import free_port
+from scripts.processes import ROOT, free_port
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-PYTHON_PATH = os.pathsep.join((str(REPOSITORY / "pipeline"), str(REPOSITORY)))
-"""What a process imports the code of this tree with, wherever its environment was made for."""
+REPOSITORY = ROOT
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 

@@ -33,7 +33,7 @@ from milepost.dataflow.sources.contract import BadRecord, SourceObject
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import SourceSpec
 from milepost.storage.local import LocalStore
-from tests.harness.servers.processes import PYTHON_PATH
+from scripts.processes import PYTHON_PATH
 
 MEMORY_BYTES = 768 << 20
 """What one process may map for one object, beside what it has when it begins: more is an untyped error."""

@@ -11,10 +11,11 @@ import pytest
 
 from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.servers.processes import REPOSITORY
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
 
-PLUGIN = Path(__file__).resolve().parents[3] / "plugins" / "checkpoints_page.py"
+PLUGIN = REPOSITORY / "plugins" / "checkpoints_page.py"
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags.dag_factory import BROKEN_TAG, epoch_dag, execution_timeout, job_dags, sink_assets
 from milepost.airflow.operators import tasks
 from milepost.spec.load.load import LoadedJob, load_job
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.harness.servers.processes import REPOSITORY
 
 SPEC = """
 name: {name}
@@ -202,7 +201,7 @@ def test_the_dag_file_parses_without_anything_heavy(tmp_path: Path) -> None:
     }
     job_dags(tmp_path)  # what `lint` says of the two is known from here on
     parsed = subprocess.run(
-        [sys.executable, "-c", MODULES_AFTER_PARSING, str(ROOT / "dags" / "jobs.py")],
+        [sys.executable, "-c", MODULES_AFTER_PARSING, str(REPOSITORY / "dags" / "jobs.py")],
         env=environ, capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     seen = json.loads(parsed.stdout.splitlines()[-1])

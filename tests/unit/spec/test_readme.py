@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.spec.load.load import from_text
 from scripts.transcripts import BLOCKS, blocks_of, typed
+from tests.harness.servers.processes import REPOSITORY
 
-README = Path(__file__).parents[3] / "README.md"
+README = REPOSITORY / "README.md"
 
 
 def test_the_spec_of_the_readme_is_valid() -> None:

@@ -24,9 +24,10 @@ from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.probe import probe_versioned_reads
 from tests.harness.jobs import flights
+from tests.harness.servers.processes import REPOSITORY
 from tests.harness.servers.s3_servers import Ministack
 
-SPEC = load_job(Path(__file__).resolve().parents[2] / "config" / "flights.yaml").spec.sources["flights"]
+SPEC = load_job(REPOSITORY / "config" / "flights.yaml").spec.sources["flights"]
 PATTERN = split_path(SPEC.path)[1]
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.step_clock import StepClock
 from milepost.epoch.task_times import JOB_PHASES, TaskTimes, divided
 from milepost.jobmaster.jobmaster import Session, Triggered
@@ -22,8 +21,8 @@ from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
+from tests.unit.jobmaster.job.test_metadata import read as golden
 
-GOLDEN = Path(__file__).parent / "golden"
 NOTHING = TaskTimes(
     0, 0, 0, *[None] * 11, rows=0, bytes=0, buffers=None, alignment_ms=0, in_flight_bytes=0, left_ms=None
 )
@@ -38,10 +37,6 @@ def attempts(draw: st.DrawFn) -> TaskTimes:
     total_ms = sum(parts.values()) + draw(MS)
     where = {"level": draw(st.integers(0, 2)), "subtask": draw(st.integers(0, 3)), "started_ms": draw(MS)}
     return replace(NOTHING, **where, **parts, total_ms=total_ms, async_ms=draw(MS))
-
-
-def golden(number: int) -> CheckpointMetadata:
-    return decode_metadata((GOLDEN / f"metadata_format_{number}.json").read_bytes(), "golden")
 
 
 def measured(phases: dict[str, int | None]) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 from milepost.protocol.records.reasons import COUNTED, MEANINGS, RESERVED, CheckpointFailureReason
+from tests.harness.servers.processes import REPOSITORY
 
-PIPELINE = Path(__file__).resolve().parents[3] / "pipeline" / "milepost"
+PIPELINE = REPOSITORY / "pipeline" / "milepost"
 
 
 def named_in_the_product() -> set[str]:

@@ -10,6 +10,7 @@ import psutil
 
 from milepost.jobmaster.job.context import JobContext
 from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.servers.processes import REPOSITORY
 
 
 def test_what_spark_and_the_machine_tell_of_an_epoch_does_not_hold_the_secret(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ def test_what_spark_and_the_machine_tell_of_an_epoch_does_not_hold_the_secret(tm
     told: set[str] = set()
     command = [sys.executable, "-m", "milepost", "run", str(job.spec_path), "-v", "--json"]
     with (tmp_path / "out").open("w+") as out:
-        process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=out, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=REPOSITORY, stdout=out, stderr=subprocess.STDOUT)
         while process.poll() is None:
             for child in psutil.process_iter(["cmdline"]):
                 told.add(" ".join(child.info["cmdline"] or ()))

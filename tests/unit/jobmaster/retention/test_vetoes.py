@@ -25,7 +25,7 @@ from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
 from tests.unit.airflow.test_checkpoints_page import plugin
 from tests.unit.dataflow.quality.test_gate import suite
-from tests.unit.jobmaster.test_pruning import at_hour
+from tests.unit.jobmaster.retention.test_pruning import at_hour
 
 __all__ = ["plugin"]
 

@@ -24,7 +24,7 @@ from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import JobStatus
 from tests.harness.jobs.job_log import A, JobLog
-from tests.unit.protocol.test_codec import ENTRIES
+from tests.unit.protocol.codec.test_codec import ENTRIES
 
 DOCUMENT = Path(milepost.protocol.__file__).parent / "PROTOCOL.md"
 SAMPLES: dict[type[Event], Event] = {type(entry.event): entry.event for entry in ENTRIES}

@@ -15,8 +15,9 @@ from milepost.spec.job.spec import CheckpointingSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
+from tests.harness.servers.processes import REPOSITORY
 
-CONFIG = Path(__file__).parents[3] / "config"
+CONFIG = REPOSITORY / "config"
 ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
 
 
