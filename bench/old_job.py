@@ -120,7 +120,7 @@ class OldJob:
         kinds: Counter[str] = Counter()
         for item in place_objects(walk_job(self.master.context)):
             if item.sink is None:
-                waits = item.standing in (ObjectStatus.LISTED, ObjectStatus.UNREACHABLE)
+                waits = item.status in (ObjectStatus.LISTED, ObjectStatus.UNREACHABLE)
                 kinds["garbage"] += item.stat.size * waits
                 kinds[_kind(item.stat.key)] += item.stat.size * (not waits)
         return dict(sorted(kinds.items()))

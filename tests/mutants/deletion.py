@@ -167,7 +167,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "gc takes staged files away that wait for their commit",
         "I8",
         _REACH,
-        "    if fate.winner == token and retained is not None and sink in retained.unpublished:\n"
+        "    if outcome.winner == token and retained is not None and sink in retained.unpublished:\n"
         "        return ObjectStatus.IN_USE\n",
         "",
         (_TEST_GC + "test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along",),

@@ -43,7 +43,7 @@ from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.state.buffers.spill import Spool
+from milepost.state.buffers.spill import SpillFile
 from milepost.state.keyed.keyed_state import read_state
 from milepost.state.runs.handles import StateHandle
 from tests.harness.jobs.sparkless_runner import rows_for
@@ -139,7 +139,7 @@ class DataPlane:
         alignment = alignment or EpochAlignment(None, None, 0, False)
         checkpoint, staged = CheckpointId(self.epochs + 1), dict[str, list[pa.Table]]()
         self.emitted = []
-        memory = Memory(budget, Spool(self._cache))
+        memory = Memory(budget, SpillFile(self._cache))
         rows = [
             batch for index, table in enumerate(sources) for batch in self._source(index, table, parallelism, limits)
         ]
@@ -205,7 +205,7 @@ class DataPlane:
         split = SourceSplit("events", identity, self.store.config, objects, TableReader(table), "t", "fail")
         items = run_source(split, self.store, TaskMetrics(0, index, 0))
         return run_output_stage(
-            self._tail(0, parallelism, limits), index, items, {}, Memory(UNLIMITED, Spool(self._cache))
+            self._tail(0, parallelism, limits), index, items, {}, Memory(UNLIMITED, SpillFile(self._cache))
         )
 
     def _tail(self, level: int, parallelism: int, limits: BufferLimits) -> OutputPlan:

@@ -69,10 +69,10 @@ class Timelines(RuleBasedStateMachine):
 
     # The schedule and the replay.
 
-    def trigger(self, session: str, timeline: str, *, installs: bool = False) -> PendingCheckpoint | None:
+    def trigger(self, session: str, timeline: str, *, imports: bool = False) -> PendingCheckpoint | None:
         state = self.log.state
-        expected = self.why_not(session, timeline, installs=installs)
-        changes = {} if timeline == self.job.live else {"timeline": timeline, "installs": installs}
+        expected = self.why_not(session, timeline, imports=imports)
+        changes = {} if timeline == self.job.live else {"timeline": timeline, "imports": imports}
         answer = self.ask(lambda: self.log.trigger(session, **changes), Busy, JobNotRunnable, Fenced)
         if expected is not None:
             assert isinstance(answer, expected), (answer, expected)
@@ -88,7 +88,7 @@ class Timelines(RuleBasedStateMachine):
             self.tries.append((session, pending))
         return pending
 
-    def why_not(self, session: str, timeline: str, *, installs: bool) -> type[CheckpointError] | None:
+    def why_not(self, session: str, timeline: str, *, imports: bool) -> type[CheckpointError] | None:
         """What refuses a trigger, in the model's words; None: nothing does."""
         state = self.log.state
         if timeline != self.job.live and timeline not in self.job.forks:
@@ -98,7 +98,7 @@ class Timelines(RuleBasedStateMachine):
             return None
         on_live = timeline == self.job.live
         stopped = state.status is not JobStatus.RUNNING if on_live else state.status is JobStatus.CANCELED
-        if not self.clean if installs else stopped:
+        if not self.clean if imports else stopped:
             return JobNotRunnable
         if found.pending is not None:
             return Busy
@@ -233,7 +233,7 @@ class Timelines(RuleBasedStateMachine):
     def restore(self, die: bool, settle: bool) -> None:
         """What is copied from elsewhere is completed on a fork at 0, and gone back to; in an ended job too."""
         fork = self.opened(0)
-        pending = self.trigger(PERSON, fork, installs=True)
+        pending = self.trigger(PERSON, fork, imports=True)
         if pending is not None and not die:
             assert self.complete(PERSON, pending)
             self.go_back(int(pending.checkpoint_id), settle=settle)

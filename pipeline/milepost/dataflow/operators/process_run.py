@@ -175,7 +175,7 @@ class ProcessRun:
         ctx = ProcessContext(self._lateness_us, None, self._parts.no_timers)
         answer = self._guarded(lambda: self._instance.on_batch(rows, known, ctx))
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise self._misfit(f"on_batch: expected (output, state), got {type(answer).__name__}", None)
+            raise self._mismatch(f"on_batch: expected (output, state), got {type(answer).__name__}", None)
         output, new = answer
         try:
             if output is not None:
@@ -183,7 +183,7 @@ class ProcessRun:
             if new is not None:
                 self._replace(keys, known, new)
         except SchemaMismatch as problem:
-            raise self._misfit(f"on_batch: {problem}", None) from problem
+            raise self._mismatch(f"on_batch: {problem}", None) from problem
 
     def _replace(self, keys: pa.Table, known: pa.Table, new: object) -> None:
         """Make `new` the state of the batch's keys."""
@@ -217,7 +217,7 @@ class ProcessRun:
         elif isinstance(result, Mapping | pa.Table | pa.RecordBatch):
             items = iter((result,))
         elif not isinstance(result, Iterable):
-            raise self._misfit(f"{method.__name__}: expected dicts or tables, got {type(result).__name__}", None)
+            raise self._mismatch(f"{method.__name__}: expected dicts or tables, got {type(result).__name__}", None)
         else:
             items = self._guarded(lambda: iter(result))
         while True:
@@ -228,7 +228,7 @@ class ProcessRun:
                     return
                 self._output.add(item)
             except SchemaMismatch as problem:
-                raise self._misfit(f"{method.__name__}: {problem}", result) from problem
+                raise self._mismatch(f"{method.__name__}: {problem}", result) from problem
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
@@ -243,7 +243,7 @@ class ProcessRun:
             "at the end ctx.watermark is the last datetime there is: set no timer then",
         )
 
-    def _misfit(self, problem: str, result: object) -> OperatorFailed:
+    def _mismatch(self, problem: str, result: object) -> OperatorFailed:
         place = None
         if inspect.isgenerator(result) and result.gi_frame is not None:
             place = self._function.place_of(result.gi_code.co_filename, result.gi_frame.f_lineno)

@@ -136,7 +136,7 @@ def recorded_ranges(
     """
     ranges = []
     for checkpoint in lineage:
-        if checkpoint.installed:
+        if checkpoint.imported:
             raise InvalidRequest(
                 f"job {context.spec.name}: checkpoint {checkpoint.checkpoint_id} was restored from a savepoint or "
                 "bootstrapped from tables: no recorded input leads to it. Nothing was changed.",

@@ -155,14 +155,14 @@ def check_compatible(
     if refused:
         raise InvalidRequest(
             f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: "
-            f"{'; '.join(misfits(refused))}. "
+            f"{'; '.join(mismatches(refused))}. "
             "Nothing was written.",
             hint=advice(context.spec.name, refused, rebuild=rebuild),
             preflight=report,
         )
 
 
-def misfits(report: list[dict[str, str]]) -> list[str]:
+def mismatches(report: list[dict[str, str]]) -> list[str]:
     """What of a report the next epoch would refuse, for people, a text for each row."""
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 

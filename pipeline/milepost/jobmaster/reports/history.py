@@ -8,7 +8,7 @@ from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.compatibility.preflight import misfits, preflight
+from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import provably_dead
 from milepost.jobmaster.reports.checkpoint_details import details_of
@@ -152,7 +152,7 @@ class History:
 
     def _spec_refused(self, base: CheckpointMetadata | None) -> str | None:
         """Why the next epoch would be refused: what of the spec does not continue the head; None when all does."""
-        refused = misfits(preflight(self._context, base, None))
+        refused = mismatches(preflight(self._context, base, None))
         if base is None or not refused:
             return None
         return f"the spec does not fit checkpoint {base.checkpoint_id}: {'; '.join(refused)}"

@@ -46,7 +46,7 @@ def end_of(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> LogEnt
     for version in range(begun, newest + 1):
         entry = log.entry(version)
         if version == begun and checkpoint_id not in _concerned(entry):
-            return None  # an installation took a higher id
+            return None  # an import took a higher id
         done = completion_of(entry)
         if checkpoint_id in aborted_by(entry) or (done is not None and done.checkpoint_id == checkpoint_id):
             return entry

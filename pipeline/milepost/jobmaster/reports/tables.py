@@ -106,15 +106,15 @@ class Tables:
         if problems:
             shown = "\n".join(problems[:_SHOWN])
             head = f"checkpoint {state.timeline().head}: "
-            way_back = self._way_back(state) if any(problem.startswith(head) for problem in problems) else ""
+            rollback_hint = self._rollback_hint(state) if any(problem.startswith(head) for problem in problems) else ""
             raise StateCorrupt(
                 f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
-                hint=f"restore the objects from a copy of the bucket{way_back}; nothing was changed or skipped",
+                hint=f"restore the objects from a copy of the bucket{rollback_hint}; nothing was changed or skipped",
                 problems=problems,
             )
         return {"checkpoints": ids, "objects": checked, "deep": deep, "problems": []}
 
-    def _way_back(self, state: ManifestState) -> str:
+    def _rollback_hint(self, state: ManifestState) -> str:
         """What else helps when it is the head that is broken."""
         target = newest_whole_ancestor(self._context, state)
         return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"

@@ -22,12 +22,12 @@ from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.records.object_store import ObjectStat
 from milepost.protocol.retention.reach import (
     ObjectStatus,
+    object_status,
     proof,
     published_proof,
-    published_standing,
+    published_status,
     staged_proof,
-    staged_standing,
-    standing,
+    staged_status,
 )
 
 _IDLE = (ObjectStatus.UNREACHABLE, ObjectStatus.PROBE, ObjectStatus.EXPIRED, ObjectStatus.REPLACED_LIST)
@@ -49,7 +49,7 @@ class Placed:
     """
 
     stat: ObjectStat
-    standing: ObjectStatus
+    status: ObjectStatus
     sink: str | None = None
     staged_by: tuple[CheckpointId, FencingToken] | None = None
     prunable: bool = False
@@ -68,11 +68,11 @@ def check_job(context: JobContext) -> dict[str, Any]:
     faults = [*reach.faults, *reach.conflicts]
     faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
-    idle = [item for item in placed if item.standing in _IDLE]
+    idle = [item for item in placed if item.status in _IDLE]
     unreachable = idle if reach.complete else []
-    foreign = [item for item in placed if item.standing is ObjectStatus.FOREIGN]
-    listed = [item for item in placed if item.standing is ObjectStatus.LISTED]
-    counts = Counter(item.standing.name.lower() for item in placed)
+    foreign = [item for item in placed if item.status is ObjectStatus.FOREIGN]
+    listed = [item for item in placed if item.status is ObjectStatus.LISTED]
+    counts = Counter(item.status.name.lower() for item in placed)
     if not reach.complete:
         counts.pop(ObjectStatus.UNREACHABLE.name.lower(), None)
     return {
@@ -117,7 +117,7 @@ def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[di
 def place_objects(reach: JobReach) -> Iterator[Placed]:
     """Yield every stored object, of the job and of its sinks, with where it stands."""
     for stat in reach.objects.values():
-        found = standing(reach.state, stat.key, reach.references, reach.listed)
+        found = object_status(reach.state, stat.key, reach.references, reach.listed)
         yield Placed(stat, found, proof=_proof(reach, stat.key) if found is ObjectStatus.UNREACHABLE else "")
     for sink in reach.sinks:
         yield from _place_at_sink(reach, sink)
@@ -130,7 +130,7 @@ def describe(reach: JobReach, item: Placed) -> dict[str, Any]:
         "key": item.stat.key,
         "size": item.stat.size,
         "age_ms": max(0, reach.now_ms - item.stat.last_modified_ms),
-        "proof": item.proof or item.standing.value,
+        "proof": item.proof or item.status.value,
     }
 
 
@@ -144,21 +144,21 @@ def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
             yield Placed(item.stat, ObjectStatus.LISTED, sink.name)
         elif key in sink.table.published or item.snapshot_of is not None:
             free = sink.needs is not None and sink.needs.frees(reach.state, key)
-            found = published_standing(free=free, listed=key in sink.table.listed)
+            found = published_status(free=free, listed=key in sink.table.listed)
             why = published_proof(item.staged_by) if found is ObjectStatus.UNREACHABLE else ""
             yield Placed(item.stat, found, sink.name, item.staged_by, prunable=True, proof=why)
         elif item.staged_by is None:
             yield Placed(item.stat, ObjectStatus.LOG if item.permanent else ObjectStatus.FOREIGN, sink.name)
         else:
             checkpoint_id, token = item.staged_by
-            fate = reach.fates.get(checkpoint_id)
-            found = staged_standing(reach.state, sink.name, checkpoint_id, token, fate, reach.listed)
+            outcome = reach.outcomes.get(checkpoint_id)
+            found = staged_status(reach.state, sink.name, checkpoint_id, token, outcome, reach.listed)
             if found is ObjectStatus.UNREACHABLE and key in sink.table.listed:
                 found = ObjectStatus.LISTED
-            why = staged_proof(checkpoint_id, token, fate) if found is ObjectStatus.UNREACHABLE else ""
+            why = staged_proof(checkpoint_id, token, outcome) if found is ObjectStatus.UNREACHABLE else ""
             yield Placed(item.stat, found, sink.name, item.staged_by, proof=why)
 
 
 def _proof(reach: JobReach, key: str) -> str:
     checkpoint_id = checkpoint_of_key(key)
-    return proof(key, None if checkpoint_id is None else reach.fates.get(checkpoint_id))
+    return proof(key, None if checkpoint_id is None else reach.outcomes.get(checkpoint_id))

@@ -118,8 +118,8 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
     grace_ms = minimum_grace_ms(timeout_ms)
     placed = list(place_objects(reach))
     own = [item for item in placed if item.sink is None]
-    unreachable = tuple(item for item in own if item.standing is ObjectStatus.UNREACHABLE)
-    kept = [item.stat.key for item in own if item.standing is not ObjectStatus.UNREACHABLE]
+    unreachable = tuple(item for item in own if item.status is ObjectStatus.UNREACHABLE)
+    kept = [item.stat.key for item in own if item.status is not ObjectStatus.UNREACHABLE]
     entries = unreferenced([kept, reach.references], [[item.stat.key for item in unreachable]])
     return _Plan(
         unreachable,
@@ -129,10 +129,10 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
         tuple(
             item.stat.key
             for item in own
-            if item.standing in (ObjectStatus.PROBE, ObjectStatus.REPLACED_LIST)
+            if item.status in (ObjectStatus.PROBE, ObjectStatus.REPLACED_LIST)
             and reach.now_ms - item.stat.last_modified_ms >= grace_ms
         ),
-        tuple(item.stat.key for item in own if item.standing is ObjectStatus.EXPIRED),
+        tuple(item.stat.key for item in own if item.status is ObjectStatus.EXPIRED),
         collectable(reach.state, reach.now_ms, grace_ms),
         listed_in(
             context.store,
@@ -147,7 +147,7 @@ def _dead_staging(
     """Tokens that left files at a sink which nothing can publish any more, all of them written before the grace."""
     newest: dict[tuple[CheckpointId, FencingToken], int] = {}
     for item in placed:
-        if item.staged_by is not None and not item.prunable and item.standing is ObjectStatus.UNREACHABLE:
+        if item.staged_by is not None and not item.prunable and item.status is ObjectStatus.UNREACHABLE:
             newest[item.staged_by] = max(newest.get(item.staged_by, 0), item.stat.last_modified_ms)
     return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
 

@@ -78,7 +78,7 @@ class JobReach:
         state: the manifest value that it is about.
         now_ms: the store's clock when the objects were listed.
         objects: of the job's own store, by key. references: what the roots need of them, by key.
-        fates: of each checkpoint that ended, as the log tells.
+        outcomes: of each checkpoint that ended, as the log tells.
         listed: what the manifest value lists as garbage.
         roots: what was walked, for people.
         faults: roots that could not be walked, one line each; with one of them nothing is proven unreachable.
@@ -89,7 +89,7 @@ class JobReach:
     now_ms: int
     objects: Mapping[str, ObjectStat]
     references: Mapping[str, Reference]
-    fates: Mapping[CheckpointId, CheckpointOutcome]
+    outcomes: Mapping[CheckpointId, CheckpointOutcome]
     listed: Listed
     sinks: tuple[SinkReach, ...]
     roots: tuple[str, ...]
@@ -156,7 +156,7 @@ def _walk(context: JobContext) -> JobReach:
         now_ms=now_ms,
         objects=objects,
         references=found.references,
-        fates=found.fates,
+        outcomes=found.outcomes,
         listed=listed_in(context.store, state),
         sinks=sinks,
         roots=tuple(found.roots),
@@ -173,7 +173,7 @@ class _Roots:
         self._state = state
         self.references: dict[str, Reference] = {}
         self.described: list[tuple[str, ObjectHandle]] = []
-        self.fates: dict[CheckpointId, CheckpointOutcome] = {}
+        self.outcomes: dict[CheckpointId, CheckpointOutcome] = {}
         self.waiting: dict[str, dict[str, Reference]] = {}
         self.shares: dict[CheckpointId, TableShare] = {}
         self.roots: list[str] = []
@@ -189,10 +189,10 @@ class _Roots:
             for entry in self._context.log.entries():
                 count += 1
                 for checkpoint_id in aborted_by(entry):
-                    self.fates[checkpoint_id] = CheckpointOutcome(entry.version, None)
+                    self.outcomes[checkpoint_id] = CheckpointOutcome(entry.version, None)
                 done = completion_of(entry)
                 if done is not None:
-                    self.fates[done.checkpoint_id] = CheckpointOutcome(entry.version, done.token)
+                    self.outcomes[done.checkpoint_id] = CheckpointOutcome(entry.version, done.token)
                     whose = f"input record of checkpoint {done.checkpoint_id}"
                     self.add(done.plan, (f"manifest version {entry.version}", whose))
         except StateCorrupt as error:

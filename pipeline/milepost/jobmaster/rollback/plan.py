@@ -10,7 +10,7 @@ from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.compatibility.preflight import misfits, preflight
+from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.routes import SINK_UNAVAILABLE, find_route, position_of
 from milepost.jobmaster.retention.reachability import metadata_handles
@@ -152,7 +152,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         "sinks": sinks,
         "skipped_sinks": skipped,
         "not_undone": [*not_undone, *lost],
-        "spec": misfits(preflight(context, then, None)),
+        "spec": mismatches(preflight(context, then, None)),
         "job_status": state.status.value,
     }
     return plan | {"text": list(_text(plan))}

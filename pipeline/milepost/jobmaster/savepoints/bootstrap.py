@@ -28,11 +28,11 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.rollback.installed_checkpoint import (
+from milepost.jobmaster.rollback.imported_checkpoint import (
     Provenance,
     acknowledged_by_writer,
-    installed,
-    installing_session,
+    imported,
+    importing_session,
 )
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
@@ -71,7 +71,7 @@ class Bootstrap:
             InvalidRequest: the job runs; an operator cannot be bootstrapped; a table does not fit its state.
             NotFound: there is no such operator or file. Nothing was changed.
         """
-        context, session = self._context, installing_session()
+        context, session = self._context, importing_session()
         state = startable(context, self._lifecycle, session, "a table")
         require_stores(context)
         if not files:
@@ -116,7 +116,7 @@ class Bootstrap:
 
         made = Provenance(plan, code.hash, context.job.spec_hash)
         detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
-        with installed(context, self._leadership, session, made, write) as completed:
+        with imported(context, self._leadership, session, made, write) as completed:
             expected = ApprovedRollback(0 if state is None else int(state.timeline().head), {})
             self._rollbacks.rollback(session, int(completed.checkpoint_id), approved=expected, detail=detail)
         opened = self._lifecycle.start()

@@ -3,7 +3,7 @@
 Nothing of a savepoint is trusted (DESIGN section 9). Order: `savepoint.json` and `_metadata` are read and checked
 against each other -> they are checked against the spec, as `run` checks a head -> the objects are copied, each compared
 with its checksum, below the prefix of a new checkpoint, and table files into each sink's own layout -> the checkpoint
-becomes the head and each sink follows (`installed_checkpoint.py`) -> the next incarnation opens -> with CLAIM, and
+becomes the head and each sink follows (`imported_checkpoint.py`) -> the next incarnation opens -> with CLAIM, and
 only now, the savepoint is disposed of. Refused or failed before the switch, the job is as it was.
 """
 
@@ -23,7 +23,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.rollback.installed_checkpoint import Provenance, installed, installing_session
+from milepost.jobmaster.rollback.imported_checkpoint import Provenance, imported, importing_session
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_savepoint
@@ -69,7 +69,7 @@ class Restores:
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
             return self._rollbacks.start(from_)
-        restored, own, saved = self._restored(installing_session(), str(from_))
+        restored, own, saved = self._restored(importing_session(), str(from_))
         opened = self._lifecycle.start() | {"outcome": "started", "rolled_back_from": None}
         return opened | restored | {"claimed": self._claim(own, saved) if claim else None}
 
@@ -113,7 +113,7 @@ class Restores:
             with with_hint(StateCorrupt, _DAMAGED):
                 return copier.write(pending, timeline)
 
-        with installed(context, self._leadership, session, made, write) as completed:
+        with imported(context, self._leadership, session, made, write) as completed:
             self._rollbacks.rollback(
                 session, int(completed.checkpoint_id), approved=ApprovedRollback(int(head), {}), detail=detail
             )

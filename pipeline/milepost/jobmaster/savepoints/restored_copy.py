@@ -12,7 +12,7 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkPo
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, renamed
-from milepost.jobmaster.rollback.installed_checkpoint import acknowledged_by_writer
+from milepost.jobmaster.rollback.imported_checkpoint import acknowledged_by_writer
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.ids import OperatorUid, TimelineId

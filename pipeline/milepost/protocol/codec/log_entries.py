@@ -23,7 +23,7 @@ from milepost.protocol.manifest.transaction.events import (
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.protocol.records.ids import INSTALLING, CheckpointId, Epoch, FencingToken
+from milepost.protocol.records.ids import IMPORTING, CheckpointId, Epoch, FencingToken
 from milepost.protocol.records.layout import input_key
 from milepost.protocol.records.manifest_state import ManifestState
 
@@ -62,7 +62,7 @@ class CompletedEpoch:
         token: the winning one.
         plan: the input record.
         watermark: at its end, as its summary says it; None: none yet.
-        installed: no epoch made it: it was restored or bootstrapped, and no recorded input leads to it.
+        imported: no epoch made it: it was restored or bootstrapped, and no recorded input leads to it.
     """
 
     checkpoint_id: CheckpointId
@@ -71,7 +71,7 @@ class CompletedEpoch:
     token: FencingToken
     plan: ObjectHandle
     watermark: str | None
-    installed: bool
+    imported: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def completed_epoch(checkpoint: CompletedCheckpoint) -> CompletedEpoch:
         checkpoint.token,
         checkpoint.plan,
         watermark if isinstance(watermark, str) else None,
-        checkpoint.session_id.startswith(INSTALLING),
+        checkpoint.session_id.startswith(IMPORTING),
     )
 
 
@@ -184,7 +184,7 @@ def to_row(tombstone: Tombstone) -> TombstoneRow:
             urlsafe_b64encode(bytes.fromhex(done.plan.sha256)).decode().rstrip("="),
             done.plan.size,
             None if done.watermark is None else done.watermark.removesuffix(_UTC),
-            int(done.installed),
+            int(done.imported),
         ),
     )
 
@@ -208,7 +208,7 @@ def from_row(row: TombstoneRow) -> Tombstone:
 
 
 def _completed(ids: tuple[int, ...], row: CompletedRow) -> CompletedEpoch:
-    epoch, parent, token, digest, size, watermark, installed = row
+    epoch, parent, token, digest, size, watermark, imported = row
     (checkpoint_id,) = ids
     if len(digest) != _DIGEST_CHARACTERS:
         raise ValueError(f"{digest!r} is no digest of an input record")
@@ -220,5 +220,5 @@ def _completed(ids: tuple[int, ...], row: CompletedRow) -> CompletedEpoch:
         FencingToken(token),
         ObjectHandle(input_key(sha256), size, sha256),
         watermark if watermark in (None, "end") else f"{watermark}{_UTC}",
-        installed == 1,
+        imported == 1,
     )

@@ -30,7 +30,7 @@ from milepost.protocol.manifest.transaction.events import (
 )
 from milepost.protocol.manifest.transaction.preconditions import (
     check_finished,
-    check_installable,
+    check_importable,
     check_not_aborted,
     check_not_ended,
     check_not_frozen,
@@ -101,7 +101,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         A transition, or AlreadyDone: COVERED (a completed checkpoint covers the run) or ALREADY_TRIGGERED (the
         session's own checkpoint is pending: continue it).
     Raises:
-        JobNotRunnable: FAILED or ended (I4; what installs only waits for a clean end), more than three checkpoints wait
+        JobNotRunnable: FAILED or ended (I4; what imports only waits for a clean end), more than three checkpoints wait
             for a sink (I8), or a sink has yet to follow a switch of the live timeline (I14).
         Fenced: this Airflow run's checkpoint was aborted: a new id comes only from a new run; or the timeline is not
             open.
@@ -125,8 +125,8 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             pending.checkpoint_id,
             pending,
         )
-    if request.installs:
-        check_installable(state, request, on_fork)
+    if request.imports:
+        check_importable(state, request, on_fork)
     elif on_fork:
         check_not_ended(state)
     else:

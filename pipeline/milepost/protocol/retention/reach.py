@@ -88,7 +88,7 @@ class Listed:
         return key in self.keys or any(one in self.keys for one in directories)
 
 
-def standing(state: ManifestState, key: str, references: Collection[str], listed: Listed) -> ObjectStatus:
+def object_status(state: ManifestState, key: str, references: Collection[str], listed: Listed) -> ObjectStatus:
     """Return where an object of the job's own store stands.
 
     Args:
@@ -126,12 +126,12 @@ def standing(state: ManifestState, key: str, references: Collection[str], listed
     return ObjectStatus.UNREACHABLE
 
 
-def staged_standing(
+def staged_status(
     state: ManifestState,
     sink: str,
     checkpoint_id: CheckpointId,
     token: FencingToken,
-    fate: CheckpointOutcome | None,
+    outcome: CheckpointOutcome | None,
     listed: Listed,
 ) -> ObjectStatus:
     """Return where a file stands that a token staged at a sink, and that neither a head nor a checkpoint names.
@@ -140,21 +140,21 @@ def staged_standing(
     way back to it. Once it is not, it was on a fork or left behind by a rollback, and no way leads there any more.
 
     Args:
-        fate: of that checkpoint; None when the log does not tell (yet): then it is kept.
+        outcome: of that checkpoint; None when the log does not tell (yet): then it is kept.
     """
     if not 0 < checkpoint_id < state.next_checkpoint_id or token > state.version:
         return ObjectStatus.FOREIGN
-    if in_use(state, checkpoint_id) or fate is None:
+    if in_use(state, checkpoint_id) or outcome is None:
         return ObjectStatus.IN_USE
     if token_prefix(checkpoint_id, token) in listed.keys:
         return ObjectStatus.LISTED
     retained = state.checkpoint(checkpoint_id)
-    if fate.winner == token and retained is not None and sink in retained.unpublished:
+    if outcome.winner == token and retained is not None and sink in retained.unpublished:
         return ObjectStatus.IN_USE
     return ObjectStatus.UNREACHABLE
 
 
-def published_standing(*, free: bool, listed: bool) -> ObjectStatus:
+def published_status(*, free: bool, listed: bool) -> ObjectStatus:
     """Return where a file or snapshot of a sink's table stands that no root needs, as far as that is known.
 
     Args:
@@ -175,21 +175,21 @@ def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> ObjectStatus:
     return ObjectStatus.LISTED if listed.covers(key) else ObjectStatus.UNREACHABLE
 
 
-def proof(key: str, fate: CheckpointOutcome | None) -> str:
+def proof(key: str, outcome: CheckpointOutcome | None) -> str:
     """Say in one clause why nothing can need an unreachable object any more."""
     if savepoint_root_of_key(key) is not None:
         return "no savepoint that the job lists names it, and nobody copies there"
     checkpoint_id = checkpoint_of_key(key)
     prefix = token_prefix_of_key(key)
     owner = None if prefix is None else token_of_prefix(prefix)
-    return _proof(checkpoint_id, None if owner is None else owner[1], fate)
+    return _proof(checkpoint_id, None if owner is None else owner[1], outcome)
 
 
-def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, fate: CheckpointOutcome | None) -> str:
+def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, outcome: CheckpointOutcome | None) -> str:
     """Say in one clause why nothing can need a file that this token staged at a sink any more."""
-    if fate is not None and fate.winner == token:
+    if outcome is not None and outcome.winner == token:
         return f"checkpoint {checkpoint_id} owes the sink nothing any more, and no table shows it"
-    return _proof(checkpoint_id, token, fate)
+    return _proof(checkpoint_id, token, outcome)
 
 
 def published_proof(staged_by: tuple[CheckpointId, FencingToken] | None) -> str:
@@ -204,14 +204,15 @@ def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:
     return lowest is not None and checkpoint_id >= lowest
 
 
-def _proof(checkpoint_id: CheckpointId | None, token: FencingToken | None, fate: CheckpointOutcome | None) -> str:
-    if fate is None:
+def _proof(checkpoint_id: CheckpointId | None, token: FencingToken | None, outcome: CheckpointOutcome | None) -> str:
+    if outcome is None:
         return f"checkpoint {checkpoint_id} is not pending, and no retained checkpoint refers to it"
-    if fate.winner is None:
-        return f"checkpoint {checkpoint_id} was aborted in version {fate.version}"
-    if fate.winner != token:
-        return f"token {fate.winner} completed checkpoint {checkpoint_id} in version {fate.version}, not token {token}"
-    return f"checkpoint {checkpoint_id} completed in version {fate.version} without it"
+    if outcome.winner is None:
+        return f"checkpoint {checkpoint_id} was aborted in version {outcome.version}"
+    version = outcome.version
+    if outcome.winner != token:
+        return f"token {outcome.winner} completed checkpoint {checkpoint_id} in version {version}, not token {token}"
+    return f"checkpoint {checkpoint_id} completed in version {version} without it"
 
 
 def _is_log_entry(key: str) -> bool:

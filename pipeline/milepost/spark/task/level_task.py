@@ -33,7 +33,7 @@ from milepost.spark.wire.task_output import Declined, Forward, Item, OperatorSta
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.buffers.channel_state import restore_channel_state
-from milepost.state.buffers.spill import SpooledBodies
+from milepost.state.buffers.spill import SpilledBodies
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.keyed_state import FrozenState, restore_state
 from milepost.state.keyed.slices import EncodedSlices
@@ -64,7 +64,7 @@ class _Task:
         self, plan: LevelPlan, attempt: Attempt, store: ObjectStore, metrics: TaskMetrics, pool: Executor
     ) -> None:
         self._clock, self._memory, self._subtask = attempt.clock, attempt.memory, attempt.subtask
-        self._bodies = SpooledBodies(self._memory.spool)
+        self._bodies = SpilledBodies(self._memory.spill)
         self._plan, self._store, self._metrics = plan, store, metrics
         self._identity: SubtaskIdentity = plan.identity(self._subtask)
         self._key_groups = plan.key_groups(self._subtask)

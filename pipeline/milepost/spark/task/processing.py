@@ -120,7 +120,7 @@ class Processing:
     def _slice_by_slice(self, slices: list[range], last_us: int | None) -> Iterator[Item]:
         stamps = [chunk.buffers[0].lateness_us for chunk in self._waiting]
         parts = self._divide(slices)
-        encoder = SliceEncoder(self._item.handles, self._memory.spool)
+        encoder = SliceEncoder(self._item.handles, self._memory.spill)
         for index, own in enumerate(slices):
             self.fired_us = self._previous_us
             opened = self._open(own)
@@ -159,7 +159,7 @@ class Processing:
         for chunk in self._waiting:
             by_slice: list[list[Buffer]] = [[] for _ in slices]
             for buffer in chunk.buffers:
-                parts = divided(buffer, slices, routing_key, plan.hasher, plan.max_parallelism, self._memory.spool)
+                parts = divided(buffer, slices, routing_key, plan.hasher, plan.max_parallelism, self._memory.spill)
                 for mine, part in zip(by_slice, parts, strict=True):
                     if part is not None:
                         mine.append(part)

@@ -17,19 +17,19 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.wire.task_output import Rows
 from milepost.spark.worker.task_memory import Memory, told
 from milepost.state.buffers.buffers import decode_rows, encode_rows
-from milepost.state.buffers.spill import Spooled
+from milepost.state.buffers.spill import Spilled
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """Rows that wait, in memory or on the disk."""
 
-    rows: pa.Table | Spooled
+    rows: pa.Table | Spilled
     distinct: bool
     part: int
 
     def piece(self) -> RowsPiece:
-        rows = decode_rows(self.rows.read()) if isinstance(self.rows, Spooled) else self.rows
+        rows = decode_rows(self.rows.read()) if isinstance(self.rows, Spilled) else self.rows
         return RowsPiece(rows, self.distinct, self.part)
 
 
@@ -57,12 +57,12 @@ class Staging:
         names = self._targets.get(item.node, ())
         if not names or not item.rows.num_rows:
             return None
-        rows: pa.Table | Spooled = item.rows
+        rows: pa.Table | Spilled = item.rows
         self._held_bytes += item.rows.nbytes
         if self._held_bytes > self._memory.budget.held_bytes:
             try:
                 with told(self._who(names[0]), self._memory.budget):
-                    rows = self._memory.spool.append(encode_rows(item.rows))
+                    rows = self._memory.spill.append(encode_rows(item.rows))
             except CheckpointError as error:
                 return self._refused(names[0], error)
         for name in names:

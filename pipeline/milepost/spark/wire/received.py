@@ -80,7 +80,7 @@ def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.Recor
                     try:
                         received.add(
                             channel,
-                            buffer if received.size < memory.budget.held_bytes else buffer.spooled(memory.spool),
+                            buffer if received.size < memory.budget.held_bytes else buffer.spilled(memory.spill),
                         )
                     except EnvironmentUnusable as error:
                         unusable = error

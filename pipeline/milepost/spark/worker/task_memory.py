@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget, is_out_of_memory
-from milepost.state.buffers.spill import Spool
+from milepost.state.buffers.spill import SpillFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +15,17 @@ class Memory:
     """A task's budget, and the file on the node's disk that takes what is beyond it."""
 
     budget: MemoryBudget
-    spool: Spool
+    spill: SpillFile
 
 
 @contextmanager
 def task_memory(directory: str, budget: MemoryBudget = UNLIMITED) -> Iterator[Memory]:
     """The memory of a task whose file lies in `directory`, made when it is needed, and gone at the end."""
-    spool = Spool(directory)
+    spill = SpillFile(directory)
     try:
-        yield Memory(budget, spool)
+        yield Memory(budget, spill)
     finally:
-        spool.close()
+        spill.close()
 
 
 @contextmanager

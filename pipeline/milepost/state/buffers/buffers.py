@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.state.buffers.spill import Spool, Spooled
+from milepost.state.buffers.spill import Spilled, SpillFile
 from milepost.state.layers.integer_packing import narrowed, widened
 from milepost.state.layers.key_hash import KeyHash
 
@@ -48,7 +48,7 @@ class Buffer:
     producer: str
     lateness_us: int | None
     oldest_us: int | None
-    payload: bytes | pa.Buffer | Spooled
+    payload: bytes | pa.Buffer | Spilled
 
     @property
     def size(self) -> int:
@@ -63,19 +63,19 @@ class Buffer:
         return extent_of(self._encoded())
 
     def _encoded(self) -> bytes | pa.Buffer:
-        return self.payload.read() if isinstance(self.payload, Spooled) else self.payload
+        return self.payload.read() if isinstance(self.payload, Spilled) else self.payload
 
     def body(self) -> bytes:
         """The payload as bytes."""
-        if isinstance(self.payload, Spooled):
+        if isinstance(self.payload, Spilled):
             return self.payload.read()
         return self.payload.to_pybytes() if isinstance(self.payload, pa.Buffer) else self.payload
 
-    def spooled(self, spool: Spool) -> Buffer:
+    def spilled(self, spill: SpillFile) -> Buffer:
         """The same buffer with its payload on the disk. Raises EnvironmentUnusable."""
-        if isinstance(self.payload, Spooled):
+        if isinstance(self.payload, Spilled):
             return self
-        return replace(self, payload=spool.append(self.payload))
+        return replace(self, payload=spill.append(self.payload))
 
 
 def as_partials(rows: pa.Table) -> pa.Table:

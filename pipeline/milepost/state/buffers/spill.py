@@ -17,7 +17,7 @@ import pyarrow as pa
 from milepost.protocol.records.errors import EnvironmentUnusable
 
 
-class Spool:
+class SpillFile:
     """One file, made when the first bytes come.
 
     Args:
@@ -30,7 +30,7 @@ class Spool:
         self._size = 0
         self._lock = threading.Lock()
 
-    def append(self, body: bytes | pa.Buffer) -> Spooled:
+    def append(self, body: bytes | pa.Buffer) -> Spilled:
         """Keep some bytes. Raises EnvironmentUnusable: the disk is full or cannot be written."""
         view = memoryview(body)
         try:
@@ -42,7 +42,7 @@ class Spool:
                 written += os.pwrite(descriptor, view[written:], offset + written)
         except OSError as error:
             raise self._unusable("take", error) from error
-        return Spooled(self, offset, view.nbytes)
+        return Spilled(self, offset, view.nbytes)
 
     def read(self, offset: int, size: int) -> bytes:
         """The bytes from `offset` on. Raises EnvironmentUnusable: they cannot be read back."""
@@ -82,29 +82,29 @@ class Spool:
 
 
 @dataclass(frozen=True, slots=True)
-class Spooled:
-    """Where some bytes lie in a spool. size: how many they are."""
+class Spilled:
+    """Where some bytes lie in a spill. size: how many they are."""
 
-    spool: Spool
+    spill: SpillFile
     offset: int
     size: int
 
     def read(self) -> bytes:
-        return self.spool.read(self.offset, self.size)
+        return self.spill.read(self.offset, self.size)
 
 
-class SpooledBodies(MutableMapping[str, bytes]):
+class SpilledBodies(MutableMapping[str, bytes]):
     """Bodies of objects by key, each read from the disk whenever it is asked for."""
 
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-        self._bodies: dict[str, Spooled] = {}
+    def __init__(self, spill: SpillFile) -> None:
+        self._spill = spill
+        self._bodies: dict[str, Spilled] = {}
 
     def __getitem__(self, key: str) -> bytes:
         return self._bodies[key].read()
 
     def __setitem__(self, key: str, body: bytes) -> None:
-        self._bodies[key] = self._spool.append(body)
+        self._bodies[key] = self._spill.append(body)
 
     def __delitem__(self, key: str) -> None:
         del self._bodies[key]

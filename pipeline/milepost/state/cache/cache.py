@@ -33,7 +33,7 @@ from milepost.state.layers.layer import KeySpec, Layer, empty_layer
 from milepost.state.runs.evolution import stored_name
 from milepost.state.runs.handles import RunHandle
 from milepost.state.runs.runs import DELETED_COLUMN
-from milepost.state.statistics.census import EXPIRES_COLUMN, TIMER_COLUMN
+from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, TIMER_COLUMN
 
 CACHE_FORMAT_VERSION = 3
 _HASH_COLUMN = "__hash"

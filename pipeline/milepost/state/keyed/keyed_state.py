@@ -31,9 +31,9 @@ from milepost.state.layers.key_groups import (
 )
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import Bools, KeySpec, Layer, match, not_hidden, others, sort_rows, stack
-from milepost.state.layers.take import Hits, found_of, gather
+from milepost.state.layers.take import Hits, found_of, take
 from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
-from milepost.state.statistics.census import EXPIRES_COLUMN, Census
+from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, RowStatistics
 
 
 class SubtaskState:
@@ -47,13 +47,13 @@ class SubtaskState:
         runs: tuple[RunHandle, ...],
         watermark_us: int | None,
         cache: StateCache | None,
-        census: Census | None,
+        statistics: RowStatistics | None,
     ) -> None:
         """Take what was restored.
 
         Args:
             bases, deltas: of each base and delta run, in the order of `runs`.
-            census: of the restored checkpoint, where it is known.
+            statistics: of the restored checkpoint, where it is known.
         """
         self._identity = identity
         self._bases = bases
@@ -61,7 +61,7 @@ class SubtaskState:
         self._runs = runs
         self._watermark_us = watermark_us
         self._cache = cache
-        self._census = census
+        self._statistics = statistics
         self._times = identity.times
         self._added: int | None = 0
         self._changes: list[Layer] = []
@@ -102,7 +102,7 @@ class SubtaskState:
                 break
         found = found_of(hits, len(hashes))
         columns = [
-            keys.column(field.name) if field.name in self._identity.keys.key else gather(field, hits, found)
+            keys.column(field.name) if field.name in self._identity.keys.key else take(field, hits, found)
             for field in self.schema
         ]
         return pa.table(columns, schema=self.schema), found
@@ -198,7 +198,7 @@ class SubtaskState:
             self._runs,
             (self._watermark_us, watermark_us),
             self._cache,
-            self._census,
+            self._statistics,
             self._added,
         )
 
@@ -275,15 +275,15 @@ def restore_state(
     bases = tuple(layer for kind, layer in layers if kind is RunKind.BASE)
     deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
     known = all(fired_us in (None, watermark_us) for fired_us in firing)
-    census = _census(identity, handles) if known else None
-    state = SubtaskState(identity, bases, deltas, runs, watermark_us, cache, census)
+    statistics = _statistics(identity, handles) if known else None
+    state = SubtaskState(identity, bases, deltas, runs, watermark_us, cache, statistics)
     for handle, fired_us in zip(handles, firing, strict=False):
         if fired_us is not None and fired_us != watermark_us:
             state.delete(state.expired(handle.key_groups, fired_us))
     return state
 
 
-def _census(identity: StateIdentity, handles: Sequence[StateHandle]) -> Census | None:
+def _statistics(identity: StateIdentity, handles: Sequence[StateHandle]) -> RowStatistics | None:
     """What is recorded of a subtask that owns all that these handles, or some of them, describe.
 
     None where a handle was cut in two by a change of parallelism.
@@ -292,7 +292,7 @@ def _census(identity: StateIdentity, handles: Sequence[StateHandle]) -> Census |
     mine = [item for item in handles if item.key_groups.start < own.stop and own.start < item.key_groups.stop]
     if any(item.key_groups.start < own.start or item.key_groups.stop > own.stop for item in mine):
         return None
-    return Census(sum(item.live_rows for item in mine), tuple(timer for item in mine for timer in item.timers))
+    return RowStatistics(sum(item.live_rows for item in mine), tuple(timer for item in mine for timer in item.timers))
 
 
 def read_state(

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.state.buffers.buffers import Buffer, encode_rows
-from milepost.state.buffers.spill import Spool, Spooled
+from milepost.state.buffers.spill import Spilled, SpillFile
 from milepost.state.keyed.snapshot import StateSnapshot
 from milepost.state.layers.key_groups import Ints
 from milepost.state.layers.key_hash import KeyHash
@@ -86,7 +86,7 @@ def divided(
     routing_key: Sequence[str],
     hasher: KeyHash,
     max_parallelism: int,
-    spool: Spool,
+    spill: SpillFile,
 ) -> list[Buffer | None]:
     """The rows of a buffer slice by slice, in their order, on the disk; None where a slice has none of them."""
     rows = buffer.rows()
@@ -100,7 +100,7 @@ def divided(
         if not chosen.size:
             found.append(None)
             continue
-        payload = spool.append(encode_rows(rows.take(pa.array(chosen))))
+        payload = spill.append(encode_rows(rows.take(pa.array(chosen))))
         found.append(Buffer(buffer.operator, buffer.producer, buffer.lateness_us, buffer.oldest_us, payload))
     return found
 
@@ -141,7 +141,7 @@ class EncodedSlices:
     """The frozen slices of a subtask, encoded and on the node's disk: upload them when you like."""
 
     handle: StateHandle
-    uploads: tuple[tuple[str, Spooled], ...]
+    uploads: tuple[tuple[str, Spilled], ...]
 
     def upload(self, put: Callable[[str, bytes], object]) -> StateHandle:
         """Store every run, one body in memory at a time; return the handle to acknowledge. Raises what `put` raises."""
@@ -157,15 +157,15 @@ class SliceEncoder:
         before: what they were restored from.
     """
 
-    def __init__(self, before: Sequence[StateHandle], spool: Spool) -> None:
-        self._before, self._spool = before, spool
+    def __init__(self, before: Sequence[StateHandle], spill: SpillFile) -> None:
+        self._before, self._spill = before, spill
         self._handles: list[StateHandle] = []
-        self._uploads: list[tuple[str, Spooled]] = []
+        self._uploads: list[tuple[str, Spilled]] = []
 
     def add(self, snapshot: StateSnapshot) -> None:
         """Keep a slice's handle, and its runs on the disk. Raises EnvironmentUnusable."""
         self._handles.append(snapshot.handle)
-        self._uploads += [(upload.key, self._spool.append(upload.body)) for upload in snapshot.uploads]
+        self._uploads += [(upload.key, self._spill.append(upload.body)) for upload in snapshot.uploads]
 
     def result(self) -> EncodedSlices:
         return EncodedSlices(joined_handle(self._handles, self._before), tuple(self._uploads))

@@ -17,7 +17,7 @@ from milepost.state.layers.layer import KeySpec, Layer, match, others, stack
 from milepost.state.runs.compaction import SnapshotWrite, choose_write
 from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
 from milepost.state.runs.runs import encode_run
-from milepost.state.statistics.census import Census, Change, Times, counted
+from milepost.state.statistics.row_statistics import Change, RowStatistics, Times, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class FrozenState:
     Args:
         bases, deltas: of each base and delta run, in the order of `runs`; no two bases share a key group.
         watermarks_us: firing watermarks at the restored checkpoint and at this one.
-        census: of the restored checkpoint; None when all rows have to be counted.
+        statistics: of the restored checkpoint; None when all rows have to be counted.
         added: how many of the changes were not alive; None when that was not looked at.
     """
 
@@ -77,7 +77,7 @@ class FrozenState:
         runs: tuple[RunHandle, ...],
         watermarks_us: tuple[int | None, int | None],
         cache: StateCache | None,
-        census: Census | None,
+        statistics: RowStatistics | None,
         added: int | None,
     ) -> None:
         self._identity = identity
@@ -89,7 +89,7 @@ class FrozenState:
         self._cache = cache
         self._all_changes = changes
         self._changes = self._needed(changes, (*reversed(deltas), *bases))
-        self._census, self._added = census, added
+        self._statistics, self._added = statistics, added
         self._written: Layer | None = None
 
     @property
@@ -114,7 +114,7 @@ class FrozenState:
             whole = self._stack([*self._bases, *self._deltas, self._changes])
             live = whole.where(self._times.alive(whole, self._watermark_us) & ~whole.deleted)
             runs, uploads = self._write(live, RunKind.BASE, (), directory)
-            census = self._count([live])
+            statistics = self._count([live])
         elif choice.write is SnapshotWrite.MERGED_DELTA:
             older, newest = self._deltas[: -choice.merged], self._deltas[-choice.merged :]
             replaced = [run for run in self._runs if run.kind is RunKind.DELTA][-choice.merged :]
@@ -124,22 +124,22 @@ class FrozenState:
         elif choice.write is SnapshotWrite.DELTA:
             runs, uploads = self._write(self._changes, RunKind.DELTA, self._runs, directory)
         if choice.write is not SnapshotWrite.BASE:
-            census = self._renewed()
+            statistics = self._renewed()
         handle = StateHandle(
             uid=self._identity.uid,
             key_groups=self._identity.key_groups,
             max_parallelism=self._identity.max_parallelism,
             hash_version=self._identity.keys.hasher.version,
             runs=runs,
-            timers=census.timers,
-            live_rows=census.live_rows,
+            timers=statistics.timers,
+            live_rows=statistics.live_rows,
         )
         return StateSnapshot(handle, uploads)
 
-    def _renewed(self) -> Census:
-        """The census of a state of which only the changes are written."""
+    def _renewed(self) -> RowStatistics:
+        """The statistics of a state of which only the changes are written."""
         older = [layer for layer in (*reversed(self._deltas), *self._bases) if layer.num_rows]
-        if self._census is None:
+        if self._statistics is None:
             return self._count([self._all_changes, *older])
         identity = self._identity
         change = Change(
@@ -152,9 +152,9 @@ class FrozenState:
             older,
             self._added,
         )
-        return change.renewed(self._census)
+        return change.renewed(self._statistics)
 
-    def _count(self, layers: Sequence[Layer]) -> Census:
+    def _count(self, layers: Sequence[Layer]) -> RowStatistics:
         identity = self._identity
         return counted(layers, self._times, identity.keys, identity.max_parallelism, self._watermark_us)
 

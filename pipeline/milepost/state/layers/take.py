@@ -30,7 +30,7 @@ def found_of(hits: Sequence[Hits], count: int) -> Bools:
     return found
 
 
-def gather(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
+def take(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
     """One column of the answer, null where nothing was found; no position is hit twice."""
     values = None
     for part in hits:

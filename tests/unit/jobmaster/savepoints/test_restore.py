@@ -441,13 +441,13 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "milepost.jobmaster.rollback.installed_checkpoint._give_up", lambda *args: None
+            "milepost.jobmaster.rollback.imported_checkpoint._give_up", lambda *args: None
         )  # as if the process were gone
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
             other.master.start(saved.location)
     assert len(open_forks(other.context.head().state)) == 1
-    monkeypatch.setattr("milepost.jobmaster.rollback.installed_checkpoint.provably_dead", lambda holder: True)
+    monkeypatch.setattr("milepost.jobmaster.rollback.imported_checkpoint.provably_dead", lambda holder: True)
     other.master.start(saved.location)
     assert not open_forks(other.context.head().state)
     other.assert_equals(saved.job)
@@ -456,7 +456,7 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
 def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
-        patch.setattr("milepost.jobmaster.rollback.installed_checkpoint._give_up", lambda *args: None)
+        patch.setattr("milepost.jobmaster.rollback.imported_checkpoint._give_up", lambda *args: None)
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
             other.master.start(saved.location)

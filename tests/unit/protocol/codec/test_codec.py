@@ -40,7 +40,7 @@ from milepost.protocol.manifest.transaction.events import (
 from milepost.protocol.manifest.transaction.requests import ListProgress
 from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
 from milepost.protocol.records.errors import ProtocolViolation, StateCorrupt
-from milepost.protocol.records.ids import INSTALLING, CheckpointId, Epoch, FencingToken, SessionId
+from milepost.protocol.records.ids import IMPORTING, CheckpointId, Epoch, FencingToken, SessionId
 from milepost.protocol.records.layout import veto_key
 from milepost.protocol.records.manifest_state import Garbage, ManifestState, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -346,8 +346,8 @@ def test_a_tombstone_keeps_what_is_asked_of_old_versions() -> None:
     assert buried(ABORTED).reason == "SQL_ERROR"
     done = next(entry.event.checkpoint for entry in ENTRIES if isinstance(entry.event, CheckpointCompleted))
     assert completed_epoch(done).plan == done.plan
-    installed = completed_epoch(replace(done, session_id=SessionId(f"{INSTALLING}1"), summary={"watermark": "end"}))
-    assert (installed.installed, installed.watermark) == (True, "end")
+    installed = completed_epoch(replace(done, session_id=SessionId(f"{IMPORTING}1"), summary={"watermark": "end"}))
+    assert (installed.imported, installed.watermark) == (True, "end")
 
 
 def test_a_tombstone_stays_small_with_long_numbers() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import token_prefix
-from milepost.protocol.retention.reach import CheckpointOutcome, Listed, ObjectStatus, staged_standing, standing
+from milepost.protocol.retention.reach import CheckpointOutcome, Listed, ObjectStatus, object_status, staged_status
 from tests.harness.jobs.job_log import A, B, JobLog
 
 
@@ -14,9 +14,9 @@ def listed(log: JobLog) -> Listed:
 
 
 def staged(log: JobLog, checkpoint: CompletedCheckpoint) -> ObjectStatus:
-    fate = CheckpointOutcome(9, checkpoint.token)
-    return staged_standing(
-        log.state, "lake", checkpoint.checkpoint_id, FencingToken(checkpoint.token), fate, listed(log)
+    outcome = CheckpointOutcome(9, checkpoint.token)
+    return staged_status(
+        log.state, "lake", checkpoint.checkpoint_id, FencingToken(checkpoint.token), outcome, listed(log)
     )
 
 
@@ -58,9 +58,10 @@ def test_beside_a_pending_checkpoint_of_a_fork_everything_newer_is_in_use() -> N
     lost = log.pending
     log.abort(A)
     key = token_prefix(lost.checkpoint_id, lost.token) + "late.parquet"
-    assert standing(log.state, key, (), listed(log)) is ObjectStatus.IN_USE
+    assert object_status(log.state, key, (), listed(log)) is ObjectStatus.IN_USE
     log.dispose_fork(B, fork)
-    assert standing(log.state, key, (), listed(log)) is ObjectStatus.LISTED
+    assert object_status(log.state, key, (), listed(log)) is ObjectStatus.LISTED
     assert (
-        standing(log.state, token_prefix(CheckpointId(99), lost.token) + "x", (), listed(log)) is ObjectStatus.FOREIGN
+        object_status(log.state, token_prefix(CheckpointId(99), lost.token) + "x", (), listed(log))
+        is ObjectStatus.FOREIGN
     )

@@ -39,13 +39,13 @@ from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.buffers import Buffer, are_partials, decode_rows, oldest
-from milepost.state.buffers.spill import Spool
+from milepost.state.buffers.spill import SpillFile
 from milepost.state.layers.key_groups import key_group, subtask_of_key_group
 from tests.harness.tasks.key_hashes import KEYED
 
 EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))
 MAX_PARALLELISM = 16
-MEMORY = Memory(UNLIMITED, Spool("never-made"))
+MEMORY = Memory(UNLIMITED, SpillFile("never-made"))
 
 
 def _plan(receivers: int = 2, buffer_bytes: int = 64, sinks: dict[str, tuple[str, ...]] | None = None) -> OutputPlan:
@@ -238,7 +238,7 @@ def test_rows_are_folded_before_they_are_sent_where_the_first_ones_say_that_it_p
 
 
 def test_a_task_of_little_memory_folds_what_it_holds_sooner() -> None:
-    little = Memory(MemoryBudget(bytes=8 * 3_000_000), Spool("never-made"))
+    little = Memory(MemoryBudget(bytes=8 * 3_000_000), SpillFile("never-made"))
     few, _ = _combined(keys=100, total=400_000, memory=little)
     assert sum(table.num_rows for table in few) > 100 == sum(table.num_rows for table in _combined(100, 400_000)[0])
     assert sum(sum(table.column("__rows").to_pylist()) for table in few) == 400_000

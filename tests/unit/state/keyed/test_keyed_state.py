@@ -25,7 +25,7 @@ from milepost.state.layers.layer import KeySpec, sort_rows, stack
 from milepost.state.runs import evolution
 from milepost.state.runs.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
 from milepost.state.runs.handles import RunKind, StateHandle
-from milepost.state.statistics import census
+from milepost.state.statistics import row_statistics
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED, UNKEYED, WEAK
 
@@ -377,7 +377,10 @@ def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
 
 def test_state_and_operators_name_timers_and_expiry_alike() -> None:
     """`state` may not import `operators`: the names of the contract are spelled in both, equally."""
-    assert (census.TIMER_COLUMN, census.EXPIRES_COLUMN) == (contract.TIMER_COLUMN, contract.EXPIRES_COLUMN)
+    assert (row_statistics.TIMER_COLUMN, row_statistics.EXPIRES_COLUMN) == (
+        contract.TIMER_COLUMN,
+        contract.EXPIRES_COLUMN,
+    )
     assert (evolution.BEGINS_NULL, evolution.SCALE) == (contract.BEGINS_NULL, contract.SCALE)
 
 

@@ -211,11 +211,11 @@ def check_not_ended(state: ManifestState) -> None:
         raise ended(state)
 
 
-def check_installable(state: ManifestState, request: TriggerRequest, on_fork: bool) -> None:
+def check_importable(state: ManifestState, request: TriggerRequest, on_fork: bool) -> None:
     """A checkpoint may be copied in: no epoch of any incarnation runs. Raises InvalidRequest, JobNotRunnable."""
     if not on_fork or not NO_CHECKPOINT <= request.above < MAX_CHECKPOINT_ID:
         raise InvalidRequest(
-            f"job {state.job}: trigger refused: a checkpoint is installed on a fork of its own, with an id above that"
+            f"job {state.job}: trigger refused: a checkpoint is imported on a fork of its own, with an id above that"
             f" of the one that is copied, got {request.above}. Nothing was written."
         )
     if any(result.clean_up is CleanUp.DIRTY for result in state.results):

@@ -33,10 +33,11 @@ class TriggerRequest:
         timeout_ms: length of the lease.
         min_pause_ms: time that must pass between a completion and the next trigger; of the live timeline.
         timeline: None: the live one. Or an open fork: it publishes nothing and moves none of the job's counters.
-        installs: nothing is run: the checkpoint's content is copied from elsewhere. On a fork only; then also in a job
+        imports: nothing is run: the checkpoint's content is copied from elsewhere. On a fork only; then also in a job
             that has ended, once that end is clean.
-        above: of what installs: the checkpoint that is copied, whose id lies below the new one. What is copied may hold
-            names that were made from ids up to it, and in this job too a later id must never make one of them again.
+        above: of what is imported: the checkpoint that is copied, whose id lies below the new one. What is copied may
+            hold names that were made from ids up to it, and in this job too a later id must never make one of them
+            again.
         key_hash_secret: random; for a job from before there was one, from when its state begins empty again.
     """
 
@@ -51,7 +52,7 @@ class TriggerRequest:
     spec_hash: str
     min_pause_ms: int = 0
     timeline: TimelineId | None = None
-    installs: bool = False
+    imports: bool = False
     above: CheckpointId = NO_CHECKPOINT
     key_hash_secret: str | None = field(default=None, repr=False)
 

@@ -85,11 +85,11 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     ),
     Rule(JobStatus.FAILED, CheckpointAborted, JobStatus.FAILED, "on a fork", _tolerated),
     *(
-        Rule(status, event, status, "installed on a fork")
+        Rule(status, event, status, "imported on a fork")
         for status in ENDED
         for event in (CheckpointTriggered, CheckpointCompleted)
     ),
-    *(Rule(status, CheckpointAborted, status, "installed on a fork", _tolerated) for status in ENDED),
+    *(Rule(status, CheckpointAborted, status, "imported on a fork", _tolerated) for status in ENDED),
     Rule(JobStatus.FAILED, JobResumed, JobStatus.RUNNING),
     Rule(JobStatus.RUNNING, TimelineSwitched, JobStatus.RUNNING),
     Rule(JobStatus.FAILED, TimelineSwitched, JobStatus.RUNNING, "a person has decided"),

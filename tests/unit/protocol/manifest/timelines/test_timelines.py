@@ -339,7 +339,7 @@ def test_what_is_installed_in_an_ended_job_is_given_up_like_anything_else() -> N
     log.cancel(A)
     log.clean(A)
     fork = log.fork(B, 0)
-    log.trigger(B, timeline=fork, installs=True)
+    log.trigger(B, timeline=fork, imports=True)
     pending = log.pending_on(fork)
     swept = log.abort(A, int(pending.checkpoint_id), token=int(pending.token), swept=True)
     assert isinstance(swept, Transition)

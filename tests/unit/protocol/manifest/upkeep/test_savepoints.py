@@ -12,7 +12,7 @@ from milepost.protocol.records.errors import CommitConflict, InvalidRequest, Job
 from milepost.protocol.records.ids import MAX_CHECKPOINT_ID, CheckpointId
 from milepost.protocol.records.layout import copying_pin
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.protocol.retention.reach import Listed, ObjectStatus, proof, standing
+from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status, proof
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
 from tests.harness.jobs.job_log import A, B, JobLog, refused
 
@@ -103,16 +103,16 @@ def test_where_an_object_of_a_savepoint_stands() -> None:
 
     log = epochs(1)
     key = ROOT + "_metadata"
-    assert standing(log.state, key, {key}, listed()) is ObjectStatus.REFERENCED
-    assert standing(log.state, key, (), listed()) is ObjectStatus.UNREACHABLE
+    assert object_status(log.state, key, {key}, listed()) is ObjectStatus.REFERENCED
+    assert object_status(log.state, key, (), listed()) is ObjectStatus.UNREACHABLE
     assert "no savepoint that the job lists names it" in proof(key, None)
-    assert standing(log.state, "savepoints/README", (), listed()) is ObjectStatus.FOREIGN
-    assert standing(log.state, "savepoints/before/x/_metadata", (), listed()) is ObjectStatus.FOREIGN
+    assert object_status(log.state, "savepoints/README", (), listed()) is ObjectStatus.FOREIGN
+    assert object_status(log.state, "savepoints/before/x/_metadata", (), listed()) is ObjectStatus.FOREIGN
     log.pin(A, 1, copying_pin(ROOT))
-    assert standing(log.state, key, (), listed()) is ObjectStatus.IN_USE
+    assert object_status(log.state, key, (), listed()) is ObjectStatus.IN_USE
     log.unpin(A, copying_pin(ROOT))
     log.list_garbage(B, (ROOT,))
-    assert standing(log.state, key, (), listed()) is ObjectStatus.LISTED
+    assert object_status(log.state, key, (), listed()) is ObjectStatus.LISTED
 
 
 def test_a_savepoint_is_garbage_as_a_whole_or_not_at_all() -> None:
@@ -124,18 +124,18 @@ def test_a_savepoint_is_garbage_as_a_whole_or_not_at_all() -> None:
 def test_what_installs_needs_a_fork_and_runs_nothing_of_a_job_that_has_ended() -> None:
     """A finished incarnation never runs again (I4); what the next one starts from may be copied in before."""
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.trigger(A, installs=True), "on a fork of its own")
+    refused(log, InvalidRequest, lambda: log.trigger(A, imports=True), "on a fork of its own")
     log.cancel(A)
     log.fork(B, 0)
     fork = log.state.timelines[-1].timeline_id
-    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork, installs=True), "CANCELED")
+    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork, imports=True), "CANCELED")
     log.clean(A)
     refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork), "CANCELED")
     below = CheckpointId(-1)
-    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, installs=True, above=below), "with an id above")
+    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=below), "with an id above")
     huge = MAX_CHECKPOINT_ID
-    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, installs=True, above=huge), "with an id above")
-    log.trigger(B, timeline=fork, installs=True, above=41)
+    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=huge), "with an id above")
+    log.trigger(B, timeline=fork, imports=True, above=41)
     pending = log.pending_on(fork)
     assert (pending.checkpoint_id, log.state.next_checkpoint_id) == (42, 43), "what is copied may hold names from ids"
     log.complete(B, pending)

@@ -16,8 +16,8 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.runs.handles import RunKind, StateHandle
-from milepost.state.statistics import census
-from milepost.state.statistics.census import Census
+from milepost.state.statistics import row_statistics
+from milepost.state.statistics.row_statistics import RowStatistics
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
@@ -70,18 +70,18 @@ class Lineage:
                 and row[EXPIRES] <= watermark]  # fmt: skip
         self.model = {k: row for k, row in self.model.items() if k not in dead}
 
-    def expected(self) -> Census:
+    def expected(self) -> RowStatistics:
         timers: dict[int, int] = {}
         for k, row in self.model.items():
             timer = row.get(TIMER)
             if timer is not None and (self.watermark is None or timer > self.watermark):
                 group = int(key_group(KEYED(pa.table({"k": [k]}), ["k"]), GROUPS)[0])
                 timers[group] = min(timer, timers.get(group, timer))
-        return Census(len(self.model), tuple(sorted(timers.items())))
+        return RowStatistics(len(self.model), tuple(sorted(timers.items())))
 
-    def recorded(self) -> Census:
+    def recorded(self) -> RowStatistics:
         timers = sorted(timer for handle in self.handles for timer in handle.timers)
-        return Census(sum(handle.live_rows for handle in self.handles), tuple(timers))
+        return RowStatistics(sum(handle.live_rows for handle in self.handles), tuple(timers))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), rescale_at=st.integers(0, 9))
-def test_a_census_by_what_changed_is_that_of_all_rows(
+def test_a_statistic_by_what_changed_is_that_of_all_rows(
     tmp_path_factory: pytest.TempPathFactory, way: Way, seed: int, rescale_at: int
 ) -> None:
     """DESIGN 5: a group is opened if its earliest timer is due, so a timer too late would lose what it fires."""
@@ -142,8 +142,10 @@ def test_a_census_by_what_changed_is_that_of_all_rows(
 def test_timers_that_move_on_with_every_row_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What newer rows hide has earlier timers here: first passed over one by one, then all rows are counted."""
     counts: list[int] = []
-    count = census.counted
-    monkeypatch.setattr(census, "counted", lambda layers, *rest: counts.append(len(layers)) or count(layers, *rest))
+    count = row_statistics.counted
+    monkeypatch.setattr(
+        row_statistics, "counted", lambda layers, *rest: counts.append(len(layers)) or count(layers, *rest)
+    )
     lineage = Lineage(tmp_path, (TIMER,))
     for epoch, changed in enumerate([range(400), *(range(moved) for moved in (2, 40, 300))]):
         state = lineage.restore()

@@ -1,4 +1,4 @@
-"""The census counts a state's rows that are alive or due, and its timers, from keys and times alone.
+"""The statistics counts a state's rows that are alive or due, and its timers, from keys and times alone.
 
 A checkpoint records how many rows live and the earliest timer of each key group. The next one follows from them, from
 the rows that changed and from those whose time has come: what neither changed nor is due is not looked at, but for one
@@ -26,7 +26,7 @@ _ROUNDS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class RowStatistics:
     """What a state handle records beside its runs. `timers`: (key group, earliest timer that waits, us), ascending."""
 
     live_rows: int
@@ -98,12 +98,12 @@ def _values(layer: Layer, name: str, rows: Ints | None = None) -> tuple[Ints, Bo
 
 def counted(
     layers: Sequence[Layer], times: Times, keys: KeySpec, max_parallelism: int, watermark_us: int | None
-) -> Census:
+) -> RowStatistics:
     """Count all rows of layers, newest first."""
     names = [name for name in (*keys.key, TIMER_COLUMN, EXPIRES_COLUMN) if name in times.names]
     layers = [replace(layer, stored=layer.stored.select(names)) for layer in layers if layer.num_rows]
     if not layers:
-        return Census(0, ())
+        return RowStatistics(0, ())
     oldest = layers[-1]
     recent = stack(list(reversed(layers[:-1])), keys, oldest.stored.schema)
     live, earliest = 0, np.full(max_parallelism, _NEVER, dtype=np.int64)
@@ -115,7 +115,7 @@ def counted(
         if times.has_timers:
             waiting = np.where(shown, times.waiting(layer, watermark_us), _NEVER)
             np.minimum(earliest, _earliest(layer.hashes, waiting, max_parallelism), out=earliest)
-    return Census(live, _pairs(earliest))
+    return RowStatistics(live, _pairs(earliest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class Change:
     older: Sequence[Layer]
     added: int | None
 
-    def renewed(self, before: Census) -> Census:
-        """The census after the change, by what changed and what is due."""
+    def renewed(self, before: RowStatistics) -> RowStatistics:
+        """The statistics after the change, by what changed and what is due."""
         gone = self._gone()
         live = before.live_rows - sum(len(rows) for _, rows in gone)
         if self.added is not None:
@@ -147,12 +147,12 @@ class Change:
             replaced = sum(len(rows) for _, rows in self._replaced(np.arange(self.changes.num_rows)))
             live += int(np.count_nonzero(after)) - replaced
         if not self.times.has_timers:
-            return Census(live, ())
+            return RowStatistics(live, ())
         earliest = self._earliest_waiting(before, gone)
         if earliest is None:
             layers = [self.changes, *self.older]
             return counted(layers, self.times, self.keys, self.max_parallelism, self.now_us)
-        return Census(live, _pairs(earliest))
+        return RowStatistics(live, _pairs(earliest))
 
     def _gone(self) -> list[tuple[Layer, Ints]]:
         """Rows that did not change and expired."""
@@ -184,7 +184,7 @@ class Change:
             positions = positions[others(query, len(positions))]
         return found
 
-    def _earliest_waiting(self, before: Census, gone: Sequence[tuple[Layer, Ints]]) -> Ints | None:
+    def _earliest_waiting(self, before: RowStatistics, gone: Sequence[tuple[Layer, Ints]]) -> Ints | None:
         """The earliest timer of each key group; None where that takes a count of all rows."""
         recorded = np.full(self.max_parallelism, _NEVER, dtype=np.int64)
         for group, timer_us in before.timers:

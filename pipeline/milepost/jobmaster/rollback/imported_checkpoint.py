@@ -3,7 +3,7 @@
 Order: fork at the empty state (manifest) -> trigger on the fork (manifest): an id and a token -> everything of the
 checkpoint below that token's prefix, `_metadata` last -> complete (manifest) -> rollback to it (manifest): from here on
 it is the head -> each sink follows. Up to the rollback the live timeline does not notice, and a failure gives the fork
-up. Stopped in the middle, the fork is left open; the next installation gives up what is left of dead ones.
+up. Stopped in the middle, the fork is left open; the next import gives up what is left of dead ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from milepost.protocol.manifest.transaction.events import ForkDisposed, Timeline
 from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, TriggerRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, Fenced
-from milepost.protocol.records.ids import INSTALLING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
+from milepost.protocol.records.ids import IMPORTING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import Timeline
 from milepost.protocol.retention.lineage import open_forks
 from milepost.state.layers.key_hash import new_secret
@@ -33,7 +33,7 @@ from milepost.state.layers.key_hash import new_secret
 _LOG = logging.getLogger(__name__)
 
 _LEASE_MS = 6 * 3_600_000
-"""How long one installation may take before another one gives its fork up."""
+"""How long one import may take before another one gives its fork up."""
 
 _WRITER = SubtaskKey(0, 0)
 """The one that must acknowledge: this process."""
@@ -57,14 +57,14 @@ Write = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
 """Writes everything of a pending checkpoint below its token but `_metadata`, which it returns."""
 
 
-def installing_session() -> Session:
-    """A session of this process, recognised as one that installs a checkpoint."""
+def importing_session() -> Session:
+    """A session of this process, recognised as one that imports a checkpoint."""
     session = Session.cli()
-    return Session(SessionId(f"{INSTALLING}{uuid4()}"), session.holder, session.run)
+    return Session(SessionId(f"{IMPORTING}{uuid4()}"), session.holder, session.run)
 
 
 def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:
-    """What the metadata of an installed checkpoint says of its subtasks.
+    """What the metadata of an imported checkpoint says of its subtasks.
 
     Args:
         digest: of what it was made from.
@@ -73,7 +73,7 @@ def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:
 
 
 @contextmanager
-def installed(
+def imported(
     context: JobContext, leadership: Leadership, session: Session, made: Provenance, write: Write
 ) -> Iterator[CompletedCheckpoint]:
     """Complete a checkpoint on a fork of its own; the block makes it the head, and its failure gives the fork up.
@@ -113,7 +113,7 @@ def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: 
         code_hash=made.code_hash,
         spec_hash=made.spec_hash,
         timeline=timeline,
-        installs=True,
+        imports=True,
         above=made.above,
         key_hash_secret=new_secret(),
     )
@@ -145,10 +145,10 @@ def _give_up(context: JobContext, session: Session, timeline: TimelineId) -> Non
 
 
 def _give_up_dead(context: JobContext, session: Session) -> None:
-    """Dispose of forks that installations left open whose process is gone, or that took far too long."""
+    """Dispose of forks that imports left open whose process is gone, or that took far too long."""
     for fork in open_forks(context.head().state):
         opened = opening_of(context, fork)
-        if opened.session_id.startswith(INSTALLING) and _is_dead(fork, opened.at_ms, context.store.clock_ms()):
+        if opened.session_id.startswith(IMPORTING) and _is_dead(fork, opened.at_ms, context.store.clock_ms()):
             _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, opened.session_id)
             _give_up(context, session, fork.timeline_id)
 
