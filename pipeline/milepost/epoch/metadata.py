@@ -19,8 +19,8 @@ from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import Pace
-from milepost.protocol.codec.codec import from_json, to_json
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt

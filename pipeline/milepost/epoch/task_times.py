@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from milepost.protocol.codec.codec import from_json, to_json
+from milepost.protocol.codec.records import from_json, to_json
 
 _PARTS = {
     "read": ("read_ms",),

@@ -14,7 +14,7 @@ from milepost.epoch.step_clock import StepClock
 from milepost.epoch.task_times import JOB_PHASES, TaskTimes, divided
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.timings import AfterCommit, decode_after_commit, kept, phases_of
-from milepost.protocol.codec.codec import encode
+from milepost.protocol.codec.records import encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix
 from tests.harness.jobs.milepost_cli import milepost

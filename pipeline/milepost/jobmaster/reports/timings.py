@@ -15,7 +15,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.step_clock import StepClock
 from milepost.epoch.task_times import divided
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.codec import decode, encode
+from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import after_commit_key, after_commit_prefix

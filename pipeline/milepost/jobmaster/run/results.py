@@ -25,7 +25,7 @@ from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import Pace, Work, measure
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.protocol.codec.codec import decode, from_json
+from milepost.protocol.codec.records import decode, from_json
 from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint

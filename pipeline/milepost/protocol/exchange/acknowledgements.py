@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from milepost.protocol.codec.codec import encode, from_json
+from milepost.protocol.codec.records import encode, from_json
 from milepost.protocol.exchange.declines import Decline, RollbackRequests
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
