@@ -325,9 +325,9 @@ def _operator_json(item: OperatorSnapshot) -> dict[str, Any]:
         "key": list(item.key),
         "routing_key": list(item.routing_key),
         "state_schema": encode_schema(item.state_schema),
-        "handles": [handle.to_json() for handle in item.handles],
+        "handles": to_json(item.handles),
         "firing": list(item.firing),
-        "channels": [None if channel is None else channel.to_json() for channel in item.channels],
+        "channels": to_json(item.channels),
         "processed_bytes": list(item.processed_bytes),
         "rows_in": item.rows_in,
         "rows_out": item.rows_out,
@@ -336,7 +336,7 @@ def _operator_json(item: OperatorSnapshot) -> dict[str, Any]:
 
 
 def _operator(item: Mapping[str, Any]) -> OperatorSnapshot:
-    handles = tuple(StateHandle.from_json(handle) for handle in item["handles"])
+    handles = tuple(from_json(StateHandle, handle, "state handle") for handle in item["handles"])
     per_subtask = {name: tuple(item[name]) for name in ("firing", "channels", "processed_bytes")}
     for name, values in per_subtask.items():
         if len(values) != len(handles):
@@ -347,7 +347,10 @@ def _operator(item: Mapping[str, Any]) -> OperatorSnapshot:
         state_schema=decode_schema(item["state_schema"]),
         handles=handles,
         firing=per_subtask["firing"],
-        channels=tuple(None if one is None else ChannelStateHandle.from_json(one) for one in per_subtask["channels"]),
+        channels=tuple(
+            None if one is None else from_json(ChannelStateHandle, one, "channel state handle")
+            for one in per_subtask["channels"]
+        ),
         processed_bytes=per_subtask["processed_bytes"],
         rows_in=item["rows_in"],
         rows_out=item["rows_out"],
