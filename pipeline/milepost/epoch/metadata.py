@@ -194,7 +194,7 @@ class CheckpointMetadata:
             "operators": {uid: _operator_json(item) for uid, item in self.operators.items()},
             "sinks": {
                 name: {
-                    "committable": item.committable.to_json(),
+                    "committable": to_json(item.committable),
                     "predecessor": item.predecessor,
                     "location": item.location,
                 }
@@ -279,7 +279,9 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         sources={name: _source(item, name) for name, item in document["sources"].items()},
         operators={uid: _operator(item) for uid, item in document["operators"].items()},
         sinks={
-            name: SinkSnapshot(Committable.from_json(item["committable"]), item["predecessor"], item["location"])
+            name: SinkSnapshot(
+                from_json(Committable, item["committable"], "committable"), item["predecessor"], item["location"]
+            )
             for name, item in document["sinks"].items()
         },
         marks={name: SinkPosition(*item) for name, item in document["marks"].items()},

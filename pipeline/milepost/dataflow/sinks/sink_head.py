@@ -17,9 +17,8 @@ from milepost.dataflow.sinks.contract import (
     SinkMark,
     StagedFile,
     decode_schema,
-    staged_file_from_json,
-    staged_file_to_json,
 )
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.documents import exact_fields
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -218,7 +217,7 @@ def dump(document: dict[str, Any]) -> bytes:
 
 def committable_digest(committable: Committable) -> str:
     """Hex SHA-256 of what a commit publishes."""
-    return hashlib.sha256(dump(committable.to_json())).hexdigest()
+    return hashlib.sha256(dump(to_json(committable))).hexdigest()
 
 
 def head_to_bytes(head: SinkHead) -> bytes:
@@ -235,8 +234,8 @@ def head_to_bytes(head: SinkHead) -> bytes:
                 "checkpoint_id": mark.checkpoint_id,
                 "predecessor": mark.predecessor,
             },
-            "added": [staged_file_to_json(file) for file in head.added],
-            "replaced_by": staged_file_to_json(head.replaced_by) if head.replaced_by else None,
+            "added": [to_json(file) for file in head.added],
+            "replaced_by": to_json(head.replaced_by) if head.replaced_by else None,
             "schema": head.schema,
             "committable_sha256": head.committable_sha256,
             "live_files": head.live_files,
@@ -286,8 +285,10 @@ def head_from_bytes(key: str, body: bytes) -> SinkHead:
         write_id=fields["write_id"],
         owner=ChainOwner(owner["job"], owner["sink"], owner["mode"], tuple(map(str, owner["key"]))),
         mark=SinkMark(mark["timeline"], mark["checkpoint_id"], mark["predecessor"]),
-        added=tuple(check_data_key(staged_file_from_json(file)) for file in fields["added"]),
-        replaced_by=check_data_key(staged_file_from_json(replaced_by)) if replaced_by is not None else None,
+        added=tuple(check_data_key(from_json(StagedFile, file, "staged file")) for file in fields["added"]),
+        replaced_by=check_data_key(from_json(StagedFile, replaced_by, "staged file"))
+        if replaced_by is not None
+        else None,
         schema=fields["schema"],
         committable_sha256=fields["committable_sha256"],
         live_files=fields["live_files"],
@@ -346,7 +347,7 @@ def content_to_bytes(version: int, content: ChainContent) -> bytes:
         {
             "format": SNAPSHOT_FORMAT,
             "version": version,
-            "files": [staged_file_to_json(file) for file in content.files],
+            "files": [to_json(file) for file in content.files],
             "marks": [[m.version, m.timeline, m.checkpoint_id, m.committable_sha256] for m in content.marks],
         }
     )
@@ -360,7 +361,7 @@ def content_from_bytes(ref: SnapshotRef, body: bytes) -> ChainContent:
     versions = [entry.version for entry in marks]
     if fields["version"] != ref.version or versions[-1:] != [ref.version] or versions != sorted(versions):
         raise StateCorrupt(f"{ref.key}: is not the snapshot of head {ref.version}", key=ref.key)
-    files = tuple(check_data_key(staged_file_from_json(file)) for file in fields["files"])
+    files = tuple(check_data_key(from_json(StagedFile, file, "staged file")) for file in fields["files"])
     return ChainContent(files, marks)
 
 

@@ -21,7 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from milepost.dataflow.sinks.contract import StagedFile, decode_schema, staged_file_from_json, staged_file_to_json
+from milepost.dataflow.sinks.contract import StagedFile, decode_schema
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.documents import exact_fields
 from milepost.protocol.records.errors import StateCorrupt
@@ -108,7 +109,7 @@ class SavepointDocument:
                     "mode": table.mode,
                     "key": list(table.key),
                     "schema": table.schema,
-                    "files": [staged_file_to_json(file) for file in table.files],
+                    "files": [to_json(file) for file in table.files],
                 }
                 for name, table in self.tables.items()
             },
@@ -206,7 +207,7 @@ def _table(what: str, name: str, item: object) -> SavedTable:
     if fields["mode"] not in _MODES or not all(isinstance(column, str) for column in fields["key"]):
         raise StateCorrupt(f"{what}: table {name!r} has no known mode or key. Nothing was copied.")
     decode_schema(fields["schema"])
-    files = tuple(staged_file_from_json(file) for file in fields["files"])
+    files = tuple(from_json(StagedFile, file, "staged file") for file in fields["files"])
     for number, file in enumerate(files):
         if file.key != table_file_key(name, number, file):
             raise StateCorrupt(f"{what}: table {name!r}: {file.key!r} is not its file {number}. Nothing was copied.")

@@ -1,8 +1,8 @@
 """State handles: what a subtask acknowledges about its state, and all that a restore needs to find and check it.
 
 A `StateHandle` belongs to one (operator, subtask) and lists immutable runs, oldest first; a run that did not change is
-carried by reference into the next checkpoint. The fields' types say what is stored, and
-reading it trusts nothing.
+carried by reference into the next checkpoint. The fields' types say what is stored, and reading it trusts
+nothing.
 """
 
 from __future__ import annotations
