@@ -204,7 +204,7 @@ class CheckpointMetadata:
             "acknowledged": [
                 [item.level, item.subtask, item.attempt_digest, dict(item.consumed)] for item in self.acknowledged
             ],
-            "verdict": self.verdict.to_json(),
+            "verdict": to_json(self.verdict),
             "unaligned": self.unaligned,
             "held_back": self.held_back,
             "pace": self.pace.to_json(),
@@ -286,7 +286,7 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         },
         marks={name: SinkPosition(*item) for name, item in document["marks"].items()},
         acknowledged=tuple(AcknowledgedSubtask(*item) for item in document["acknowledged"]),
-        verdict=GateVerdict.from_json(document["verdict"]),
+        verdict=from_json(GateVerdict, document["verdict"], "gate verdict"),
         unaligned=document["unaligned"],
         held_back=document["held_back"],
         pace=Pace.from_json(document["pace"]),

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from milepost.dataflow.quality.gate import columns_of, failing_rows
 from milepost.dataflow.quality.verdict import ExpectationResult, GateVerdict, Verdict
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.documents import exact_fields
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.spec.job.spec import QualitySpec
@@ -47,7 +48,7 @@ class Refusal:
     def to_json(self) -> dict[str, Any]:
         return {
             "sink": self.sink,
-            **self.expectation.to_json(),
+            **to_json(self.expectation),
             "observed_value": self.observed_value,
             _ROWS: [dict(row) for row in self.rows],
         }
