@@ -207,10 +207,10 @@ class CheckpointMetadata:
             "verdict": to_json(self.verdict),
             "unaligned": self.unaligned,
             "held_back": self.held_back,
-            "pace": self.pace.to_json(),
+            "pace": to_json(self.pace),
             "started_ms": self.started_ms,
             "timings": dict(self.timings),
-            "tasks": packed([task.to_json() for task in self.tasks]),
+            "tasks": packed(to_json(self.tasks)),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
@@ -289,10 +289,10 @@ def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
         verdict=from_json(GateVerdict, document["verdict"], "gate verdict"),
         unaligned=document["unaligned"],
         held_back=document["held_back"],
-        pace=Pace.from_json(document["pace"]),
+        pace=from_json(Pace, document["pace"], "pace"),
         started_ms=_optional_ms(document["started_ms"], "started_ms"),
         timings={name: _ms(value, name) for name, value in document["timings"].items()},
-        tasks=tuple(TaskTimes.from_json(task, "task") for task in unpacked(document["tasks"])),
+        tasks=tuple(from_json(TaskTimes, task, "task") for task in unpacked(document["tasks"])),
     )
 
 

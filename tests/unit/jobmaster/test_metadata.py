@@ -177,7 +177,7 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
         (("timings", "plan_ms"), "12", "plan_ms is '12', expected milliseconds"),
         (("tasks", 0, "sync_ms"), 1.5, "sync_ms: expected an integer"),
         (("tasks", 0, "buffers"), None, "lacks"),
-        (("pace", "in_flight_ms"), -1, "-1 is not a number of at least 0"),
+        (("pace", "in_flight_ms"), -1, "in_flight_ms: expected at least 0, got -1"),
     ],
 )
 def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:

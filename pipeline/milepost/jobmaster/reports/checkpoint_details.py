@@ -72,7 +72,7 @@ def details_of(
             {"level": item.level, "subtask": item.subtask, "attempt_digest": item.attempt_digest}
             for item in metadata.acknowledged
         ],
-        "tasks": [task.to_json() for task in metadata.tasks],
+        "tasks": to_json(metadata.tasks),
         "recreated": _recreated(metadata),
         "phases": phases_of(metadata, measured),
         "notified_ms": notified_of(measured),

@@ -54,7 +54,7 @@ def sha256_fault(digest: str) -> str | None:
 
 
 def count_fault(number: float) -> str | None:
-    """Say why a number cannot count something, or None."""
+    """Say why a number cannot count or measure something, or None."""
     return None if number >= 0 else f"expected at least 0, got {number}"
 
 
@@ -67,4 +67,5 @@ OwnPrefix = Annotated[str, own_prefix_fault]
 OwnKey = Annotated[str, own_key_fault]
 Sha256 = Annotated[str, sha256_fault]
 Count = Annotated[int, count_fault]
+Amount = Annotated[int | float, count_fault]
 Text = Annotated[str, text_fault]
