@@ -16,7 +16,7 @@ import pyarrow as pa
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStat
-from milepost.protocol.records.stored_fields import Count
+from milepost.protocol.records.stored_fields import Count, StoredAs
 
 
 def encode_schema(schema: pa.Schema) -> str:
@@ -43,6 +43,9 @@ def schema_fault(text: str) -> str | None:
 
 SchemaText = Annotated[str, schema_fault]
 """An Arrow schema as `encode_schema` gives it."""
+
+ArrowSchema = Annotated[pa.Schema, StoredAs(str, encode_schema, decode_schema)]
+"""An Arrow schema, stored as that text."""
 
 
 @dataclass(frozen=True, slots=True)
