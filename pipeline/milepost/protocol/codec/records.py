@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
@@ -65,8 +65,9 @@ def to_json(record: object) -> Any:
     if record is None or type(record) in SCALARS:
         return record
     kind: Any = type(record)
-    if is_dataclass(kind):
-        return _record_to_json(record, kind)
+    form = _form_of(kind)
+    if form is not None:
+        return _record_to_json(record, form)
     if isinstance(record, Enum):
         return record.value
     if isinstance(record, list | tuple):
@@ -120,21 +121,37 @@ def _refuse_constant(text: str) -> object:
     raise ValueError(f"{text} is not JSON")
 
 
-def _record_to_json(record: object, kind: Any) -> Any:
-    value = {}
-    for key, name, write in _writers(kind):
-        item = getattr(record, name)
-        value[key] = to_json(item if write is None else write(item))
-    if getattr(kind, "stored_as_row", False):
-        return list(value.values())
-    stored_format = getattr(kind, "stored_format", None)
-    if stored_format is not None:
-        value[FORMAT_KEY] = stored_format
-    if kind.__name__ in _EVENT_NAMES:
-        value[EVENT_TAG] = kind.__name__
-    return value
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How records of one type are stored.
+
+    Attributes:
+        fields: of each its stored key, its name, and what makes its stored form; None when it is stored as it is.
+        as_row: as an array. constants: what an object has beside its fields.
+    """
+
+    fields: tuple[tuple[str, str, Callable[[Any], object] | None], ...]
+    as_row: bool
+    constants: dict[str, object]
 
 
 @cache
-def _writers(kind: type) -> tuple[tuple[str, str, Callable[[Any], object] | None], ...]:
-    return tuple((field.key, field.name, field.write) for field in fields_of(kind))
+def _form_of(kind: type) -> _Form | None:
+    """The stored form of a dataclass; None for another type."""
+    if not is_dataclass(kind):
+        return None
+    constants: dict[str, object] = {EVENT_TAG: kind.__name__} if kind.__name__ in _EVENT_NAMES else {}
+    if hasattr(kind, "stored_format"):
+        constants[FORMAT_KEY] = kind.stored_format
+    plan = tuple((field.key, field.name, field.write) for field in fields_of(kind))
+    return _Form(plan, getattr(kind, "stored_as_row", False), constants)
+
+
+def _record_to_json(record: object, form: _Form) -> Any:
+    value = {}
+    for key, name, write in form.fields:
+        item = getattr(record, name)
+        if write is not None:
+            item = write(item)
+        value[key] = item if type(item) in SCALARS else to_json(item)
+    return list(value.values()) if form.as_row else value | form.constants
