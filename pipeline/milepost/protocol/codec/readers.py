@@ -14,7 +14,7 @@ from typing import Annotated, Any, NewType, TypeAlias, Union, get_args, get_orig
 
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES, Event
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.protocol.records.stored_fields import StoredAs, StoredName
+from milepost.protocol.records.stored_fields import AS_IS, StoredAs, StoredName
 
 EVENT_TAG = "type"
 """Key of the name of an event's type."""
@@ -49,6 +49,7 @@ class StoredField:
         name: the record's. key: the stored one.
         plain: the scalar type that it must have; None when `read` has to look.
         read: makes its value of JSON. write: makes the stored form; None when the value is stored as it is.
+        as_is: its value is JSON already.
         required: a row may not end before it.
     """
 
@@ -57,6 +58,7 @@ class StoredField:
     plain: type | None
     read: Reader
     write: Callable[[Any], object] | None
+    as_is: bool
     required: bool
 
 
@@ -312,7 +314,7 @@ def _field(name: str, hint: Any, required: bool) -> StoredField:
     marks = getattr(hint, "__metadata__", ())
     key = next((mark.name for mark in marks if isinstance(mark, StoredName)), name)
     write = next((mark.write for mark in marks if isinstance(mark, StoredAs)), None)
-    return StoredField(name, key, hint if hint in SCALARS else None, reader_of(hint), write, required)
+    return StoredField(name, key, hint if hint in SCALARS else None, reader_of(hint), write, AS_IS in marks, required)
 
 
 def _expected(expectation: str, value: object) -> Mismatch:

@@ -126,11 +126,12 @@ class _Form:
     """How records of one type are stored.
 
     Attributes:
-        fields: of each its stored key, its name, and what makes its stored form; None when it is stored as it is.
+        fields: of each its stored key, its name, what makes its stored form, None when it is stored as it is, and
+            whether it is JSON already.
         as_row: as an array. constants: what an object has beside its fields.
     """
 
-    fields: tuple[tuple[str, str, Callable[[Any], object] | None], ...]
+    fields: tuple[tuple[str, str, Callable[[Any], object] | None, bool], ...]
     as_row: bool
     constants: dict[str, object]
 
@@ -143,15 +144,15 @@ def _form_of(kind: type) -> _Form | None:
     constants: dict[str, object] = {EVENT_TAG: kind.__name__} if kind.__name__ in _EVENT_NAMES else {}
     if hasattr(kind, "stored_format"):
         constants[FORMAT_KEY] = kind.stored_format
-    plan = tuple((field.key, field.name, field.write) for field in fields_of(kind))
+    plan = tuple((field.key, field.name, field.write, field.as_is) for field in fields_of(kind))
     return _Form(plan, getattr(kind, "stored_as_row", False), constants)
 
 
 def _record_to_json(record: object, form: _Form) -> Any:
     value = {}
-    for key, name, write in form.fields:
+    for key, name, write, as_is in form.fields:
         item = getattr(record, name)
         if write is not None:
             item = write(item)
-        value[key] = item if type(item) in SCALARS else to_json(item)
+        value[key] = item if as_is or type(item) in SCALARS else to_json(item)
     return list(value.values()) if form.as_row else value | form.constants

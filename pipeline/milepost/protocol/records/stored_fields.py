@@ -7,7 +7,7 @@ wrong with the value. What fields must keep together is said by the record's own
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -35,6 +35,23 @@ class StoredName:
     """The key under which a field is stored that the record calls something else."""
 
     name: str
+
+
+AS_IS = "as is"
+"""Mark of a field that holds JSON already: it is written without being looked at."""
+
+
+def by_number(kind: Any) -> StoredAs:
+    """Return the stored form of a mapping from integers to a kind: JSON's keys are text."""
+    return StoredAs(dict[str, kind], _text_keys, _number_keys)
+
+
+def _text_keys(values: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(number): value for number, value in values.items()}
+
+
+def _number_keys(values: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(text): value for text, value in values.items()}
 
 
 def own_prefix_fault(key: str) -> str | None:
