@@ -267,23 +267,34 @@ def _row(kind: type) -> Reader:
     checked = hasattr(kind, "check")
 
     def read(value: object) -> object:
-        plan = fields_of(kind)
-        least = sum(field.required for field in plan)
+        plan, least, plain = _row_plan(kind)
         if not isinstance(value, list) or not least <= len(value) <= len(plan):
             raise _expected(f"an array ({kind.__name__}: {', '.join(field.key for field in plan)})", value)
-        found: list[object] = []
-        try:
-            for field, item in zip(plan, value, strict=False):
-                found.append(item if type(item) is field.plain else field.read(item))
-        except Mismatch as mismatch:
-            mismatch.within(f"[{len(found)}]")
-            raise
+        found = value if [type(item) for item in value] == plain else _parts(plan, value)
         record = kind(*found)
         if checked:
             _check(record)
         return record
 
     return read
+
+
+def _parts(plan: tuple[StoredField, ...], row: list[object]) -> list[object]:
+    found: list[object] = []
+    try:
+        for field, item in zip(plan, row, strict=False):
+            found.append(item if type(item) is field.plain else field.read(item))
+    except Mismatch as mismatch:
+        mismatch.within(f"[{len(found)}]")
+        raise
+    return found
+
+
+@cache
+def _row_plan(kind: type) -> tuple[tuple[StoredField, ...], int, list[type | None]]:
+    """The fields of a row, how many it has at least, and the types of one that needs no look at each."""
+    plan = fields_of(kind)
+    return plan, sum(field.required for field in plan), [field.plain for field in plan]
 
 
 def _check(record: Any) -> None:

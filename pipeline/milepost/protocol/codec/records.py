@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
+from types import NoneType
 from typing import Any, TypeVar
 
 from milepost.protocol.codec.readers import EVENT_TAG, FORMAT_KEY, SCALARS, Mismatch, fields_of, reader_of
@@ -32,6 +33,9 @@ from milepost.protocol.records.errors import StateCorrupt
 Record = TypeVar("Record")
 
 RESTORE = "Restore this object, or roll back to an older checkpoint."
+_PLAIN = {*SCALARS, NoneType}
+"""Types of values that are JSON as they are."""
+
 _EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
 
 
@@ -62,7 +66,7 @@ def to_json(record: object) -> Any:
     Raises:
         TypeError: it holds something that JSON does not have.
     """
-    if record is None or type(record) in SCALARS:
+    if type(record) in _PLAIN:
         return record
     kind: Any = type(record)
     form = _form_of(kind)
@@ -71,7 +75,7 @@ def to_json(record: object) -> Any:
     if isinstance(record, Enum):
         return record.value
     if isinstance(record, list | tuple):
-        return [to_json(item) for item in record]
+        return [*record] if _PLAIN.issuperset(map(type, record)) else [to_json(item) for item in record]
     if isinstance(record, Mapping) and all(isinstance(key, str) for key in record):
         return {key: to_json(item) for key, item in record.items()}
     if isinstance(record, range):
@@ -154,5 +158,5 @@ def _record_to_json(record: object, form: _Form) -> Any:
         item = getattr(record, name)
         if write is not None:
             item = write(item)
-        value[key] = item if as_is or type(item) in SCALARS else to_json(item)
+        value[key] = item if as_is or type(item) in _PLAIN else to_json(item)
     return list(value.values()) if form.as_row else value | form.constants
