@@ -12,6 +12,7 @@ import pytest
 
 from milepost.dataflow.sinks.contract import Committable, SinkMark
 from milepost.dataflow.sinks.sink import Sink
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, NotFound, StateCorrupt, Superseded
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -346,7 +347,7 @@ class SinkTests:
         """What `_metadata` holds commits exactly like what was staged."""
         sink = self.open_sink(tmp_path)
         committable = stage(sink, 1, rows((1, "a")), rows((2, "b")))
-        again = Committable.from_json(committable.to_json())
+        again = from_json(Committable, to_json(committable), "committable")
         assert again == committable
         assert sink.commit(again, mark(1, None)) is True
         assert sink.commit(committable, mark(1, None)) is False

@@ -59,7 +59,8 @@ def test_no_modules_import_each_other() -> None:
 
 def test_a_circle_of_imports_is_found() -> None:
     back = imports_of(REPOSITORY / FOLDER / "protocol/records/ids.py", f"import {PACKAGE}.protocol.records.checkpoints")
-    assert circles([*PRODUCT, *back]) == {f"{PACKAGE}.protocol.records.{name}" for name in ("checkpoints", "ids")}
+    circle = ("checkpoints", "ids", "layout", "stored_fields")
+    assert circles([*PRODUCT, *back]) == {f"{PACKAGE}.protocol.records.{name}" for name in circle}
 
 
 @pytest.mark.parametrize("room", FLOORS)

@@ -6,25 +6,23 @@ nobody finds it by name afterwards (I7). References in it are relative to the jo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
+from typing import Annotated, Any, ClassVar
 
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.contract import Committable, decode_schema, encode_schema
+from milepost.dataflow.sinks.contract import ArrowSchema, Committable
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import Pace
-from milepost.protocol.codec.codec import from_json, to_json
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
+from milepost.protocol.codec.records import dump, from_json, load, to_json
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import KEY_HASH_SECRET_PATTERN
+from milepost.protocol.records.stored_fields import Count, StoredAs, StoredName
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle
@@ -77,14 +75,22 @@ class OperatorSnapshot:
 
     key: tuple[str, ...]
     routing_key: tuple[str, ...]
-    state_schema: pa.Schema
+    state_schema: ArrowSchema
     handles: tuple[StateHandle, ...]
     firing: tuple[int | None, ...]
     channels: tuple[ChannelStateHandle | None, ...]
-    processed_bytes: tuple[int, ...]
-    rows_in: int
-    rows_out: int
-    late_rows: int
+    processed_bytes: tuple[Count, ...]
+    rows_in: Count
+    rows_out: Count
+    late_rows: Count
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        for name in ("firing", "channels", "processed_bytes"):
+            count = len(getattr(self, name))
+            if count != len(self.handles):
+                return f"{name} has {count} entries for {len(self.handles)} subtasks"
+        return None
 
     @property
     def firing_us(self) -> int | None:
@@ -115,6 +121,8 @@ class SinkSnapshot:
 class SinkPosition:
     """How far one sink's table is: the newest checkpoint of this lineage that has it, and where the table lies."""
 
+    stored_as_row: ClassVar[bool] = True
+
     checkpoint_id: int
     location: str
 
@@ -123,10 +131,22 @@ class SinkPosition:
 class AcknowledgedSubtask:
     """The one attempt of a subtask that the checkpoint is made of (I7)."""
 
+    stored_as_row: ClassVar[bool] = True
+
     level: int
     subtask: int
     attempt_digest: str
     consumed: Mapping[str, str]
+
+
+def _stored_secret(hasher: KeyHash) -> str | None:
+    return hasher.secret
+
+
+def _hasher(secret: object) -> KeyHash:
+    if secret is not None and not (isinstance(secret, str) and KEY_HASH_SECRET_PATTERN.fullmatch(secret)):
+        raise ValueError("the key hash secret is not 32 hexadecimal digits")  # it is not shown
+    return KeyHash(secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +166,8 @@ class CheckpointMetadata:
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
     """
 
+    stored_format: ClassVar[int] = METADATA_FORMAT
+
     job: str
     checkpoint_id: int
     epoch: int
@@ -158,7 +180,7 @@ class CheckpointMetadata:
     spec_text: str
     signatures: Mapping[str, Any]
     max_parallelism: int
-    hasher: KeyHash
+    hasher: Annotated[KeyHash, StoredName("key_hash_secret"), StoredAs(object, _stored_secret, _hasher)]
     plan: ObjectHandle
     sources: Mapping[str, SourceSnapshot]
     operators: Mapping[str, OperatorSnapshot]
@@ -169,50 +191,16 @@ class CheckpointMetadata:
     unaligned: bool = False
     held_back: str | None = None
     pace: Pace = field(default_factory=Pace)
-    started_ms: int | None = None
-    timings: Mapping[str, int] = field(default_factory=dict)
+    started_ms: Count | None = None
+    timings: Mapping[str, Count] = field(default_factory=dict)
     tasks: tuple[TaskTimes, ...] = ()
 
     def encode(self) -> bytes:
-        document = {
-            "format": METADATA_FORMAT,
-            "job": self.job,
-            "checkpoint_id": self.checkpoint_id,
-            "epoch": self.epoch,
-            "timeline": self.timeline,
-            "token": self.token,
-            "base": self.base,
-            "code_hash": self.code_hash,
-            "code": dict(self.code),
-            "spec_hash": self.spec_hash,
-            "spec_text": self.spec_text,
-            "signatures": self.signatures,
-            "max_parallelism": self.max_parallelism,
-            "key_hash_secret": self.hasher.secret,
-            "plan": shortened(to_json(self.plan)),
-            "sources": {name: _source_json(item) for name, item in self.sources.items()},
-            "operators": {uid: _operator_json(item) for uid, item in self.operators.items()},
-            "sinks": {
-                name: {
-                    "committable": item.committable.to_json(),
-                    "predecessor": item.predecessor,
-                    "location": item.location,
-                }
-                for name, item in self.sinks.items()
-            },
-            "marks": {name: [item.checkpoint_id, item.location] for name, item in self.marks.items()},
-            "acknowledged": [
-                [item.level, item.subtask, item.attempt_digest, dict(item.consumed)] for item in self.acknowledged
-            ],
-            "verdict": self.verdict.to_json(),
-            "unaligned": self.unaligned,
-            "held_back": self.held_back,
-            "pace": self.pace.to_json(),
-            "started_ms": self.started_ms,
-            "timings": dict(self.timings),
-            "tasks": packed([task.to_json() for task in self.tasks]),
-        }
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        """Return its canonical JSON: handles say their digest once, records of one kind are columns."""
+        document = to_json(self)
+        sources = {name: _packed_source(item) for name, item in document["sources"].items()}
+        document |= {"plan": shortened(document["plan"]), "sources": sources, "tasks": packed(document["tasks"])}
+        return dump(document, ascii_only=True)
 
     def references(self) -> Iterator[str]:
         """Every stored object of the job that the checkpoint needs, `_metadata` itself left out."""
@@ -237,119 +225,34 @@ class CheckpointMetadata:
 
 def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
     """Read a `_metadata` object. Raises StateCorrupt: unreadable, another format, or a reference outside the job."""
+    document: Any = load(body, key, hint=_VERIFY)
     try:
-        document = json.loads(body)
-        if document["format"] == 1:
-            document = from_format_1(document)
-        if document["format"] == 2:
-            document = from_format_2(document)
-        if document["format"] == 3:
-            document = from_format_3(document)
-        if document["format"] == 4:
-            document = from_format_4(document)
+        for number, upgrade in _UPGRADES.items():
+            if document["format"] == number:
+                document = upgrade(document)
         if document["format"] != METADATA_FORMAT:
             raise StateCorrupt(
                 f"{key}: format {document['format']}, expected 1 to {METADATA_FORMAT}",
                 hint="it was written by another version of Milepost",
             )
-        metadata = _decode(document)
+        sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
+        whole = {"plan": restored(document["plan"]), "sources": sources, "tasks": unpacked(document["tasks"])}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint="milepost verify JOB") from error
+        raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint=_VERIFY) from error
+    metadata = from_json(CheckpointMetadata, {**document, **whole}, key, hint=_VERIFY)
     for reference in metadata.references():
         require_own_key(reference)
     return metadata
 
 
-def _decode(document: Mapping[str, Any]) -> CheckpointMetadata:
-    return CheckpointMetadata(
-        job=document["job"],
-        checkpoint_id=document["checkpoint_id"],
-        epoch=document["epoch"],
-        timeline=document["timeline"],
-        token=document["token"],
-        base=document["base"],
-        code_hash=document["code_hash"],
-        code=document["code"],
-        spec_hash=document["spec_hash"],
-        spec_text=document["spec_text"],
-        signatures=document["signatures"],
-        max_parallelism=document["max_parallelism"],
-        hasher=_hasher(document["key_hash_secret"]),
-        plan=from_json(ObjectHandle, restored(document["plan"]), "plan"),
-        sources={name: _source(item, name) for name, item in document["sources"].items()},
-        operators={uid: _operator(item) for uid, item in document["operators"].items()},
-        sinks={
-            name: SinkSnapshot(Committable.from_json(item["committable"]), item["predecessor"], item["location"])
-            for name, item in document["sinks"].items()
-        },
-        marks={name: SinkPosition(*item) for name, item in document["marks"].items()},
-        acknowledged=tuple(AcknowledgedSubtask(*item) for item in document["acknowledged"]),
-        verdict=GateVerdict.from_json(document["verdict"]),
-        unaligned=document["unaligned"],
-        held_back=document["held_back"],
-        pace=Pace.from_json(document["pace"]),
-        started_ms=_optional_ms(document["started_ms"], "started_ms"),
-        timings={name: _ms(value, name) for name, value in document["timings"].items()},
-        tasks=tuple(TaskTimes.from_json(task, "task") for task in unpacked(document["tasks"])),
-    )
+_UPGRADES = {1: from_format_1, 2: from_format_2, 3: from_format_3, 4: from_format_4}
+_VERIFY = "Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store."
 
 
-def _hasher(secret: object) -> KeyHash:
-    if secret is not None and not (isinstance(secret, str) and KEY_HASH_SECRET_PATTERN.fullmatch(secret)):
-        raise StateCorrupt("checkpoint metadata: the key hash secret is not 32 hexadecimal digits")  # it is not shown
-    return KeyHash(secret)
+def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:
+    shorter: dict[str, Any] = shortened(item)
+    return shorter | {"consumed": packed(shorter["consumed"])}
 
 
-def _ms(value: object, name: str) -> int:
-    if type(value) is not int or value < 0:
-        raise StateCorrupt(f"checkpoint metadata: {name} is {value!r}, expected milliseconds")
-    return value
-
-
-def _optional_ms(value: object, name: str) -> int | None:
-    return None if value is None else _ms(value, name)
-
-
-def _source_json(item: SourceSnapshot) -> dict[str, Any]:
-    document: dict[str, Any] = shortened(to_json(item))
-    return document | {"consumed": packed(document["consumed"])}
-
-
-def _source(item: Mapping[str, Any], name: str) -> SourceSnapshot:
-    whole = restored({**item, "consumed": unpacked(item["consumed"])})
-    return from_json(SourceSnapshot, whole, f"source {name}")
-
-
-def _operator_json(item: OperatorSnapshot) -> dict[str, Any]:
-    return {
-        "key": list(item.key),
-        "routing_key": list(item.routing_key),
-        "state_schema": encode_schema(item.state_schema),
-        "handles": [handle.to_json() for handle in item.handles],
-        "firing": list(item.firing),
-        "channels": [None if channel is None else channel.to_json() for channel in item.channels],
-        "processed_bytes": list(item.processed_bytes),
-        "rows_in": item.rows_in,
-        "rows_out": item.rows_out,
-        "late_rows": item.late_rows,
-    }
-
-
-def _operator(item: Mapping[str, Any]) -> OperatorSnapshot:
-    handles = tuple(StateHandle.from_json(handle) for handle in item["handles"])
-    per_subtask = {name: tuple(item[name]) for name in ("firing", "channels", "processed_bytes")}
-    for name, values in per_subtask.items():
-        if len(values) != len(handles):
-            raise StateCorrupt(f"checkpoint metadata: {name} has {len(values)} entries for {len(handles)} subtasks")
-    return OperatorSnapshot(
-        key=tuple(item["key"]),
-        routing_key=tuple(item["routing_key"]),
-        state_schema=decode_schema(item["state_schema"]),
-        handles=handles,
-        firing=per_subtask["firing"],
-        channels=tuple(None if one is None else ChannelStateHandle.from_json(one) for one in per_subtask["channels"]),
-        processed_bytes=per_subtask["processed_bytes"],
-        rows_in=item["rows_in"],
-        rows_out=item["rows_out"],
-        late_rows=item["late_rows"],
-    )
+def _unpacked_source(item: Mapping[str, Any]) -> Any:
+    return restored({**item, "consumed": unpacked(item["consumed"])})

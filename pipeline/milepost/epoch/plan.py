@@ -6,10 +6,9 @@ a replay reads. The plan adds what the trigger and the rebind granted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.process import ProcessFunction
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
+from milepost.protocol.codec.records import dump, from_json, load, to_json
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
@@ -30,6 +30,7 @@ from milepost.state.runs.evolution import evolved
 from milepost.state.runs.handles import StateHandle
 
 INPUT_RECORD_FORMAT = 3
+_WHAT = "input record"
 
 NAMED_BAD_NAMES = 20
 """So many of a source's objects with unusable names are named in a record; all are counted."""
@@ -88,6 +89,8 @@ class InputRecord:
         held_back: why less new input was planned than the sources' limits allow; None when it was not.
     """
 
+    stored_format: ClassVar[int] = INPUT_RECORD_FORMAT
+
     sources: tuple[SourceInput, ...]
     final: bool = False
     held_back: str | None = None
@@ -106,55 +109,29 @@ class InputRecord:
 
 
 def encode_input_record(record: InputRecord) -> bytes:
-    """Canonical JSON of the input record."""
-
-    def rows(objects: Sequence[SourceObject]) -> list[list[object]]:
-        return [[item.key, item.etag, item.size, item.last_modified_ms, item.planned_ms] for item in objects]
-
-    sources = {
-        item.name: {
-            "objects": rows(item.objects),
-            "baseline": rows(item.baseline),
-            "skipped": dict(item.skipped),
-            "pending_objects": item.pending_objects,
-            "pending_bytes": item.pending_bytes,
-            "oldest_new_ms": item.oldest_new_ms,
-            "bad_names": list(item.bad_names),
-        }
-        for item in record.sources
-    }
-    document = {"format": INPUT_RECORD_FORMAT, "sources": sources, "final": record.final, "held_back": record.held_back}
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    """Return the canonical JSON of the input record; its sources are stored by name."""
+    document = to_json(record)
+    document["sources"] = {source.pop("name"): source for source in document["sources"]}
+    return dump(document, ascii_only=True)
 
 
 def decode_input_record(body: bytes) -> InputRecord:
-    """The inverse, also of format 1, which had no last epoch, and 2, which named no bad names. Raises StateCorrupt."""
-    try:
-        document = json.loads(body)
-        if document["format"] not in range(1, INPUT_RECORD_FORMAT + 1):
-            raise StateCorrupt(f"input record has format {document['format']}, expected 1 to {INPUT_RECORD_FORMAT}")
-        sources = tuple(_decode_source(name, item) for name, item in sorted(document["sources"].items()))
-        if document["format"] == 1:
-            return InputRecord(sources)
-        return InputRecord(sources, document["final"], document["held_back"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateCorrupt(f"input record is unreadable: {error}") from error
+    """Return the record that `encode_input_record` had written, now or in an older format.
 
+    Format 1 had no last epoch, and 2 named no bad names.
 
-def _decode_source(name: str, document: Mapping[str, Any]) -> SourceInput:
-    def objects(rows: Sequence[Sequence[Any]]) -> tuple[SourceObject, ...]:
-        return tuple(SourceObject(*row) for row in rows)  # four fields before `planned_ms` was recorded
-
-    return SourceInput(
-        name,
-        objects(document["objects"]),
-        objects(document["baseline"]),
-        document["skipped"],
-        document["pending_objects"],
-        document["pending_bytes"],
-        document["oldest_new_ms"],
-        tuple(document.get("bad_names", ())),
-    )
+    Raises:
+        StateCorrupt: it is unreadable.
+    """
+    document: Any = load(body, _WHAT)
+    number = document.get("format") if isinstance(document, dict) else None
+    if type(number) is not int or number not in range(1, INPUT_RECORD_FORMAT + 1):
+        raise StateCorrupt(f"{_WHAT}: has format {number}, expected 1 to {INPUT_RECORD_FORMAT}. Nothing was changed.")
+    sources = from_json(dict[str, dict[str, Any]], document.get("sources"), f"{_WHAT}: sources")
+    since_3: dict[str, Any] = {"bad_names": []} if number < 3 else {}
+    since_2: dict[str, Any] = {"final": False, "held_back": None} if number < 2 else {}
+    named = [{**since_3, **source, "name": name} for name, source in sorted(sources.items())]
+    return from_json(InputRecord, {**since_2, **document, "format": INPUT_RECORD_FORMAT, "sources": named}, _WHAT)
 
 
 def split_inputs(

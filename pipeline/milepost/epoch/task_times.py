@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from milepost.protocol.codec.codec import from_json, to_json
-
 _PARTS = {
     "read": ("read_ms",),
     "exchange": ("exchange_wait_ms", "emit_ms"),
@@ -60,15 +58,6 @@ class TaskTimes:
     alignment_ms: int
     in_flight_bytes: int
     left_ms: int | None
-
-    def to_json(self) -> dict[str, object]:
-        document: dict[str, object] = to_json(self)
-        return document
-
-    @classmethod
-    def from_json(cls, document: object, what: str) -> TaskTimes:
-        """Raises StateCorrupt: it is no such record."""
-        return from_json(cls, document, what)
 
     def spent_ms(self, *names: str) -> int:
         """The sum of some of its times; what was not measured counts as nothing."""

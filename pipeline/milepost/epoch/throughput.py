@@ -6,11 +6,10 @@ scaled here: what does not get done in time is left in flight all the same (DESI
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.stored_fields import Amount
 
 PROCESSING_SHARE = 0.7
 """Part of `epoch_budget` that processing may take; the rest is Spark's start, the snapshot, the gate and the commit."""
@@ -43,8 +42,8 @@ class Pace:
         in_flight_ms: processing time of what is in flight.
     """
 
-    ms_per_source_byte: float | None = None
-    in_flight_ms: float = 0.0
+    ms_per_source_byte: Amount | None = None
+    in_flight_ms: Amount = 0.0
 
     def source_bytes_within(self, budget_ms: int) -> int | None:
         """How many bytes of new source objects fit beside what is in flight; None: not known yet. May be 0."""
@@ -53,22 +52,9 @@ class Pace:
         free_ms = budget_ms * PROCESSING_SHARE - self.in_flight_ms
         return max(0, int(free_ms / self.ms_per_source_byte))
 
-    def to_json(self) -> dict[str, float | None]:
-        return {"ms_per_source_byte": self.ms_per_source_byte, "in_flight_ms": self.in_flight_ms}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Pace:
-        """Strict: raises StateCorrupt for anything that `to_json` does not give."""
-        expected = {"ms_per_source_byte", "in_flight_ms"}
-        if document.keys() != expected:
-            raise StateCorrupt(f"pace: got the fields {sorted(document)}, expected {sorted(expected)}")
-        per_byte, in_flight_ms = document["ms_per_source_byte"], document["in_flight_ms"]
-        for value in (in_flight_ms,) if per_byte is None else (per_byte, in_flight_ms):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-                raise StateCorrupt(f"pace: {value!r} is not a number of at least 0")
-        if per_byte == 0:
-            raise StateCorrupt("pace: ms_per_source_byte is 0, expected more or null")
-        return cls(per_byte, in_flight_ms)
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        return "ms_per_source_byte is 0, expected more or null" if self.ms_per_source_byte == 0 else None
 
 
 def measure(work: Sequence[Work], source_bytes: int, before: Pace) -> Pace:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from milepost.protocol.codec.codec import decode_entry, encode_entry, encode_tombstone
+from milepost.protocol.codec.entries import decode_entry, encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, tombstone_of
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.records.errors import (

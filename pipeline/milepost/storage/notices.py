@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
-from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.codec.records import decode, to_json
+from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason, reason_of
+from milepost.protocol.records.stored_fields import StoredAs
 from milepost.storage.layout import abort_notice_key
+
+
+def _stored_reason(reason: CheckpointFailureReason) -> str:
+    return reason.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +33,14 @@ class AbortNotice:
         reason: why. latest_completed: the newest completed checkpoint at that time; 0 when there is none (I11).
     """
 
-    reason: CheckpointFailureReason
+    reason: Annotated[CheckpointFailureReason, StoredAs(str, _stored_reason, reason_of)]
     latest_completed: CheckpointId
 
 
 def write_notice(store: ObjectStore, checkpoint_id: CheckpointId, token: FencingToken, notice: AbortNotice) -> None:
     """Tell the subtasks that run under this token. Writing it again is harmless."""
-    document = {"reason": notice.reason.value, "latest_completed": int(notice.latest_completed)}
-    store.put(abort_notice_key(checkpoint_id, token), json.dumps(document, sort_keys=True).encode())
+    body = json.dumps(to_json(notice), sort_keys=True).encode()
+    store.put(abort_notice_key(checkpoint_id, token), body)
 
 
 def read_notice(store: ObjectStore, checkpoint_id: CheckpointId, token: FencingToken) -> AbortNotice | None:
@@ -47,8 +54,4 @@ def read_notice(store: ObjectStore, checkpoint_id: CheckpointId, token: FencingT
         body = store.get(key)
     except NotFound:
         return None
-    try:
-        document = json.loads(body)
-        return AbortNotice(reason_of(document["reason"]), CheckpointId(int(document["latest_completed"])))
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateCorrupt(f"{key}: not a readable notice of an abort: {error!r}. Nothing was uploaded.") from error
+    return decode(AbortNotice, body, f"notice of an abort {key}", hint="nothing was uploaded; run the epoch again")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from milepost.protocol.codec.codec import decode_entry, encode, encode_entry
+from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.codec.records import encode
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,

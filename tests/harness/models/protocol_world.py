@@ -19,7 +19,7 @@ import pytest
 
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
-from milepost.protocol.codec.codec import decode_entry
+from milepost.protocol.codec.entries import decode_entry
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.checkpoints import Holder, Run

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from milepost.dataflow.sinks.contract import Committable, SinkMark
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.dataflow.sinks.sink import SinkMode
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import CommitOutcomeUnknown, NotFound, StateCorrupt, Superseded
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.locations import file_url
@@ -105,7 +106,9 @@ class SinkMachine(RuleBasedStateMachine):
 
     def complete(self, mark: SinkMark, committable: Committable, rows: tuple[tuple[int, int], ...]) -> None:
         """A checkpoint passes its commit point."""
-        self.completed[mark.checkpoint_id] = Completed(mark, Committable.from_json(committable.to_json()), rows)
+        self.completed[mark.checkpoint_id] = Completed(
+            mark, from_json(Committable, to_json(committable), "committable"), rows
+        )
         self.heads[mark.timeline] = mark.checkpoint_id
 
     def open_timeline(self, timeline: str, target: int) -> None:

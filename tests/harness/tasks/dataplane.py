@@ -23,6 +23,7 @@ from milepost.dataflow.sinks.contract import RowsPiece, StagedFile
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.results import acknowledged, newest_event_us
+from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import source_watermark
@@ -298,9 +299,14 @@ class DataPlane:
         self.acks = {uid: acknowledged(verified, "operators", uid) for uid in INPUTS}
         for uid, acks in self.acks.items():
             self.states[uid] = OperatorState(
-                tuple(StateHandle.from_json(ack["state"]) for ack in acks),
+                tuple(from_json(StateHandle, ack["state"], "state handle") for ack in acks),
                 tuple(ack["firing_us"] for ack in acks),
-                tuple(None if ack["channel"] is None else ChannelStateHandle.from_json(ack["channel"]) for ack in acks),
+                tuple(
+                    None
+                    if ack["channel"] is None
+                    else from_json(ChannelStateHandle, ack["channel"], "channel state handle")
+                    for ack in acks
+                ),
             )
         for name, tables in staged.items():
             self.outputs.setdefault(name, []).extend(tables)

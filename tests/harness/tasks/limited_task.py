@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from milepost.protocol.codec.records import from_json
 from milepost.spark.worker.worker_memory import UNLIMITED, reserve_little, worker_budget
 
 KEYS, MAX_PARALLELISM = 600_000, 16
@@ -97,7 +98,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
         inputs=("events",),
         input_schema=rows.schema,
         state_schema=operator.state_schema,
-        handles=tuple(StateHandle.from_json(handle) for handle in handles),
+        handles=tuple(from_json(StateHandle, handle, "state handle") for handle in handles),
         firing=(None,) * len(handles),
         channels=(),
         directory=f"chk-{epoch + 1}/t1/state/totals/",

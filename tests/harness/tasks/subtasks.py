@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import OperatorOutput, StatefulOperator
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.buffers import are_partials, as_partials
@@ -82,7 +83,7 @@ class OperatorRun:
             for upload in snapshot.uploads:
                 self.store.put(upload.key, upload.body)
             frozen.stage_cache(snapshot)
-            handles.append(StateHandle.from_json(json.loads(json.dumps(snapshot.handle.to_json()))))
+            handles.append(from_json(StateHandle, json.loads(json.dumps(to_json(snapshot.handle))), "state handle"))
         self.handles, self.firing_us = tuple(handles), firing_us
         return OperatorOutput(_concat([o.rows for o in outputs]), _concat([o.late for o in outputs]))
 

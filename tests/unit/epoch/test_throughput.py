@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.epoch.throughput import PROCESSING_SHARE, Pace, Work, measure
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import StateCorrupt
 
 AMOUNT = st.integers(0, 10**9)
@@ -42,7 +43,7 @@ def test_what_fits_is_never_more_than_the_budget_allows(work: list[Work], source
         if fits:
             needed = fits * pace.ms_per_source_byte + pace.in_flight_ms
             assert needed <= budget_ms * PROCESSING_SHARE * (1 + 1e-9)
-    assert Pace.from_json(pace.to_json()) == pace
+    assert from_json(Pace, to_json(pace), "pace") == pace
 
 
 @pytest.mark.parametrize(
@@ -50,4 +51,4 @@ def test_what_fits_is_never_more_than_the_budget_allows(work: list[Work], source
 )
 def test_a_pace_that_does_not_fit_is_corrupt(document: dict[str, object]) -> None:
     with pytest.raises(StateCorrupt):
-        Pace.from_json(document)
+        from_json(Pace, document, "pace")

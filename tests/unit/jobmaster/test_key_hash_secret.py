@@ -15,7 +15,7 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.leadership import leadership
 from milepost.jobmaster.reports.tables import operator_rows
 from milepost.jobmaster.rollback import imported_checkpoint as installation
-from milepost.protocol.codec.codec import LogEntry
+from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_hash import KeyHash, new_secret
 from tests.harness.jobs.counted_job import CountedJob

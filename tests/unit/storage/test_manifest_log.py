@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.codec.codec import encode_entry, encode_tombstone
+from milepost.protocol.codec.entries import encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
 from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.events import JobResumed

@@ -41,5 +41,5 @@ def test_a_notice_lies_below_the_prefix_that_the_abort_makes_garbage(store: Loca
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"reason": 1}'])
 def test_a_damaged_notice_is_not_taken_for_none(store: LocalStore, body: bytes) -> None:
     store.put(abort_notice_key(ID, NEW), body)
-    with pytest.raises(StateCorrupt, match="not a readable notice"):
+    with pytest.raises(StateCorrupt, match="notice of an abort"):
         read_notice(store, ID, NEW)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-from milepost.protocol.records.documents import exact_fields
-from milepost.protocol.records.errors import QualityGateFailed, StateCorrupt
+from milepost.protocol.codec.records import to_json
+from milepost.protocol.records.errors import QualityGateFailed
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
@@ -53,37 +52,6 @@ class ExpectationResult:
     observed: Mapping[str, int | float]
     exception: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": self.type,
-            "column": self.column,
-            "severity": self.severity,
-            "success": self.success,
-            "observed": dict(self.observed),
-            "exception": self.exception,
-        }
-
-    @classmethod
-    def from_json(cls, document: object) -> ExpectationResult:
-        """Strict: raises StateCorrupt."""
-        text_or_none = (str, type(None))
-        fields = exact_fields(
-            "expectation result",
-            document,
-            {
-                "type": str,
-                "column": text_or_none,
-                "severity": str,
-                "success": bool,
-                "observed": dict,
-                "exception": text_or_none,
-            },
-        )
-        for name, value in fields["observed"].items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise StateCorrupt(f"expectation result: observed {name!r} is not a number")
-        return cls(**fields)
-
     def describe(self) -> str:
         """One clause for a person."""
         subject = f"{self.type}({self.column})" if self.column else self.type
@@ -109,21 +77,6 @@ class Verdict:
     rows: int
     expectations: tuple[ExpectationResult, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "sink": self.sink,
-            "status": self.status.value,
-            "rows": self.rows,
-            "expectations": [result.to_json() for result in self.expectations],
-        }
-
-    @classmethod
-    def from_json(cls, document: object) -> Verdict:
-        """Strict: raises StateCorrupt."""
-        fields = exact_fields("verdict", document, {"sink": str, "status": str, "rows": int, "expectations": list})
-        results = tuple(ExpectationResult.from_json(result) for result in fields["expectations"])
-        return cls(fields["sink"], _status(fields["status"]), fields["rows"], results)
-
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
@@ -142,17 +95,10 @@ class GateVerdict:
         """Whether nothing of the epoch may be published."""
         return self.status.vetoes
 
-    def to_json(self) -> dict[str, Any]:
-        return {"status": self.status.value, "verdicts": [verdict.to_json() for verdict in self.verdicts]}
-
-    @classmethod
-    def from_json(cls, document: object) -> GateVerdict:
-        """Strict: raises StateCorrupt, also when the status is not what its verdicts add up to."""
-        fields = exact_fields("gate verdict", document, {"status": str, "verdicts": list})
-        verdict = cls.of(tuple(Verdict.from_json(inner) for inner in fields["verdicts"]))
-        if verdict.status is not _status(fields["status"]):
-            raise StateCorrupt(f"gate verdict: says {fields['status']}, its verdicts say {verdict.status.value}")
-        return verdict
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        sum_up = GateVerdict.of(self.verdicts).status
+        return None if self.status is sum_up else f"says {self.status.value}, its verdicts say {sum_up.value}"
 
     def summary(self) -> str:
         """One line for a person: the status, and of what is not met up to three."""
@@ -179,12 +125,5 @@ class GateVerdict:
                 reason=reason.value,
                 detail=self.summary(),
                 checkpoint_id=checkpoint_id,
-                quality=self.to_json(),
+                quality=to_json(self),
             )
-
-
-def _status(text: str) -> VerdictStatus:
-    try:
-        return VerdictStatus(text)
-    except ValueError:
-        raise StateCorrupt(f"verdict: {text!r} is not a status") from None

@@ -11,46 +11,32 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from milepost.dataflow.quality.gate import columns_of, failing_rows
 from milepost.dataflow.quality.verdict import ExpectationResult, GateVerdict, Verdict
-from milepost.protocol.records.documents import exact_fields
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.codec.records import from_json, load, to_json
 from milepost.spec.job.spec import QualitySpec
 
-FORMAT = 1
 MAX_BYTES = 64_000
 _MAX_TEXT = 200
 """Of a value: what is longer ends in an ellipsis."""
 
-_ROWS = "rows"
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One expectation that vetoed an epoch.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(ExpectationResult):
+    """One expectation that vetoed an epoch: its result, with the counts, and what it is about.
 
     Attributes:
-        expectation: its result, with the counts.
         observed_value: of an aggregate or the whole table, as JSON; None for one that looks at single rows.
         rows: some of the failing ones, in the order of the table: columns of the expectation and the sink's key.
     """
 
     sink: str
-    expectation: ExpectationResult
     observed_value: Any
     rows: tuple[Mapping[str, Any], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "sink": self.sink,
-            **self.expectation.to_json(),
-            "observed_value": self.observed_value,
-            _ROWS: [dict(row) for row in self.rows],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +47,17 @@ class Veto:
         shortened: rows or observed values were left out, because the object would have been too large.
     """
 
+    stored_format: ClassVar[int] = 1
+
     checkpoint_id: int
     refusals: tuple[Refusal, ...]
     shortened: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "checkpoint_id": self.checkpoint_id,
-            "shortened": self.shortened,
-            "refusals": [refusal.to_json() for refusal in self.refusals],
-        }
 
     def encode(self) -> bytes:
         """Return its JSON, at most `MAX_BYTES`: with fewer rows of each expectation, and at last without values."""
         fitting = self
         limit = max((len(refusal.rows) for refusal in self.refusals), default=0)
-        while len(body := _dumps(fitting.to_json())) > MAX_BYTES:
+        while len(body := _dumps(to_json(fitting))) > MAX_BYTES:
             if limit:
                 limit //= 2
                 shorter = tuple(replace(one, rows=one.rows[:limit]) for one in fitting.refusals)
@@ -113,20 +93,16 @@ def veto_of(
             positions, observed = found.get(number, ((), None))
             taken = list(positions[: spec.rows])
             told = tuple({name: _json_value(_value(table[name][at])) for name in shown} for at in taken)
-            refusals.append(Refusal(spec.sink, answer.expectations[number], _json_value(observed), told))
+            result = to_json(answer.expectations[number])
+            refusals.append(Refusal(**result, sink=spec.sink, observed_value=_json_value(observed), rows=told))
     return Veto(checkpoint_id, tuple(refusals))
 
 
 def decode_veto(body: bytes, what: str) -> dict[str, Any]:
     """Return the document of a veto, for people and programs. Raises StateCorrupt, naming `what`."""
-    try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise StateCorrupt(f"{what}: not a readable document of a veto: {error}") from error
-    fields = exact_fields(what, document, {"format": int, "checkpoint_id": int, "shortened": bool, "refusals": list})
-    if fields["format"] != FORMAT:
-        raise StateCorrupt(f"{what}: format {fields['format']} is unknown, expected {FORMAT}")
-    return fields
+    document: Any = load(body, what)
+    from_json(Veto, document, what)
+    return dict(document)
 
 
 def _vetoing(verdict: Verdict) -> list[int]:

@@ -7,14 +7,43 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import pyarrow as pa
 
-from milepost.protocol.records.documents import exact_fields
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStat
+from milepost.protocol.records.stored_fields import Count, StoredAs
+
+
+def encode_schema(schema: pa.Schema) -> str:
+    """Arrow IPC in base64, without metadata (which names libraries and would make equal schemas differ)."""
+    return base64.b64encode(schema.remove_metadata().serialize().to_pybytes()).decode("ascii")
+
+
+def decode_schema(text: str) -> pa.Schema:
+    """Inverse of `encode_schema`. Raises StateCorrupt."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (ValueError, OSError, EOFError, pa.ArrowException) as error:  # binascii.Error is a ValueError
+        raise StateCorrupt("a recorded schema is not an Arrow schema") from error
+
+
+def schema_fault(text: str) -> str | None:
+    """Say why a recorded text is no Arrow schema, or None."""
+    try:
+        decode_schema(text)
+    except StateCorrupt as error:
+        return error.message
+    return None
+
+
+SchemaText = Annotated[str, schema_fault]
+"""An Arrow schema as `encode_schema` gives it."""
+
+ArrowSchema = Annotated[pa.Schema, StoredAs(str, encode_schema, decode_schema)]
+"""An Arrow schema, stored as that text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +71,8 @@ class StagedFile:
     """
 
     key: str
-    rows: int
-    size: int
+    rows: Count
+    size: Count
     sha256: str
 
 
@@ -67,65 +96,13 @@ class Committable:
 
     sink: str
     files: tuple[StagedFile, ...]
-    schema: str
+    schema: SchemaText
     compaction: Compaction | None = None
 
     @property
     def rows(self) -> int:
         """Rows that this epoch publishes; a compaction's are not counted again."""
         return sum(file.rows for file in self.files)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON-compatible; `from_json` is its inverse."""
-        compaction = self.compaction
-        return {
-            "sink": self.sink,
-            "files": [staged_file_to_json(file) for file in self.files],
-            "schema": self.schema,
-            "compaction": compaction
-            and {"file": staged_file_to_json(compaction.file), "predecessor": compaction.predecessor},
-        }
-
-    @classmethod
-    def from_json(cls, document: object) -> Committable:
-        """Strict: raises StateCorrupt for an unknown, missing or ill-typed field, or a schema that is not Arrow's."""
-        what = "committable"
-        types: dict[str, Any] = {"sink": str, "files": list, "schema": str, "compaction": (dict, type(None))}
-        fields = exact_fields(what, document, types)
-        decode_schema(fields["schema"])
-        compaction = None
-        if fields["compaction"] is not None:
-            inner = exact_fields(
-                f"{what}.compaction", fields["compaction"], {"file": dict, "predecessor": (int, type(None))}
-            )
-            compaction = Compaction(staged_file_from_json(inner["file"]), inner["predecessor"])
-        files = tuple(staged_file_from_json(file) for file in fields["files"])
-        return cls(fields["sink"], files, fields["schema"], compaction)
-
-
-def staged_file_to_json(file: StagedFile) -> dict[str, Any]:
-    return {"key": file.key, "rows": file.rows, "size": file.size, "sha256": file.sha256}
-
-
-def staged_file_from_json(document: object) -> StagedFile:
-    """Strict: raises StateCorrupt."""
-    fields = exact_fields("staged file", document, {"key": str, "rows": int, "size": int, "sha256": str})
-    if fields["rows"] < 0 or fields["size"] < 0:
-        raise StateCorrupt(f"staged file {fields['key']!r}: rows and size must not be negative")
-    return StagedFile(**fields)
-
-
-def encode_schema(schema: pa.Schema) -> str:
-    """Arrow IPC in base64, without metadata (which names libraries and would make equal schemas differ)."""
-    return base64.b64encode(schema.remove_metadata().serialize().to_pybytes()).decode("ascii")
-
-
-def decode_schema(text: str) -> pa.Schema:
-    """Inverse of `encode_schema`. Raises StateCorrupt."""
-    try:
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
-    except (ValueError, OSError, EOFError, pa.ArrowException) as error:  # binascii.Error is a ValueError
-        raise StateCorrupt("a recorded schema is not an Arrow schema") from error
 
 
 @dataclass(frozen=True, slots=True)

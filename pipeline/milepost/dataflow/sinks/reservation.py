@@ -8,24 +8,20 @@ it and the first commit finds its own again. A table from before there were any 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from milepost.dataflow.sinks.sink_head import dump
-from milepost.protocol.records.documents import exact_fields
+from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     InvalidRequest,
     NotFound,
-    StateCorrupt,
 )
 from milepost.protocol.records.object_store import ObjectStore
 
 RESERVATION = "_owner.json"
-_FORMAT = "milepost-table-owner/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +33,8 @@ class TableOwner:
         identity: of the job: write id of its first manifest version, so that a job made anew, or one of the same name
             in another storage, is another.
     """
+
+    stored_format: ClassVar[str] = "milepost-table-owner/1"
 
     job: str
     identity: str
@@ -86,15 +84,8 @@ def _created(store: ObjectStore, owner: TableOwner) -> TableOwner:
 
 
 def _encode(owner: TableOwner) -> bytes:
-    return dump({"format": _FORMAT, "job": owner.job, "identity": owner.identity, "sink": owner.sink})
+    return encode(owner, ascii_only=True)
 
 
 def _decode(body: bytes) -> TableOwner:
-    types: dict[str, Any] = {"format": str, "job": str, "identity": str, "sink": str}
-    try:
-        fields = exact_fields(RESERVATION, json.loads(body), types)
-    except ValueError as error:
-        raise StateCorrupt(f"{RESERVATION}: is not JSON", key=RESERVATION) from error
-    if fields.pop("format") != _FORMAT:
-        raise StateCorrupt(f"{RESERVATION}: is not of the format {_FORMAT}", key=RESERVATION)
-    return TableOwner(**fields)
+    return decode(TableOwner, body, RESERVATION, key=RESERVATION)

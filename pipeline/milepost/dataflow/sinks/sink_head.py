@@ -7,22 +7,15 @@ it, or a count that cannot be, is `StateCorrupt`.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, ClassVar
 
-from milepost.dataflow.sinks.contract import (
-    Committable,
-    SinkMark,
-    StagedFile,
-    decode_schema,
-    staged_file_from_json,
-    staged_file_to_json,
-)
-from milepost.protocol.records.documents import exact_fields
+from milepost.dataflow.sinks.contract import Committable, SchemaText, SinkMark, StagedFile
+from milepost.protocol.codec.records import decode, encode, from_json, load
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.stored_fields import Count
 
 HEAD_FORMAT_1 = "milepost-sink-head/1"
 HEAD_FORMAT = "milepost-sink-head/2"
@@ -37,24 +30,22 @@ _HEAD_KEY = re.compile(r"_heads/(\d{20})\.json")
 _SNAPSHOT_KEY = re.compile(r"_snapshots/(\d{20})-[0-9a-f]{64}\.json")
 _DATA_KEY = re.compile(r"data/chk-(\d{20})/t(\d+)/(?:\d+|all)-[0-9a-f]{64}\.parquet")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_FORMAT_2_FIELDS = {"decision", "followed_at", "followed"}
-_OPTIONAL_DICT = (dict, type(None))
-_HEAD_FIELDS: dict[str, Any] = {
-    "format": str,
-    "version": int,
-    "write_id": str,
-    "owner": dict,
-    "mark": dict,
-    "added": list,
-    "replaced_by": _OPTIONAL_DICT,
-    "schema": (str, type(None)),
-    "committable_sha256": str,
-    "live_files": int,
-    "snapshot": _OPTIONAL_DICT,
-    "decision": int,
-    "followed_at": int,
-    "followed": _OPTIONAL_DICT,
-}
+_SINCE_FORMAT_2 = {"decision", "followed_at", "followed"}
+
+
+def data_file_fault(file: StagedFile) -> str | None:
+    """Say why staging cannot have named a file, or None; stored text never names another object."""
+    named = _DATA_KEY.fullmatch(file.key) and _SHA256.fullmatch(file.sha256)
+    return None if named else f"{file.key!r} is not the key of a staged file"
+
+
+def snapshot_key(version: int, sha256: str) -> str:
+    """Return the key of the snapshot that was written for a head."""
+    return f"{SNAPSHOTS}{version:020d}-{sha256}.json"
+
+
+TableFile = Annotated[StagedFile, data_file_fault]
+"""A file that a stored head or snapshot names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +68,29 @@ class SnapshotRef:
 
     version: int
     key: str
-    size: int
+    size: Count
     sha256: str
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        named = self.key == snapshot_key(self.version, self.sha256) and _SNAPSHOT_KEY.fullmatch(self.key)
+        return None if named else f"{self.key!r} is not the key of a snapshot"
 
 
 @dataclass(frozen=True, slots=True)
 class MarkEntry:
     """One past commit, or step of a follow, as a snapshot remembers it."""
 
+    stored_as_row: ClassVar[bool] = True
+
     version: int
     timeline: str
     checkpoint_id: int
     committable_sha256: str
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        return None if self.version > 0 else f"there is no head {self.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class FollowedStep:
     checkpoint_id: int
     committable_sha256: str
     live_files: int
-    schema: str
+    schema: SchemaText
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +141,45 @@ class SinkHead:
         followed: what this very head follows with; None for a commit.
     """
 
+    stored_format: ClassVar[str] = HEAD_FORMAT
+
     version: int
     write_id: str
     owner: ChainOwner
     mark: SinkMark
-    added: tuple[StagedFile, ...]
-    replaced_by: StagedFile | None
-    schema: str | None
+    added: tuple[TableFile, ...]
+    replaced_by: TableFile | None
+    schema: SchemaText | None
     committable_sha256: str
     live_files: int
     snapshot: SnapshotRef | None
     decision: int
     followed_at: int
     followed: Followed | None
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        snapshot, followed = self.snapshot, self.followed
+        if self.schema is None and self.live_files:
+            return "has files, and no schema"
+        if snapshot is not None and not 0 < snapshot.version <= self.version:
+            return f"names snapshot {snapshot.version} of a later head"
+        if (
+            (self.decision > 0) != (self.followed_at > 0)
+            or not 0 <= self.followed_at <= self.version
+            or self.decision < 0
+        ):
+            return f"follows decision {self.decision} since head {self.followed_at}"
+        if (followed is not None) != (self.decision > 0 and self.followed_at == self.version):
+            return f"says both that it is a commit and that head {self.followed_at} followed a decision"
+        if followed is None:
+            return None
+        if self.replaced_by is not None or snapshot is None or snapshot.version != self.version:
+            return "follows a decision, and has no snapshot of its own"
+        counts = [step.live_files for step in followed.steps]
+        if counts != sorted(counts) or (counts and not 0 <= counts[0] <= counts[-1] <= self.live_files):
+            return f"its steps count {counts} live files, the head {self.live_files}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +193,23 @@ class ChainContent:
 EMPTY_CONTENT = ChainContent((), ())
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredContent:
+    """The content as of head `version`, as a snapshot has it."""
+
+    stored_format: ClassVar[str] = SNAPSHOT_FORMAT
+
+    version: int
+    files: tuple[TableFile, ...]
+    marks: tuple[MarkEntry, ...]
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        versions = [entry.version for entry in self.marks]
+        whole = versions[-1:] == [self.version] and versions == sorted(versions)
+        return None if whole else f"its marks do not lead to head {self.version}"
+
+
 def head_key(version: int) -> str:
     """The key of head `version`; newer heads sort first."""
     return f"{HEADS}{_TOP - version:020d}.json"
@@ -176,10 +221,6 @@ def head_version(key: str) -> int:
     if match is None or int(match[1]) >= _TOP:
         raise StateCorrupt(f"{key} is not the name of a sink head", key=key)
     return _TOP - int(match[1])
-
-
-def snapshot_key(version: int, sha256: str) -> str:
-    return f"{SNAPSHOTS}{version:020d}-{sha256}.json"
 
 
 def snapshot_version(key: str) -> int | None:
@@ -199,9 +240,10 @@ def content_after(content: ChainContent, head: SinkHead) -> ChainContent:
 
 
 def check_data_key(file: StagedFile) -> StagedFile:
-    """Return the file when staging could have named it; stored text never names another object. StateCorrupt."""
-    if not _DATA_KEY.fullmatch(file.key) or not _SHA256.fullmatch(file.sha256):
-        raise StateCorrupt(f"{file.key!r} is not the key of a staged file", key=file.key)
+    """Return the file when staging could have named it. Raises StateCorrupt."""
+    fault = data_file_fault(file)
+    if fault is not None:
+        raise StateCorrupt(fault, key=file.key)
     return file
 
 
@@ -211,171 +253,34 @@ def data_key_owner(key: str) -> tuple[CheckpointId, FencingToken] | None:
     return None if match is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
 
 
-def dump(document: dict[str, Any]) -> bytes:
-    """Canonical JSON."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
 def committable_digest(committable: Committable) -> str:
     """Hex SHA-256 of what a commit publishes."""
-    return hashlib.sha256(dump(committable.to_json())).hexdigest()
+    return hashlib.sha256(encode(committable, ascii_only=True)).hexdigest()
 
 
 def head_to_bytes(head: SinkHead) -> bytes:
     """Format 2, canonical."""
-    owner, mark, snapshot = head.owner, head.mark, head.snapshot
-    return dump(
-        {
-            "format": HEAD_FORMAT,
-            "version": head.version,
-            "write_id": head.write_id,
-            "owner": {"job": owner.job, "sink": owner.sink, "mode": owner.mode, "key": list(owner.key)},
-            "mark": {
-                "timeline": mark.timeline,
-                "checkpoint_id": mark.checkpoint_id,
-                "predecessor": mark.predecessor,
-            },
-            "added": [staged_file_to_json(file) for file in head.added],
-            "replaced_by": staged_file_to_json(head.replaced_by) if head.replaced_by else None,
-            "schema": head.schema,
-            "committable_sha256": head.committable_sha256,
-            "live_files": head.live_files,
-            "snapshot": snapshot
-            and {
-                "version": snapshot.version,
-                "key": snapshot.key,
-                "size": snapshot.size,
-                "sha256": snapshot.sha256,
-            },
-            "decision": head.decision,
-            "followed_at": head.followed_at,
-            "followed": _followed_to_json(head.followed) if head.followed else None,
-        }
-    )
-
-
-def _followed_to_json(followed: Followed) -> dict[str, Any]:
-    base = followed.base
-    return {
-        "base": base and [base.version, base.timeline, base.checkpoint_id, base.committable_sha256],
-        "steps": [
-            {
-                "checkpoint_id": step.checkpoint_id,
-                "committable_sha256": step.committable_sha256,
-                "live_files": step.live_files,
-                "schema": step.schema,
-            }
-            for step in followed.steps
-        ],
-    }
+    return encode(head, ascii_only=True)
 
 
 def head_from_bytes(key: str, body: bytes) -> SinkHead:
     """Read formats 1 and 2. Strict: raises StateCorrupt, naming the key."""
-    document = _load(key, body, HEAD_FORMAT, HEAD_FORMAT_1)
-    if document["format"] == HEAD_FORMAT_1:
-        if not isinstance(document.get("schema"), str) or _FORMAT_2_FIELDS & document.keys():
+    document = load(body, key, key=key)
+    if isinstance(document, dict) and document.get("format") == HEAD_FORMAT_1:
+        if not isinstance(document.get("schema"), str) or _SINCE_FORMAT_2 & document.keys():
             raise StateCorrupt(f"{key}: is not a head of the format {HEAD_FORMAT_1}", key=key)
-        document = {**document, "decision": 0, "followed_at": 0, "followed": None}
-    fields = exact_fields(key, document, _HEAD_FIELDS)
-    owner = exact_fields(key, fields["owner"], {"job": str, "sink": str, "mode": str, "key": list})
-    mark = exact_fields(key, fields["mark"], {"timeline": str, "checkpoint_id": int, "predecessor": (int, type(None))})
-    replaced_by, followed = fields["replaced_by"], fields["followed"]
-    head = SinkHead(
-        version=fields["version"],
-        write_id=fields["write_id"],
-        owner=ChainOwner(owner["job"], owner["sink"], owner["mode"], tuple(map(str, owner["key"]))),
-        mark=SinkMark(mark["timeline"], mark["checkpoint_id"], mark["predecessor"]),
-        added=tuple(check_data_key(staged_file_from_json(file)) for file in fields["added"]),
-        replaced_by=check_data_key(staged_file_from_json(replaced_by)) if replaced_by is not None else None,
-        schema=fields["schema"],
-        committable_sha256=fields["committable_sha256"],
-        live_files=fields["live_files"],
-        snapshot=_snapshot_ref(key, fields["snapshot"]) if fields["snapshot"] is not None else None,
-        decision=fields["decision"],
-        followed_at=fields["followed_at"],
-        followed=_followed_from_json(key, followed) if followed is not None else None,
-    )
-    problem = _contradiction(head)
-    if problem is not None:
-        raise StateCorrupt(f"{key}: {problem}", key=key)
-    return head
-
-
-def _snapshot_ref(key: str, document: object) -> SnapshotRef:
-    ref = exact_fields(key, document, {"version": int, "key": str, "size": int, "sha256": str})
-    if ref["key"] != snapshot_key(ref["version"], ref["sha256"]) or not _SNAPSHOT_KEY.fullmatch(ref["key"]):
-        raise StateCorrupt(f"{key}: {ref['key']!r} is not the key of a snapshot", key=key)
-    return SnapshotRef(**ref)
-
-
-def _followed_from_json(key: str, document: object) -> Followed:
-    fields = exact_fields(key, document, {"base": (list, type(None)), "steps": list})
-    types = {"checkpoint_id": int, "committable_sha256": str, "live_files": int, "schema": str}
-    steps = tuple(FollowedStep(**exact_fields(key, step, types)) for step in fields["steps"])
-    for step in steps:
-        decode_schema(step.schema)
-    return Followed(_mark_from_json(key, fields["base"]) if fields["base"] is not None else None, steps)
-
-
-def _contradiction(head: SinkHead) -> str | None:
-    """Why these fields cannot be those of one head; None when they can."""
-    snapshot, followed = head.snapshot, head.followed
-    if head.schema is not None:
-        decode_schema(head.schema)
-    elif head.live_files:
-        return "has files, and no schema"
-    if snapshot is not None and not 0 < snapshot.version <= head.version:
-        return f"names snapshot {snapshot.version} of a later head"
-    if (head.decision > 0) != (head.followed_at > 0) or not 0 <= head.followed_at <= head.version or head.decision < 0:
-        return f"follows decision {head.decision} since head {head.followed_at}"
-    if (followed is not None) != (head.decision > 0 and head.followed_at == head.version):
-        return f"says both that it is a commit and that head {head.followed_at} followed a decision"
-    if followed is None:
-        return None
-    if head.replaced_by is not None or snapshot is None or snapshot.version != head.version:
-        return "follows a decision, and has no snapshot of its own"
-    counts = [step.live_files for step in followed.steps]
-    if counts != sorted(counts) or (counts and not 0 <= counts[0] <= counts[-1] <= head.live_files):
-        return f"its steps count {counts} live files, the head {head.live_files}"
-    return None
+        document = {**document, "format": HEAD_FORMAT, "decision": 0, "followed_at": 0, "followed": None}
+    return from_json(SinkHead, document, key, key=key)
 
 
 def content_to_bytes(version: int, content: ChainContent) -> bytes:
-    return dump(
-        {
-            "format": SNAPSHOT_FORMAT,
-            "version": version,
-            "files": [staged_file_to_json(file) for file in content.files],
-            "marks": [[m.version, m.timeline, m.checkpoint_id, m.committable_sha256] for m in content.marks],
-        }
-    )
+    """Format 1, canonical."""
+    return encode(_StoredContent(version, content.files, content.marks), ascii_only=True)
 
 
 def content_from_bytes(ref: SnapshotRef, body: bytes) -> ChainContent:
     """Strict: raises StateCorrupt, naming the key."""
-    types = {"format": str, "version": int, "files": list, "marks": list}
-    fields = exact_fields(ref.key, _load(ref.key, body, SNAPSHOT_FORMAT), types)
-    marks = tuple(_mark_from_json(ref.key, entry) for entry in fields["marks"])
-    versions = [entry.version for entry in marks]
-    if fields["version"] != ref.version or versions[-1:] != [ref.version] or versions != sorted(versions):
+    stored = decode(_StoredContent, body, ref.key, key=ref.key)
+    if stored.version != ref.version:
         raise StateCorrupt(f"{ref.key}: is not the snapshot of head {ref.version}", key=ref.key)
-    files = tuple(check_data_key(staged_file_from_json(file)) for file in fields["files"])
-    return ChainContent(files, marks)
-
-
-def _mark_from_json(key: str, entry: object) -> MarkEntry:
-    if not isinstance(entry, list) or [type(part) for part in entry] != [int, str, int, str] or entry[0] < 1:
-        raise StateCorrupt(f"{key}: a mark is not [version, timeline, checkpoint id, sha256]", key=key)
-    return MarkEntry(*entry)
-
-
-def _load(key: str, body: bytes, *formats: str) -> dict[str, Any]:
-    try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise StateCorrupt(f"{key}: is not JSON", key=key) from error
-    found = document.get("format") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or found not in formats:
-        raise StateCorrupt(f"{key}: expected the format {' or '.join(formats)}, got {found!r}", key=key)
-    return document
+    return ChainContent(stored.files, stored.marks)

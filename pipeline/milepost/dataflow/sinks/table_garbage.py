@@ -8,13 +8,13 @@ unreadable, copied or forged costs time and takes nothing that is needed: what a
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from milepost.dataflow.sinks.sink_head import data_key_owner, dump, snapshot_version
-from milepost.protocol.records.documents import exact_fields
+from milepost.dataflow.sinks.sink_head import data_key_owner, snapshot_version
+from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 
@@ -24,6 +24,13 @@ MAX_LISTED = 10_000
 """Files in one list; what is more waits for the next look."""
 
 _LIST_KEY = re.compile(r"_garbage/(\d{20})-([0-9a-f]{64})\.json")
+
+_HINT = "it only lists files that may be deleted later: delete the list; the next look writes a new one"
+
+
+def _file_fault(key: str) -> str | None:
+    of_a_table = data_key_owner(key) is not None or snapshot_version(key) is not None
+    return None if of_a_table else f"{key!r} is no file of a table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +42,16 @@ class GarbageList:
         files: keys below the table, ascending, each of the shape that staging, or a snapshot, gives.
     """
 
+    stored_format: ClassVar[str] = FORMAT
+
     manifest_version: int
     since_ms: int
-    files: tuple[str, ...]
+    files: tuple[Annotated[str, _file_fault], ...]
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        ordered = self.files == tuple(sorted(set(self.files)))
+        return None if ordered and self.manifest_version > 0 else "its files are out of order, or of no look"
 
     @property
     def key(self) -> str:
@@ -69,37 +83,15 @@ def is_list_key(key: str) -> bool:
 
 def list_to_bytes(listed: GarbageList) -> bytes:
     """Format 1, canonical."""
-    return dump(
-        {
-            "format": FORMAT,
-            "manifest_version": listed.manifest_version,
-            "since_ms": listed.since_ms,
-            "files": list(listed.files),
-        }
-    )
+    return encode(listed, ascii_only=True)
 
 
 def list_from_bytes(key: str, body: bytes) -> GarbageList:
     """Strict: raises StateCorrupt, naming the key; nothing but files that staging could have named is ever listed."""
-    try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise _corrupt(key, "is not JSON") from error
-    types = {"format": str, "manifest_version": int, "since_ms": int, "files": list}
-    fields = exact_fields(key, document, types)
-    files = fields["files"]
-    if fields["format"] != FORMAT:
-        raise _corrupt(key, f"expected the format {FORMAT}, got {fields['format']!r}")
-    if not all(isinstance(file, str) and _is_of_a_table(file) for file in files):
-        raise _corrupt(key, "names what is no file of a table")
-    listed = GarbageList(fields["manifest_version"], fields["since_ms"], tuple(files))
-    if listed.manifest_version < 1 or listed.files != tuple(sorted(set(files))) or listed.key != key:
-        raise _corrupt(key, "is not the list that its name says")
+    listed = decode(GarbageList, body, key, hint=_HINT, key=key)
+    if listed.key != key:
+        raise StateCorrupt(f"{key}: is not the list that its name says", hint=_HINT, key=key)
     return listed
-
-
-def _is_of_a_table(key: str) -> bool:
-    return data_key_owner(key) is not None or snapshot_version(key) is not None
 
 
 class TableGarbage:
@@ -139,11 +131,3 @@ class TableGarbage:
         """
         self._store.delete(files)
         self._store.delete([listed.key])
-
-
-def _corrupt(key: str, problem: str) -> StateCorrupt:
-    return StateCorrupt(
-        f"{key}: {problem}",
-        hint="it only lists files that may be deleted later: delete the list; the next look writes a new one",
-        key=key,
-    )

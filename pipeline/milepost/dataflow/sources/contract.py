@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -35,6 +35,8 @@ class SourceObject:
         planned_ms: the job store's clock when a trigger first planned it; a replay keeps it. None: not planned yet, or
             by a version that did not record it.
     """
+
+    stored_as_row: ClassVar[bool] = True
 
     key: str
     etag: str

@@ -15,18 +15,17 @@ is StateCorrupt, before any object is read.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, ClassVar
 
-from milepost.dataflow.sinks.contract import StagedFile, decode_schema, staged_file_from_json, staged_file_to_json
+from milepost.dataflow.sinks.contract import SchemaText, StagedFile
+from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.documents import exact_fields
-from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
-from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT, key_fault
+from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
+from milepost.protocol.records.stored_fields import StoredName, sha256_fault
 from milepost.storage.copying import MAX_OBJECT_BYTES
 
 DOCUMENT_FORMAT = "milepost-savepoint/1"
@@ -34,8 +33,19 @@ DOCUMENT_FORMAT = "milepost-savepoint/1"
 _KEY = re.compile(
     rf"{METADATA_NAME}|inputs/[0-9a-f]{{64}}\.json|chk-\d{{20}}/t\d{{20}}/.+|tables/[^/]+/\d{{8}}-[0-9a-f]{{64}}\.parquet"
 )
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MODES = ("append", "upsert")
+
+
+def _mode_fault(mode: str) -> str | None:
+    return None if mode in _MODES else f"{mode!r} is no known mode"
+
+
+def _object_fault(handle: ObjectHandle) -> str | None:
+    if not _KEY.fullmatch(handle.key):
+        return f"{handle.key!r} is none of a savepoint's keys"
+    if 0 <= handle.size <= MAX_OBJECT_BYTES and sha256_fault(handle.sha256) is None:
+        return None
+    return f"{handle.key!r} has {handle.size} bytes and SHA-256 {handle.sha256[:80]!r}, which cannot be"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +58,9 @@ class SavedTable:
         files: in commit order, keys relative to the savepoint's root; none for an empty table.
     """
 
-    mode: str
+    mode: Annotated[str, _mode_fault]
     key: tuple[str, ...]
-    schema: str
+    schema: SchemaText
     files: tuple[StagedFile, ...]
 
     @property
@@ -70,16 +80,18 @@ class SavepointDocument:
         objects: everything below the root but this document, ascending by key.
     """
 
+    stored_format: ClassVar[str] = DOCUMENT_FORMAT
+
     job: str
-    checkpoint_id: int
+    checkpoint_id: Annotated[int, StoredName("checkpoint")]
     timeline: str
     created_ms: int
     code_hash: str
     spec_hash: str
-    spec_text: str
+    spec_text: Annotated[str, StoredName("spec")]
     max_parallelism: int
     tables: Mapping[str, SavedTable]
-    objects: tuple[ObjectHandle, ...]
+    objects: tuple[Annotated[ObjectHandle, _object_fault], ...]
 
     @property
     def size(self) -> int:
@@ -91,30 +103,29 @@ class SavepointDocument:
         """The checkpoint's `_metadata`."""
         return next(handle for handle in self.objects if handle.key == METADATA_NAME)
 
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        if not JOB_NAME_PATTERN.fullmatch(self.job):
+            return f"{self.job!r} is not the name of a job"
+        for name in ("checkpoint_id", "created_ms", "max_parallelism"):
+            if getattr(self, name) <= 0:
+                return f"{name} is {getattr(self, name)}, expected more than 0"
+        if self.checkpoint_id >= MAX_CHECKPOINT_ID:
+            return f"checkpoint {self.checkpoint_id} cannot be"
+        keys = [one.key for one in self.objects]
+        if keys != sorted(set(keys)):
+            return "its objects are not in order, or one is named twice"
+        if METADATA_NAME not in keys:
+            return f"{METADATA_NAME} is not among its objects"
+        for name, table in self.tables.items():
+            for number, file in enumerate(table.files):
+                if file.key != table_file_key(name, number, file):
+                    return f"table {name!r}: {file.key!r} is not its file {number}"
+        return None
+
     def encode(self) -> bytes:
-        """Canonical JSON."""
-        document = {
-            "format": DOCUMENT_FORMAT,
-            "job": self.job,
-            "checkpoint": self.checkpoint_id,
-            "timeline": self.timeline,
-            "created_ms": self.created_ms,
-            "code_hash": self.code_hash,
-            "spec_hash": self.spec_hash,
-            "spec": self.spec_text,
-            "max_parallelism": self.max_parallelism,
-            "tables": {
-                name: {
-                    "mode": table.mode,
-                    "key": list(table.key),
-                    "schema": table.schema,
-                    "files": [staged_file_to_json(file) for file in table.files],
-                }
-                for name, table in self.tables.items()
-            },
-            "objects": [{"key": one.key, "size": one.size, "sha256": one.sha256} for one in self.objects],
-        }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        """Return its canonical JSON."""
+        return encode(self, ascii_only=True)
 
 
 def decode_document(body: bytes, where: str) -> SavepointDocument:
@@ -123,58 +134,8 @@ def decode_document(body: bytes, where: str) -> SavepointDocument:
     Args:
         where: the savepoint's location, for messages.
     """
-    what = f"{SAVEPOINT_DOCUMENT} of {where}"
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise StateCorrupt(f"{what}: is not JSON. Nothing was copied.") from error
-    found = document.get("format") if isinstance(document, dict) else None
-    if found != DOCUMENT_FORMAT:
-        raise StateCorrupt(
-            f"{what}: expected the format {DOCUMENT_FORMAT}, got {found!r}. Nothing was copied.",
-            hint="another version of Milepost wrote it, or it is no savepoint",
-        )
-    fields = exact_fields(what, document, _FIELDS)
-    if not JOB_NAME_PATTERN.fullmatch(fields["job"]):
-        raise StateCorrupt(f"{what}: {fields['job']!r} is not the name of a job. Nothing was copied.")
-    for name in ("checkpoint", "created_ms", "max_parallelism"):
-        if fields[name] <= 0:
-            raise StateCorrupt(f"{what}: {name} is {fields[name]}, expected more than 0. Nothing was copied.")
-    if fields["checkpoint"] >= MAX_CHECKPOINT_ID:
-        raise StateCorrupt(f"{what}: checkpoint {fields['checkpoint']} cannot be. Nothing was copied.")
-    objects = tuple(_object(what, item) for item in fields["objects"])
-    keys = [one.key for one in objects]
-    if keys != sorted(set(keys)):
-        raise StateCorrupt(f"{what}: its objects are not in order, or one is named twice. Nothing was copied.")
-    if METADATA_NAME not in keys:
-        raise StateCorrupt(f"{what}: {METADATA_NAME} is not among its objects. Nothing was copied.")
-    return SavepointDocument(
-        job=fields["job"],
-        checkpoint_id=fields["checkpoint"],
-        timeline=fields["timeline"],
-        created_ms=fields["created_ms"],
-        code_hash=fields["code_hash"],
-        spec_hash=fields["spec_hash"],
-        spec_text=fields["spec"],
-        max_parallelism=fields["max_parallelism"],
-        tables={name: _table(what, name, item) for name, item in fields["tables"].items()},
-        objects=objects,
-    )
-
-
-_FIELDS: dict[str, Any] = {
-    "format": str,
-    "job": str,
-    "checkpoint": int,
-    "timeline": str,
-    "created_ms": int,
-    "code_hash": str,
-    "spec_hash": str,
-    "spec": str,
-    "max_parallelism": int,
-    "tables": dict,
-    "objects": list,
-}
+    hint = "it is damaged, another version of Milepost wrote it, or it is no savepoint"
+    return decode(SavepointDocument, body, f"{SAVEPOINT_DOCUMENT} of {where}", hint=hint)
 
 
 def table_file_key(sink: str, number: int, file: StagedFile) -> str:
@@ -185,29 +146,3 @@ def table_file_key(sink: str, number: int, file: StagedFile) -> str:
 def renamed(file: StagedFile, key: str) -> StagedFile:
     """Return the same file under another key."""
     return replace(file, key=key)
-
-
-def _object(what: str, item: object) -> ObjectHandle:
-    fields = exact_fields(f"{what}: an object", item, {"key": str, "size": int, "sha256": str})
-    key = fields["key"]
-    fault = key_fault(key) or (None if _KEY.fullmatch(key) else "it is none of a savepoint's keys")
-    if fault is not None:
-        raise StateCorrupt(f"{what}: object {key!r} is refused: {fault}. It was neither read nor deleted.")
-    if not 0 <= fields["size"] <= MAX_OBJECT_BYTES or not _SHA256.fullmatch(fields["sha256"]):
-        raise StateCorrupt(
-            f"{what}: object {key!r} has {fields['size']} bytes and SHA-256 {fields['sha256'][:80]!r}, which cannot be."
-            " Nothing was copied."
-        )
-    return ObjectHandle(**fields)
-
-
-def _table(what: str, name: str, item: object) -> SavedTable:
-    fields = exact_fields(f"{what}: table {name!r}", item, {"mode": str, "key": list, "schema": str, "files": list})
-    if fields["mode"] not in _MODES or not all(isinstance(column, str) for column in fields["key"]):
-        raise StateCorrupt(f"{what}: table {name!r} has no known mode or key. Nothing was copied.")
-    decode_schema(fields["schema"])
-    files = tuple(staged_file_from_json(file) for file in fields["files"])
-    for number, file in enumerate(files):
-        if file.key != table_file_key(name, number, file):
-            raise StateCorrupt(f"{what}: table {name!r}: {file.key!r} is not its file {number}. Nothing was copied.")
-    return SavedTable(fields["mode"], tuple(fields["key"]), fields["schema"], files)

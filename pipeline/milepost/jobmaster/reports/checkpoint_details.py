@@ -10,6 +10,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.timings import AfterCommit, kept, notified_of, phases_of
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
@@ -66,12 +67,12 @@ def details_of(
             for uid, item in metadata.operators.items()
         },
         "sink_rows": {name: item.committable.rows for name, item in metadata.sinks.items()},
-        "verdict": metadata.verdict.to_json(),
+        "verdict": to_json(metadata.verdict),
         "acknowledged": [
             {"level": item.level, "subtask": item.subtask, "attempt_digest": item.attempt_digest}
             for item in metadata.acknowledged
         ],
-        "tasks": [task.to_json() for task in metadata.tasks],
+        "tasks": to_json(metadata.tasks),
         "recreated": _recreated(metadata),
         "phases": phases_of(metadata, measured),
         "notified_ms": notified_of(measured),

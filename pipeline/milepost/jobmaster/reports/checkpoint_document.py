@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
-from milepost.protocol.codec.codec import to_json
 from milepost.protocol.codec.log_entries import Tombstone
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.checkpoints import (
     CheckpointStatus,

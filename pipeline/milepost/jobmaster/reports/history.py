@@ -25,8 +25,8 @@ from milepost.jobmaster.reports.source_health import backlog, stale
 from milepost.jobmaster.reports.timings import AfterCommit
 from milepost.jobmaster.reports.unfinished_backfills import unfinished_backfills
 from milepost.jobmaster.retention.vetoes import read_veto
-from milepost.protocol.codec.codec import to_json
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointCompleted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
-from milepost.protocol.codec.codec import to_json
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase, result_of
 from milepost.protocol.records.manifest_state import CleanUp, ManifestState, Timeline
 

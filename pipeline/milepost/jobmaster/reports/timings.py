@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.step_clock import StepClock
 from milepost.epoch.task_times import divided
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.codec import decode, encode
-from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.codec.records import decode, encode
+from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import after_commit_key, after_commit_prefix
 
@@ -47,11 +48,12 @@ class AfterCommit:
         notify_ms: by sink.
     """
 
+    stored_format: ClassVar[int] = AFTER_COMMIT_FORMAT
+
     ended_ms: int
     commit_ms: int | None = None
     notify_ms: dict[str, int] = field(default_factory=dict)
     subsume_ms: int | None = None
-    format: int = AFTER_COMMIT_FORMAT
 
 
 def post_commit_times(clock: StepClock, written_ms: int = 0) -> AfterCommit:
@@ -92,10 +94,7 @@ def kept(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) 
 
 def decode_after_commit(body: bytes, key: str) -> AfterCommit:
     """Raises StateCorrupt: unreadable, or of another format."""
-    times = decode(AfterCommit, body, key)
-    if times.format != AFTER_COMMIT_FORMAT:
-        raise StateCorrupt(f"{key}: format {times.format}, expected {AFTER_COMMIT_FORMAT}. It was not read.")
-    return times
+    return decode(AfterCommit, body, key)
 
 
 def phases_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dict[str, int | None]:

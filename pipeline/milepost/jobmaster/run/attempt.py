@@ -24,6 +24,7 @@ from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import build_metadata, predecessor_of
+from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
 from milepost.protocol.records.checkpoints import PendingCheckpoint
@@ -157,7 +158,7 @@ def _committables(context: JobContext, answers: EpochAnswers, verified: Verified
         for ack in verified.acknowledgements:
             staged = ack.payload.get("sinks")
             if isinstance(staged, dict) and name in staged:
-                files.append(StagedFile(**staged[name]))
+                files.append(from_json(StagedFile, staged[name], "staged file"))
         committables[name] = context.sink(name).committable(files, answers.schemas[node])
     return committables
 

@@ -25,7 +25,7 @@ from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import Pace, Work, measure
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.protocol.codec.codec import decode, from_json
+from milepost.protocol.codec.records import decode, from_json
 from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
@@ -194,7 +194,7 @@ def _operators(
             key=tuple(operator.key),
             routing_key=tuple(operator.routing_key),
             state_schema=plan.state_schema(operator),
-            handles=tuple(StateHandle.from_json(ack["state"]) for ack in acks),
+            handles=tuple(from_json(StateHandle, ack["state"], "state handle") for ack in acks),
             firing=tuple(ack["firing_us"] for ack in acks),
             channels=tuple(_channel(ack["channel"]) for ack in acks),
             processed_bytes=tuple(ack["processed_bytes"] for ack in acks),
@@ -206,7 +206,7 @@ def _operators(
 
 
 def _channel(document: object) -> ChannelStateHandle | None:
-    return None if document is None else ChannelStateHandle.from_json(document)
+    return None if document is None else from_json(ChannelStateHandle, document, "channel state handle")
 
 
 def _is_unaligned(verified: Verified, operators: Iterable[str]) -> bool:

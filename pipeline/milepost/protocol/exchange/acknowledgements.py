@@ -7,12 +7,11 @@ acknowledgement names the attempts it consumed; only comparing all copies of all
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from milepost.protocol.codec.codec import encode, from_json
+from milepost.protocol.codec.records import encode, from_json, load
 from milepost.protocol.exchange.declines import Decline, RollbackRequests
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
@@ -91,10 +90,7 @@ def encode_answer(answer: SubtaskAnswer) -> str:
 
 def decode_answer(text: str) -> SubtaskAnswer:
     """Return the answer that `encode_answer` had written. Raises StateCorrupt."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise StateCorrupt(f"answer of a subtask: expected JSON, got {len(text)} characters: {error}.") from error
+    value = load(text, "answer of a subtask")
     if isinstance(value, dict) and value.keys() == {"acknowledge"}:
         return from_json(Acknowledgement, value["acknowledge"], "acknowledgement")
     if isinstance(value, dict) and value.keys() == {"decline"}:

@@ -12,17 +12,18 @@ travels with the data, so it can reach the driver only along the rows that were 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from milepost.protocol.codec.records import decode, dump, encode
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records.stored_fields import AS_IS, by_number
 
 
 class EventKind(Enum):
@@ -62,6 +63,8 @@ class SubtaskIdentity:
 @dataclass(frozen=True, slots=True)
 class ChannelSum:
     """What one channel carried before the barrier: number of buffers, and digest over them in order (hex)."""
+
+    stored_as_row: ClassVar[bool] = True
 
     count: int
     digest: str
@@ -107,7 +110,7 @@ class ChannelDigest:
 
     def add(self, header: BufferHeader, payload: bytes | memoryview) -> None:
         """Add the next buffer."""
-        self._hash.update(_canonical([self._count, *header.edge, *header.times, len(payload)]))
+        self._hash.update(dump([self._count, *header.edge, *header.times, len(payload)], ascii_only=True))
         self._hash.update(payload)
         self._count += 1
 
@@ -129,19 +132,11 @@ class Barrier:
     token: int
     level: int
     subtask: int
-    channels: Mapping[int, ChannelSum]
+    channels: Annotated[Mapping[int, ChannelSum], by_number(ChannelSum)]
 
     def encode(self) -> bytes:
         """Canonical bytes: equal barriers encode equally."""
-        return _canonical(
-            {
-                "checkpoint_id": self.checkpoint_id,
-                "token": self.token,
-                "level": self.level,
-                "subtask": self.subtask,
-                "channels": {str(k): [v.count, v.digest] for k, v in sorted(self.channels.items())},
-            }
-        )
+        return encode(self, ascii_only=True)
 
     @property
     def digest(self) -> str:
@@ -150,14 +145,8 @@ class Barrier:
 
     @staticmethod
     def decode(body: bytes) -> Barrier:
-        document = json.loads(body)
-        return Barrier(
-            checkpoint_id=document["checkpoint_id"],
-            token=document["token"],
-            level=document["level"],
-            subtask=document["subtask"],
-            channels={int(k): ChannelSum(v[0], v[1]) for k, v in document["channels"].items()},
-        )
+        """Read the barrier that `encode` had written. Raises StateCorrupt."""
+        return decode(Barrier, body, "barrier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,36 +165,13 @@ class SubtaskAck:
     level: int
     subtask: int
     barrier: str
-    ack: Mapping[str, Any]
-    consumed: Mapping[int, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "checkpoint_id": self.checkpoint_id,
-            "token": self.token,
-            "level": self.level,
-            "subtask": self.subtask,
-            "barrier": self.barrier,
-            "ack": self.ack,
-            "consumed": {str(k): v for k, v in sorted(self.consumed.items())},
-        }
+    ack: Annotated[Mapping[str, Any], AS_IS]
+    consumed: Annotated[Mapping[int, str], by_number(str)] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
         """Identifies the sender's attempt: its output on all channels, its acknowledgement, and what it consumed."""
-        return _digest(_canonical(self.to_json()))
-
-    @staticmethod
-    def from_json(document: Mapping[str, Any]) -> SubtaskAck:
-        return SubtaskAck(
-            checkpoint_id=document["checkpoint_id"],
-            token=document["token"],
-            level=document["level"],
-            subtask=document["subtask"],
-            barrier=document["barrier"],
-            ack=document["ack"],
-            consumed={int(k): v for k, v in document["consumed"].items()},
-        )
+        return _digest(encode(self, ascii_only=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +187,12 @@ class AckEvent:
 
     def encode(self) -> bytes:
         """Canonical bytes: equal attempts encode equally."""
-        return _canonical({"own": self.own.to_json(), "carried": [item.to_json() for item in self.carried]})
+        return encode(self, ascii_only=True)
 
     @staticmethod
     def decode(body: bytes) -> AckEvent:
-        document = json.loads(body)
-        carried = tuple(SubtaskAck.from_json(item) for item in document["carried"])
-        return AckEvent(SubtaskAck.from_json(document["own"]), carried)
+        """Read the event that `encode` had written. Raises StateCorrupt."""
+        return decode(AckEvent, body, "acknowledgement")
 
 
 def carry(events: Iterable[AckEvent]) -> tuple[SubtaskAck, ...]:
@@ -249,10 +214,6 @@ def acknowledgement(ack: SubtaskAck) -> Acknowledgement:
         ),
         payload=dict(ack.ack),
     )
-
-
-def _canonical(document: object) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _digest(body: bytes) -> str:

@@ -12,6 +12,7 @@ from milepost.protocol.records.ids import (
     SessionId,
     TimelineId,
 )
+from milepost.protocol.records.stored_fields import OwnKey
 
 
 class CheckpointStatus(Enum):
@@ -40,7 +41,7 @@ class ObjectHandle:
         sha256: lower-case hex of the content.
     """
 
-    key: str
+    key: OwnKey
     size: int
     sha256: str
 

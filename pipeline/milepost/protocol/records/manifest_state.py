@@ -1,7 +1,7 @@
 """The value that the manifest log holds, and the records that it consists of.
 
 All control state of a job is one small value, `ManifestState` (I2). These records say what *is*; `coordinator.py`
-says how one becomes the next; `codec.py` turns them into canonical JSON and back.
+says how one becomes the next; `codec/entries.py` turns them into canonical JSON and back.
 Times are integer milliseconds of the store's clock, UTC. Keys are relative to `<storage>/<job>/`.
 """
 
@@ -18,6 +18,7 @@ from milepost.protocol.records.ids import (
     SessionId,
     TimelineId,
 )
+from milepost.protocol.records.stored_fields import OwnPrefix
 
 
 class JobStatus(Enum):
@@ -94,7 +95,7 @@ class Realignment:
 class Garbage:
     """A key (or a whole prefix, ending in ``/``) that lost its last reference in manifest version `since_version`."""
 
-    prefix: str
+    prefix: OwnPrefix
     since_version: int
     since_ms: int
 

@@ -13,6 +13,7 @@ from concurrent.futures import wait
 from typing import Any
 
 from milepost.dataflow.operators.contract import OperatorFailed
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.barrier import EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_file import InFlightBuffer, InputChannel
 from milepost.protocol.exchange.channel_state import ChannelStateWriter
@@ -125,8 +126,8 @@ class OperatorSubtask:
             "rows_out": work.rows.rows_out,
             "late_rows": work.rows.late_rows,
             "firing_us": work.rows.fired_us,
-            "state": state.to_json(),
-            "channel": None if channel is None else channel.to_json(),
+            "state": to_json(state),
+            "channel": to_json(channel),
             "unaligned": self._unaligned,
             "processed_bytes": work.pacer.processed_bytes,
         }

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from milepost.dataflow.sources.contract import BadRecord, SourceObject, SourceReader
 from milepost.dataflow.sources.event_times import EventTimes
-from milepost.protocol.codec.codec import to_json
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig

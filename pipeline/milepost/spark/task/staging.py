@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import RowsPiece, StagedFile, staged_file_to_json
+from milepost.dataflow.sinks.contract import RowsPiece, StagedFile
 from milepost.dataflow.sinks.sink import StagingSink
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError
@@ -88,7 +89,8 @@ class Staging:
         return None
 
     def ack(self) -> dict[str, Any]:
-        return {name: staged_file_to_json(file) for name, file in sorted(self._files.items())}
+        files: dict[str, Any] = to_json(self._files)
+        return files
 
     @staticmethod
     def _pieces(kept: list[_Kept]) -> Iterator[RowsPiece]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.exchange.acknowledgements import decode_answer, encode_answer
 from milepost.protocol.exchange.barrier import SubtaskAck
 from milepost.protocol.exchange.declines import Decline
@@ -107,7 +108,7 @@ def encode_control(item: Control) -> bytes:
             "item": "end",
             "ack": item.ack,
             "consumed": {str(channel): digest for channel, digest in item.consumed.items()},
-            "carried": [ack.to_json() for ack in item.carried],
+            "carried": to_json(item.carried),
         }
     else:
         header = {"item": "declined", "decline": encode_answer(item.decline)}
@@ -132,7 +133,7 @@ def decode_control(body: bytes) -> Control:
         return OperatorStageEnd(
             header["ack"],
             {int(channel): digest for channel, digest in header["consumed"].items()},
-            tuple(SubtaskAck.from_json(item) for item in header["carried"]),
+            tuple(from_json(SubtaskAck, item, "acknowledgement") for item in header["carried"]),
         )
     answer = decode_answer(header["decline"])
     assert isinstance(answer, Decline)

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 from milepost.epoch.task_times import TaskTimes
+from milepost.protocol.codec.records import to_json
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ class TaskMetrics:
         )
 
     def encode(self) -> bytes:
-        return json.dumps(self.times().to_json(), sort_keys=True).encode()
+        return json.dumps(to_json(self.times()), sort_keys=True).encode()
 
     def _ms(self, name: str) -> int | None:
         return round(self.marks[name] * 1000) if name in self.marks else None

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records.stored_fields import Count, OwnKey, Sha256, Text
 from milepost.state.buffers.buffers import Buffer, owned_part
 from milepost.state.layers.key_hash import KeyHash
-from milepost.state.runs.stored import corrupt, count, is_int, own_key, record, sha256_hex, span, text
 
 _SCHEMA = pa.schema(
     [
@@ -48,56 +48,19 @@ class ChannelStateHandle:
         signature: of the operator's inputs: what its buffers were made by (`spec/graph/in_flight.py`).
     """
 
-    key: str
-    size: int
-    sha256: str
-    uid: str
+    key: OwnKey
+    size: Count
+    sha256: Sha256
+    uid: Text
     key_groups: range
-    buffers: int
-    bytes: int
+    buffers: Count
+    bytes: Count
     oldest_us: int | None
-    signature: str
+    signature: Text
 
-    def to_json(self) -> dict[str, object]:
-        return {
-            "key": self.key,
-            "size": self.size,
-            "sha256": self.sha256,
-            "uid": self.uid,
-            "key_groups": [self.key_groups.start, self.key_groups.stop],
-            "buffers": self.buffers,
-            "bytes": self.bytes,
-            "oldest_us": self.oldest_us,
-            "signature": self.signature,
-        }
-
-    @classmethod
-    def from_json(cls, document: object) -> ChannelStateHandle:
-        """Read and check a channel state handle.
-
-        Raises:
-            StateCorrupt: a field is missing, unknown, of another type or inconsistent.
-        """
-        what = "channel state handle"
-        names = {"key", "size", "sha256", "uid", "key_groups", "buffers", "bytes", "oldest_us", "signature"}
-        fields = record(what, document, names)
-        oldest_us = fields["oldest_us"]
-        if oldest_us is not None and not is_int(oldest_us):
-            raise corrupt(what, f"oldest_us is {oldest_us!r}, expected an integer or null")
-        buffers, size = count(what, fields, "buffers"), count(what, fields, "size")
-        if buffers == 0:
-            raise corrupt(what, "buffers is 0, expected at least 1: without any there is no channel state")
-        return cls(
-            key=own_key(what, fields, "key"),
-            size=size,
-            sha256=sha256_hex(what, fields, "sha256"),
-            uid=text(what, fields, "uid"),
-            key_groups=span(what, fields, "key_groups"),
-            buffers=buffers,
-            bytes=count(what, fields, "bytes"),
-            oldest_us=oldest_us if isinstance(oldest_us, int) else None,
-            signature=text(what, fields, "signature"),
-        )
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        return None if self.buffers else "buffers is 0, expected at least 1: without any there is no channel state"
 
 
 @dataclass(frozen=True, slots=True)

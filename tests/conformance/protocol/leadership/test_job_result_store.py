@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.codec.codec import decode, decode_entry, encode, encode_entry
+from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.manifest.timelines.incarnation import (
     MAX_RESULTS,
     dirty_results,

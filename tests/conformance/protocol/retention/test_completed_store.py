@@ -14,9 +14,10 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.subsumption import subsume_old
-from milepost.protocol.codec.codec import decode, decode_entry, encode, encode_entry
+from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.packing import unpacked
+from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.upkeep.pins import live_pins
 from milepost.protocol.records.checkpoints import CheckpointKind, CompletedCheckpoint

@@ -15,6 +15,7 @@ import pytest
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.plan import assign_splits
 from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.buffers.buffers import Buffer, decode_rows, encode_rows
@@ -98,8 +99,8 @@ def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:
     """The uid is in the handle as well: what is restored was written by this operator."""
     lineage = StateLineage.on(tmp_path)
     (handle,) = lineage.epoch(range(10))
-    document = handle.to_json() | {"uid": "other"}
-    lineage.handles = (StateHandle.from_json(document),)
+    document = to_json(handle) | {"uid": "other"}
+    lineage.handles = (from_json(StateHandle, document, "state handle"),)
     with pytest.raises(StateCorrupt, match="got state of 'other'"):
         lineage.restore()
 
@@ -146,7 +147,7 @@ def store_channels(store: LocalStore, buffers: Sequence[Buffer], parallelism: in
             handles.append(None)
             continue
         store.put(file.key, file.body)
-        handles.append(ChannelStateHandle.from_json(file.handles["latest"].to_json()))
+        handles.append(from_json(ChannelStateHandle, to_json(file.handles["latest"]), "channel state handle"))
     return handles
 
 

@@ -16,6 +16,7 @@ from milepost.dataflow.quality.gate import begin_loading, check_suite, evaluate,
 from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import (
     EnvironmentUnusable,
     InvalidRequest,
@@ -48,7 +49,7 @@ def test_one_bad_row_among_300_000_vetoes() -> None:
     assert verdict.status is VerdictStatus.FAILED and verdict.status.vetoes
     assert verdict.rows == 300_000
     assert verdict.expectations[0].observed["unexpected_count"] == 1
-    assert "987654321" not in json.dumps(verdict.to_json())
+    assert "987654321" not in json.dumps(to_json(verdict))
 
 
 def test_rows_that_meet_everything_pass() -> None:
@@ -91,12 +92,13 @@ def test_an_epoch_that_publishes_no_row_is_skipped_and_loads_nothing() -> None:
     """On an empty frame null checks pass, which would look like a proof."""
     code = """
 import sys, pyarrow as pa
+from milepost.protocol.codec.records import to_json
 from milepost.spec.job.spec import QualitySpec
 from milepost.dataflow.quality.gate import check_suite, evaluate
 expectations = [{"type": "expect_column_values_to_not_be_null", "column": "v"}]
 spec = QualitySpec.model_validate({"sink": "s", "expectations": expectations})
 check_suite(spec)
-print(evaluate(spec, pa.table({"v": pa.array([], pa.int64())})).to_json())
+print(to_json(evaluate(spec, pa.table({"v": pa.array([], pa.int64())}))))
 assert "great_expectations" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -246,7 +248,7 @@ def test_a_veto_says_what_is_not_met_and_that_nothing_is_published() -> None:
 
 def test_a_verdict_survives_its_journey_through_the_store() -> None:
     verdict = evaluate_all([suite(IN_RANGE, RAISES), suite(IN_RANGE, sink="other")], {"carriers": BAD, "other": GOOD})
-    assert GateVerdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+    assert from_json(GateVerdict, json.loads(json.dumps(to_json(verdict))), "gate verdict") == verdict
 
 
 @pytest.mark.parametrize(
@@ -261,9 +263,9 @@ def test_a_verdict_survives_its_journey_through_the_store() -> None:
 )
 def test_a_stored_verdict_that_is_not_well_formed_is_corrupt(change: dict[str, object]) -> None:
     """Also one that says "passed" over a veto."""
-    document = GateVerdict.of((Verdict("s", VerdictStatus.FAILED, 1, ()),)).to_json()
+    document = to_json(GateVerdict.of((Verdict("s", VerdictStatus.FAILED, 1, ()),)))
     with pytest.raises(StateCorrupt):
-        GateVerdict.from_json({**document, **change})
+        from_json(GateVerdict, {**document, **change}, "gate verdict")
 
 
 def test_what_keeps_the_library_from_loading_is_told_by_the_gate_alone(

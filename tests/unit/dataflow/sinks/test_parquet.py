@@ -15,6 +15,7 @@ from milepost.dataflow.sinks.contract import Committable, RowsPiece, SinkMark, S
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.dataflow.sinks.sink import SinkMode
 from milepost.dataflow.sinks.sink_head import head_key, head_version
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
@@ -146,7 +147,7 @@ def test_compaction_leaves_one_file_and_the_same_table(store: ObjectStore, monke
     assert compacted.files == committable.files and compacted.compaction is not None
     assert sink.read().to_pylist() == before
     sink.prepare(compacted, mark=mark(5, 4))
-    assert sink.commit(Committable.from_json(compacted.to_json()), mark(5, 4)) is True
+    assert sink.commit(from_json(Committable, to_json(compacted), "committable"), mark(5, 4)) is True
     fetched: Counter[str] = Counter()
     counting = HookedStore(store, before=lambda operation, key: fetched.update([f"{operation} {key.split('/')[0]}"]))
     assert open_sink(counting).read().to_pylist() == [
@@ -400,7 +401,7 @@ def test_a_torn_head_is_corrupt(store: ObjectStore) -> None:
     sink = open_sink(store)
     publish(sink, 1, None, rows((1, "a")))
     store.put(head_key(1), store.get(head_key(1))[:-5])
-    with pytest.raises(StateCorrupt, match="is not JSON"):
+    with pytest.raises(StateCorrupt, match="expected JSON"):
         sink.head()
 
 
@@ -419,9 +420,9 @@ def test_a_torn_head_is_corrupt(store: ObjectStore) -> None:
     ],
 )
 def test_a_committable_that_is_not_well_formed_is_corrupt(store: ObjectStore, change: dict[str, object]) -> None:
-    document = stage(open_sink(store), 1, rows((1, "a"))).to_json()
+    document = to_json(stage(open_sink(store), 1, rows((1, "a"))))
     with pytest.raises(StateCorrupt):
-        Committable.from_json({**document, **change})
+        from_json(Committable, {**document, **change}, "committable")
 
 
 def test_a_committable_never_names_files_outside_the_staged_ones(store: ObjectStore) -> None:

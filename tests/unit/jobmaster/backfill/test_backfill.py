@@ -16,6 +16,7 @@ from milepost.jobmaster.backfill.forks import open_fork
 from milepost.jobmaster.backfill.plan import prepare, request_of
 from milepost.jobmaster.backfill.replay import replay_record
 from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.manifest import decisions
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest
@@ -623,7 +624,7 @@ def leaves_in_flight(epoch: int) -> SparklessRunner:
         assert file is not None
         open_store(plan.job_store).put(file.key, file.body)
         operators: Any = last.payload["operators"]
-        latest = {**operators["latest"], "channel": file.handles["latest"].to_json(), "unaligned": True}
+        latest = {**operators["latest"], "channel": to_json(file.handles["latest"]), "unaligned": True}
         return (*answers[:-1], replace(last, payload={**last.payload, "operators": {"latest": latest}}))
 
     runner.answers = cut

@@ -173,11 +173,11 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
         (("unaligned",), None, "unaligned"),
         (("key_hash_secret",), "ab" * 15, "the key hash secret is not 32 hexadecimal digits"),
         (("pace", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
-        (("started_ms",), -1, "started_ms is -1, expected milliseconds"),
-        (("timings", "plan_ms"), "12", "plan_ms is '12', expected milliseconds"),
+        (("started_ms",), -1, "started_ms: expected at least 0, got -1"),
+        (("timings", "plan_ms"), "12", "plan_ms: expected an integer, got '12'"),
         (("tasks", 0, "sync_ms"), 1.5, "sync_ms: expected an integer"),
         (("tasks", 0, "buffers"), None, "lacks"),
-        (("pace", "in_flight_ms"), -1, "-1 is not a number of at least 0"),
+        (("pace", "in_flight_ms"), -1, "in_flight_ms: expected at least 0, got -1"),
     ],
 )
 def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:

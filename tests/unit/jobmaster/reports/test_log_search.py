@@ -12,7 +12,7 @@ import pytest
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.log_search import end_of, version_of_trigger
-from milepost.protocol.codec.codec import encode_entry, encode_tombstone
+from milepost.protocol.codec.entries import encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId

@@ -14,7 +14,7 @@ import pytest
 from milepost.dataflow.quality.gate import evaluate_all
 from milepost.dataflow.quality.veto import MAX_BYTES, decode_veto, veto_of
 from milepost.jobmaster.jobmaster import Session, Triggered
-from milepost.protocol.codec.codec import encode_entry
+from milepost.protocol.codec.entries import encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.errors import NotFound, QualityGateFailed
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key

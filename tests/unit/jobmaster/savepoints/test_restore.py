@@ -269,12 +269,12 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a huge size": (_listed(lambda one: one.update(size=MAX_OBJECT_BYTES + 1)), "which cannot be"),
     "a wrong size": (_listed(lambda one: one.update(size=one["size"] + 1)), "described otherwise"),
     "a negative size": (_listed(lambda one: one.update(size=-1)), "which cannot be"),
-    "a size that is none": (_listed(lambda one: one.update(size=True)), "has the type bool"),
+    "a size that is none": (_listed(lambda one: one.update(size=True)), "expected an integer, got True"),
     "a wrong checksum": (_listed(lambda one: one.update(sha256="0" * 64)), "described otherwise"),
     "no checksum": (_listed(lambda one: one.update(sha256="x")), "which cannot be"),
-    "an extra field of an object": (_listed(lambda one: one.update(owner="me")), "expected the fields"),
-    "an extra field": (lambda document: document.update(hook="os.system"), "expected the fields"),
-    "a missing field": (lambda document: document.pop("spec"), "expected the fields"),
+    "an extra field of an object": (_listed(lambda one: one.update(owner="me")), "unknown keys"),
+    "an extra field": (lambda document: document.update(hook="os.system"), "unknown keys"),
+    "a missing field": (lambda document: document.pop("spec"), r"lacks \['spec'\]"),
     "another format": (lambda document: document.update(format="milepost-savepoint/9"), "expected the format"),
     "another job": (lambda document: document.update(job="another"), "its _metadata says"),
     "a name that is none": (lambda document: document.update(job="../x"), "is not the name of a job"),
@@ -333,10 +333,10 @@ def _with_field(metadata: CheckpointMetadata) -> bytes:
 
 HOSTILE_METADATA: dict[str, tuple[Callable[[CheckpointMetadata], CheckpointMetadata | bytes], str]] = {
     "a plan outside": (lambda m: replace(m, plan=ObjectHandle("../../x", 1, "a")), "must stay below"),
-    "an extra field": (_with_field, "fields that Milepost does not write"),
-    "no end": (lambda m: b"[" * 10**6, "not a readable checkpoint"),
-    "no JSON": (lambda m: b"{", "not a readable checkpoint"),
-    "a firing watermark that is text": (lambda m: _with_operator(m, firing=("x", None)), "watermark is no integer"),
+    "an extra field": (_with_field, "unknown keys"),
+    "no end": (lambda m: b"[" * 10**6, "expected JSON"),
+    "no JSON": (lambda m: b"{", "expected JSON"),
+    "a firing watermark that is text": (lambda m: _with_operator(m, firing=("x", None)), r"firing\[0\]: expected"),
     "a key that is not in the state": (lambda m: _with_operator(m, key=("nothing",)), "not part of its state"),
     "missing key groups": (
         lambda m: _with_operator(m, handles=m.operators["latest"].handles[:1], firing=(None,), channels=(None,),
@@ -346,12 +346,12 @@ HOSTILE_METADATA: dict[str, tuple[Callable[[CheckpointMetadata], CheckpointMetad
     "an operator that leads elsewhere": (
         lambda m: replace(m, operators={"../x": m.operators["latest"]}), "cannot be the name",
     ),
-    "a count below zero": (lambda m: _with_operator(m, rows_in=-1), "no integer of at least 0"),
+    "a count below zero": (lambda m: _with_operator(m, rows_in=-1), "rows_in: expected at least 0"),
     "no max_parallelism": (lambda m: replace(m, max_parallelism=0), "expected an integer above 0"),
     "too large a max_parallelism": (lambda m: replace(m, max_parallelism=10**6), "expected at most"),
-    "a spec that is none": (lambda m: replace(m, spec_text=1), "spec_text is no text"),  # type: ignore[arg-type]
+    "a spec that is none": (lambda m: replace(m, spec_text=1), "spec_text: expected text"),  # type: ignore[arg-type]
     "signatures that are none": (lambda m: replace(m, signatures={"operators": 1}), "signatures are not"),
-    "unaligned perhaps": (lambda m: replace(m, unaligned="no"), "unaligned has another type"),  # type: ignore[arg-type]
+    "unaligned perhaps": (lambda m: replace(m, unaligned="no"), "unaligned: expected true or false"),  # type: ignore[arg-type]
 }  # fmt: skip
 
 

@@ -10,15 +10,7 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.codec.codec import (
-    decode,
-    decode_entry,
-    encode,
-    encode_entry,
-    encode_tombstone,
-    from_json,
-    to_json,
-)
+from milepost.protocol.codec.entries import decode_entry, encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import (
     MAX_TOMBSTONE_BYTES,
     LogEntry,
@@ -30,6 +22,7 @@ from milepost.protocol.codec.log_entries import (
     tombstone_of,
 )
 from milepost.protocol.codec.packing import restored, unpacked
+from milepost.protocol.codec.records import decode, encode, from_json, to_json
 from milepost.protocol.manifest.transaction.events import (
     EVENT_TYPES,
     CheckpointAborted,

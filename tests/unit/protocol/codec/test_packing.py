@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.protocol.codec.codec import decode_entry, encode_entry
+from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
 from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS

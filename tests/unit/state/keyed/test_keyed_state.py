@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators import contract
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.cache.cache import StateCache
@@ -85,7 +86,7 @@ class Checkpoints:
                 self.store.put(upload.key, upload.body)
             frozen.stage_cache(snapshot)
             self.uploaded.append(sum(len(upload.body) for upload in snapshot.uploads))
-            handles.append(StateHandle.from_json(snapshot.handle.to_json()))
+            handles.append(from_json(StateHandle, to_json(snapshot.handle), "state handle"))
         self.handles, self.watermark_us = handles, watermark_us
 
     def epoch(self, upserts: Sequence[dict[str, Any]], deletes: Sequence[dict[str, Any]] = ()) -> None:

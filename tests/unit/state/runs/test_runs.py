@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
@@ -167,7 +168,7 @@ def golden_rows() -> list[dict[str, Any]]:
 
 
 def golden(number: int) -> tuple[RunHandle, bytes]:
-    handle = RunHandle.from_json(json.loads((GOLDEN / f"run_format_{number}.json").read_text()))
+    handle = from_json(RunHandle, json.loads((GOLDEN / f"run_format_{number}.json").read_text()), "run handle")
     return handle, (GOLDEN / f"run_format_{number}.parquet").read_bytes()
 
 
@@ -269,12 +270,12 @@ HANDLE = StateHandle("agg", range(2), 4, UNKEYED.version, (RUN,), ((0, 5),), 3)
 
 def test_handles_read_back_equal() -> None:
     """JSON is the only stored form."""
-    assert StateHandle.from_json(HANDLE.to_json()) == HANDLE
+    assert from_json(StateHandle, to_json(HANDLE), "state handle") == HANDLE
     assert next_timer(HANDLE) == 5 and HANDLE.full_bytes == 10
 
 
 def _set(path: tuple[Any, ...], value: object) -> dict[str, Any]:
-    document = copy.deepcopy(HANDLE.to_json())
+    document = copy.deepcopy(to_json(HANDLE))
     place: Any = document
     for step in path[:-1]:
         place = place[step]
@@ -287,7 +288,7 @@ def _set(path: tuple[Any, ...], value: object) -> dict[str, Any]:
     [
         None,
         {},
-        {**HANDLE.to_json(), "more": 1},
+        {**to_json(HANDLE), "more": 1},
         _set(("uid",), ""),
         _set(("key_groups",), [0, 9]),
         _set(("key_groups",), [1, 1]),
@@ -309,4 +310,4 @@ def _set(path: tuple[Any, ...], value: object) -> dict[str, Any]:
 def test_a_handle_that_does_not_add_up_is_refused(document: object) -> None:
     """DESIGN 9: what is read from the store is checked before it is used."""
     with pytest.raises(StateCorrupt):
-        StateHandle.from_json(document)
+        from_json(StateHandle, document, "state handle")

@@ -1,0 +1,162 @@
+"""Stored records as canonical JSON, and back: strict in both directions.
+
+A stored record is a frozen dataclass; its fields' types say what is stored. Canonical: keys sorted, no spaces, no NaN.
+One value has one encoding, so equal bytes mean equal records. Strict: an unknown or missing key or a value of another
+type is StateCorrupt, and nothing is guessed.
+
+What a record may declare beside its fields:
+
+* ``check(self) -> str | None``: what is wrong with values that fit one by one; None when they belong together.
+* ``stored_format: ClassVar[int | str]``: written as the key ``format``, and demanded when read.
+* ``stored_as_row: ClassVar[bool] = True``: stored as an array of its fields, in order. The last ones may be missing
+  when they have defaults.
+
+Types of fields: int, float, str, bool, ``int | float``, object, Any, enums of text, records, events (told apart by
+their ``type``), ``range`` as ``[start, stop]``, tuples and Sequence as arrays, dict and Mapping from text, each of them
+or None, and the kinds of `stored_fields`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType
+from typing import Any, TypeVar
+
+from milepost.protocol.codec.readers import EVENT_TAG, FORMAT_KEY, SCALARS, Mismatch, fields_of, reader_of
+from milepost.protocol.manifest.transaction.events import EVENT_TYPES
+from milepost.protocol.records.errors import StateCorrupt
+
+Record = TypeVar("Record")
+
+RESTORE = "Restore this object, or roll back to an older checkpoint."
+_PLAIN = {*SCALARS, NoneType}
+"""Types of values that are JSON as they are."""
+
+_EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
+
+
+def encode(record: object, *, ascii_only: bool = False) -> bytes:
+    """Return the canonical JSON of a dataclass made of records, tuples, enums and JSON values.
+
+    Args:
+        ascii_only: other characters are escaped, as in all objects but the manifest's and what is new.
+    """
+    return dump(to_json(record), ascii_only=ascii_only)
+
+
+def decode(kind: type[Record], body: bytes | str, what: str, *, hint: str = RESTORE, **details: object) -> Record:
+    """Return the record that `encode` had written.
+
+    Args:
+        kind: the dataclass. body: its JSON. what: names the object in errors, usually its key.
+        hint, details: of the error.
+    Raises:
+        StateCorrupt: it is not that record.
+    """
+    return from_json(kind, load(body, what, hint=hint, **details), what, hint=hint, **details)
+
+
+def to_json(record: object) -> Any:
+    """Return the JSON value of a record: dicts, lists, strings, numbers, booleans and None only.
+
+    Raises:
+        TypeError: it holds something that JSON does not have.
+    """
+    if type(record) in _PLAIN:
+        return record
+    kind: Any = type(record)
+    form = _form_of(kind)
+    if form is not None:
+        return _record_to_json(record, form)
+    if isinstance(record, Enum):
+        return record.value
+    if isinstance(record, list | tuple):
+        return [*record] if _PLAIN.issuperset(map(type, record)) else [to_json(item) for item in record]
+    if isinstance(record, Mapping) and all(isinstance(key, str) for key in record):
+        return {key: to_json(item) for key, item in record.items()}
+    if isinstance(record, range):
+        return [record.start, record.stop]
+    if isinstance(record, bool | int | float | str):
+        return record
+    raise TypeError(f"{kind.__name__} has no JSON form")
+
+
+def from_json(kind: type[Record], value: object, what: str, *, hint: str = RESTORE, **details: object) -> Record:
+    """Return the record of a JSON value. Raises StateCorrupt, naming `what` and the place; arguments as in `decode`."""
+    reads: Any = kind  # a type, and so hashable
+    try:
+        record: Record = reader_of(reads)(value)
+    except Mismatch as mismatch:
+        raise StateCorrupt(f"{what}: {mismatch}. Nothing was changed.", hint=hint, **details) from mismatch
+    return record
+
+
+def dump(value: object, *, ascii_only: bool = False) -> bytes:
+    """Return the canonical bytes of a JSON value; `ascii_only` as in `encode`."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=ascii_only, allow_nan=False).encode()
+
+
+def load(body: bytes | str, what: str, *, hint: str = RESTORE, **details: object) -> object:
+    """Return the JSON value of a stored object.
+
+    Raises:
+        StateCorrupt: it is none, or a key appears twice; arguments as in `decode`.
+    """
+    try:
+        value: object = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        message = f"{what}: expected JSON, got a length of {len(body)}: {error}. Nothing was changed."
+        raise StateCorrupt(message, hint=hint, **details) from error
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key appears twice")
+    return value
+
+
+def _refuse_constant(text: str) -> object:
+    raise ValueError(f"{text} is not JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How records of one type are stored.
+
+    Attributes:
+        fields: of each its stored key, its name, what makes its stored form, None when it is stored as it is, and
+            whether it is JSON already.
+        as_row: as an array. constants: what an object has beside its fields.
+    """
+
+    fields: tuple[tuple[str, str, Callable[[Any], object] | None, bool], ...]
+    as_row: bool
+    constants: dict[str, object]
+
+
+@cache
+def _form_of(kind: type) -> _Form | None:
+    """The stored form of a dataclass; None for another type."""
+    if not is_dataclass(kind):
+        return None
+    constants: dict[str, object] = {EVENT_TAG: kind.__name__} if kind.__name__ in _EVENT_NAMES else {}
+    if hasattr(kind, "stored_format"):
+        constants[FORMAT_KEY] = kind.stored_format
+    plan = tuple((field.key, field.name, field.write, field.as_is) for field in fields_of(kind))
+    return _Form(plan, getattr(kind, "stored_as_row", False), constants)
+
+
+def _record_to_json(record: object, form: _Form) -> Any:
+    value = {}
+    for key, name, write, as_is in form.fields:
+        item = getattr(record, name)
+        if write is not None:
+            item = write(item)
+        value[key] = item if as_is or type(item) in _PLAIN else to_json(item)
+    return list(value.values()) if form.as_row else value | form.constants

@@ -1,0 +1,88 @@
+"""Kinds of fields that stored records declare: a type, and what each of its values must keep.
+
+A record's field is declared as ``size: Count``; the codec reads the type, then asks each function behind it what is
+wrong with the value. What fields must keep together is said by the record's own `check`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from milepost.protocol.records.layout import key_fault
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAs:
+    """The stored form of a field whose values JSON does not have; for a field as a whole, not for a part of one.
+
+    Attributes:
+        kind: type of the stored form, as a record would declare it.
+        write: makes the stored form. read: its inverse; raises ValueError or StateCorrupt.
+    """
+
+    kind: Any
+    write: Callable[[Any], object]
+    read: Callable[[Any], object]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredName:
+    """The key under which a field is stored that the record calls something else."""
+
+    name: str
+
+
+AS_IS = "as is"
+"""Mark of a field that holds JSON already: it is written without being looked at."""
+
+
+def by_number(kind: Any) -> StoredAs:
+    """Return the stored form of a mapping from integers to a kind: JSON's keys are text."""
+    return StoredAs(dict[str, kind], _text_keys, _number_keys)
+
+
+def _text_keys(values: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(number): value for number, value in values.items()}
+
+
+def _number_keys(values: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(text): value for text, value in values.items()}
+
+
+def own_prefix_fault(key: str) -> str | None:
+    """Say why a stored key, or prefix ending in ``/``, must not be followed, or None (DESIGN section 9)."""
+    fault = key_fault(key)
+    return None if fault is None else f"{key!r} must stay below the job's prefix: {fault}"
+
+
+def own_key_fault(key: str) -> str | None:
+    """Say why a stored key cannot be that of one object of the job, or None."""
+    return f"{key!r} names no object: it ends in `/`" if key.endswith("/") else own_prefix_fault(key)
+
+
+def sha256_fault(digest: str) -> str | None:
+    """Say why a text is no SHA-256 in lower-case hexadecimal digits, or None."""
+    return None if _SHA256.fullmatch(digest) else f"expected 64 hexadecimal digits, got {digest[:80]!r}"
+
+
+def count_fault(number: float) -> str | None:
+    """Say why a number cannot count or measure something, or None."""
+    return None if number >= 0 else f"expected at least 0, got {number}"
+
+
+def text_fault(text: str) -> str | None:
+    """Say that a text is empty, or None."""
+    return None if text else "expected text that is not empty"
+
+
+OwnPrefix = Annotated[str, own_prefix_fault]
+OwnKey = Annotated[str, own_key_fault]
+Sha256 = Annotated[str, sha256_fault]
+Count = Annotated[int, count_fault]
+Amount = Annotated[int | float, count_fault]
+Text = Annotated[str, text_fault]
