@@ -93,13 +93,13 @@ def only_planned(chain: KillChain) -> None:
     no_checkpoint(chain)
 
 
-def pending_with(*written: str, tokens: int, absent: tuple[str, ...] = ("_metadata",)) -> Callable[[KillChain], None]:
+def pending_with(*written: str, absent: tuple[str, ...] = ("_metadata",)) -> Callable[[KillChain], None]:
     """A checkpoint is pending, this much of it is durable (nothing, if none is named), and no reader sees any of it."""
 
     def check(chain: KillChain) -> None:
         pending = chain.pending
         found = chain.written(pending)
-        assert len(pending.prefixes) == tokens
+        assert pending.prefixes == (pending.token,), "one process triggers and runs under one token"
         assert set(written) <= found if written else not found
         assert not found.intersection(absent)
         assert all(mark < pending.checkpoint_id for mark in chain.marks().values())
@@ -109,7 +109,7 @@ def pending_with(*written: str, tokens: int, absent: tuple[str, ...] = ("_metada
 
 def finished(chain: KillChain) -> None:
     """All is durable and nothing is published: the next run adopts it."""
-    pending_with("_metadata", "_heartbeat", "state", "consumed", "metrics", tokens=2, absent=())(chain)
+    pending_with("_metadata", "_heartbeat", "state", "consumed", "metrics", absent=())(chain)
 
 
 def completed(*, published: int, confirmed: int, adopted: bool | None = None) -> Callable[[KillChain], None]:
@@ -175,28 +175,27 @@ def _stored_lists(chain: KillChain) -> set[str]:
 KILLS = (
     Kill("manifest created", no_checkpoint, entry("JobCreated")),
     Kill("input record", only_planned, {"operation": "put", "store": JOB, "key": r"inputs/.+"}),
-    Kill("trigger", pending_with(tokens=1), entry("CheckpointTriggered")),
-    Kill("rebind", pending_with(tokens=2), entry("CheckpointRebound")),
+    Kill("trigger", pending_with(), entry("CheckpointTriggered")),
     Kill(
         "heartbeat",
-        pending_with("_heartbeat", tokens=2),
+        pending_with("_heartbeat"),
         {"operation": "put", "store": JOB, "key": r"chk-\d+/t\d+/_heartbeat"},
     ),
     Kill(
         "state run",
-        pending_with("_heartbeat", "state", tokens=2, absent=("consumed", "_metadata")),
+        pending_with("_heartbeat", "state", absent=("consumed", "_metadata")),
         appears="store/flights/{checkpoint}/t*/state/*/*",
         orphan=True,
     ),
     Kill(
         "staged sink file",
-        pending_with("state", tokens=2, absent=("consumed", "_metadata")),
+        pending_with("state", absent=("consumed", "_metadata")),
         appears="lake/carriers/data/{checkpoint}/t*/*",
         orphan=True,
     ),
     Kill(
         "consumed run",
-        pending_with("state", "metrics", "consumed", tokens=2),
+        pending_with("state", "metrics", "consumed"),
         {"operation": "put", "store": JOB, "key": CONSUMED},
         orphan=True,
     ),
