@@ -148,7 +148,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a grant does not finish what the end of an incarnation has left to do",
         "I4",
-        "pipeline/milepost/jobmaster/run/epochs.py",
+        "pipeline/milepost/jobmaster/run/trigger.py",
         "if state.status in ENDED:  # a grant",
         "if not ENDED:  # a grant",
         (_TEST_CONTROL + "test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command",),

@@ -15,7 +15,7 @@ from milepost.dataflow.sinks.contract import ArrowSchema, Committable
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
 from milepost.epoch.task_times import TaskTimes
-from milepost.epoch.throughput import Pace
+from milepost.epoch.throughput import ThroughputEstimate
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
 from milepost.protocol.codec.records import dump, from_json, load, to_json
 from milepost.protocol.exchange.watermarks import operator_watermark
@@ -161,7 +161,7 @@ class CheckpointMetadata:
             back must follow.
         unaligned: a subtask stopped before the end of its input.
         held_back: why the epoch read less than its sources' limits allow; None when it did not.
-        pace: how much input its subtasks can take.
+        throughput: how much input its subtasks can take.
         started_ms: when its trigger began, by the wall clock of that machine; None when nobody measured it.
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
     """
@@ -190,7 +190,7 @@ class CheckpointMetadata:
     verdict: GateVerdict
     unaligned: bool = False
     held_back: str | None = None
-    pace: Pace = field(default_factory=Pace)
+    throughput: Annotated[ThroughputEstimate, StoredName("pace")] = field(default_factory=ThroughputEstimate)
     started_ms: Count | None = None
     timings: Mapping[str, Count] = field(default_factory=dict)
     tasks: tuple[TaskTimes, ...] = ()

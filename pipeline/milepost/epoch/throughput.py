@@ -33,7 +33,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ThroughputEstimate:
     """What is known of the job's speed at a checkpoint.
 
     Attributes:
@@ -57,8 +57,8 @@ class Pace:
         return "ms_per_source_byte is 0, expected more or null" if self.ms_per_source_byte == 0 else None
 
 
-def measure(work: Sequence[Work], source_bytes: int, before: Pace) -> Pace:
-    """Return the pace after an epoch.
+def measure(work: Sequence[Work], source_bytes: int, before: ThroughputEstimate) -> ThroughputEstimate:
+    """Return the estimate after an epoch.
 
     Args:
         work: of every subtask of every stateful level.
@@ -79,4 +79,4 @@ def measure(work: Sequence[Work], source_bytes: int, before: Pace) -> Pace:
         arrived_ms += max(i.received_bytes * speed for i, speed in zip(subtasks, speeds, strict=True))
         left_ms += max(i.left_bytes * speed for i, speed in zip(subtasks, speeds, strict=True))
     per_byte = arrived_ms / source_bytes if source_bytes and arrived_ms else before.ms_per_source_byte
-    return Pace(per_byte, left_ms)
+    return ThroughputEstimate(per_byte, left_ms)

@@ -22,6 +22,7 @@ from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.restarts import Recovery
+from milepost.jobmaster.run.trigger import Trigger
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.jobmaster.savepoints.bootstrap import Bootstrap
 from milepost.jobmaster.savepoints.restore import Restores
@@ -66,12 +67,13 @@ class JobMaster:
         rollbacks = Rollbacks(context, leadership, realigner, lifecycle)
         savepoints = Savepoints(context, lifecycle)
         restores = Restores(context, leadership, lifecycle, rollbacks, savepoints)
-        epochs = Epochs(context, leadership, realigner, lifecycle)
+        trigger = Trigger(context, leadership, realigner, lifecycle)
+        epochs = Epochs(context, leadership, lifecycle, trigger)
         backfills = Backfills(context, epochs, leadership, realigner)
         reports = Reports(context)
 
         self.run = epochs.run
-        self.trigger = epochs.trigger
+        self.trigger = trigger.trigger
         self.run_epoch = epochs.run_epoch
         self.run_opened = epochs.run_opened
         self.validate = epochs.validate

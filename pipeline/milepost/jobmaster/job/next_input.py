@@ -170,7 +170,7 @@ def _paced(
     if spec.epoch_budget is None:
         return inputs, None
     budget_ms = round(spec.epoch_budget.total_seconds() * 1000)
-    fits = base.pace.source_bytes_within(budget_ms)
+    fits = base.throughput.source_bytes_within(budget_ms)
     planned = sum(obj.size for item in inputs for obj in item.objects)
     if fits is None or planned <= fits:
         return inputs, None

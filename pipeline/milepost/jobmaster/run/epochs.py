@@ -1,9 +1,10 @@
-"""The epochs of a job, from the trigger to what is subsumed.
+"""The epochs of a job run one after another, from a granted token to what is subsumed.
 
-Order of writes of an epoch (DESIGN section 3): input record -> trigger (manifest) -> rebind (manifest) -> heartbeat,
-state runs, staged sink files, consumed runs, `_metadata` with acks and verdict, all below `chk-<id>/t<token>/` ->
-complete (manifest) = the commit point -> sink commits -> confirmations (manifest) -> subsume (manifest) -> deletion.
-Publish before delete, always. What a start finds undone after the commit point, it does first.
+Order of writes of an epoch (DESIGN section 3): input record -> trigger (manifest) -> rebind (manifest), but for the
+trigger's own process -> heartbeat, state runs, staged sink files, consumed runs, `_metadata` with acks and verdict, all
+below `chk-<id>/t<token>/` -> complete (manifest) = the commit point -> sink commits -> confirmations (manifest) ->
+subsume (manifest) -> deletion. Publish before delete, always. What a start finds undone after the commit point, it
+does first.
 """
 
 from __future__ import annotations
@@ -12,22 +13,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from milepost.dataflow.quality.gate import resolve_suite
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.answers import EpochReport, EpochRunner
-from milepost.epoch.plan import InputRecord
 from milepost.epoch.step_clock import PlanTimes, StepClock
-from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
-from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
-from milepost.jobmaster.job.code import read_code
-from milepost.jobmaster.job.context import JobContext, TransactResult
-from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
+from milepost.jobmaster.compatibility.preflight import Tell
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
 from milepost.jobmaster.retention.broken_head import suggest_rollback
@@ -36,15 +30,14 @@ from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, open_again
-from milepost.jobmaster.run.triggered import NothingToDo, Triggered
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
+from milepost.jobmaster.run.trigger import Trigger
+from milepost.jobmaster.run.triggered import NothingToDo
+from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
-from milepost.protocol.manifest.transaction.runs import covered
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, CommitConflict, Fenced
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.errors import CheckpointError, Fenced
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.manifest_state import ENDED, JobStatus, ManifestState
+from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import reason_of
 
 _LOG = logging.getLogger(__name__)
@@ -56,83 +49,9 @@ Progress = Callable[[str], None]
 class Epochs:
     """The use cases of one job's epochs: step by step, as Airflow's tasks take them, and whole."""
 
-    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner, lifecycle: Lifecycle) -> None:
-        self._context, self._leadership, self._realigner = context, leadership, realigner
-        self._lifecycle = lifecycle
-
-    @suggest_rollback
-    def trigger(
-        self,
-        session: Session,
-        *,
-        take_over: bool = False,
-        allow_non_restored_state: bool = False,
-        drain: bool = False,
-        tell: Tell | None = None,
-    ) -> Triggered | NothingToDo:
-        """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
-
-        Args:
-            take_over: abort another session's epoch although its lease is alive.
-            allow_non_restored_state: leave state behind that nothing restores.
-            tell: gets the pre-flight report of a spec or code that is not the head's.
-            drain: when there is nothing to do any more, open the job's last epoch; after that, finish the job.
-        Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
-        Raises:
-            Busy: another session's lease is alive, or `min_pause` is not over.
-            JobNotRunnable: FAILED, ended, or sinks lag too far behind.
-            InvalidRequest: the spec, or a process function, does not fit itself or the state of the head.
-        """
-        context, clock = self._context, StepClock()
-        clock("plan")
-        require_stores(context)
-        state = self._leadership.head_or_create()
-        done = covered(state, session.session_id, session.run)
-        if done is not None:
-            return NothingToDo("covered", done.message)
-        if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
-            raise ended(self._lifecycle.finish_clean_up(session))
-        followed, published = tuple[str, ...](), list[str]()
-        if state.realignment is not None or state.unconfirmed() or state.timeline().pending is not None:
-            followed = self._realigner.finish(session)
-            self._leadership.sweep(session, take_over=take_over)
-            published = self._leadership.finish_commits(session)
-            state = context.head().state
-        for attempt in range(_PLAN_ATTEMPTS):
-            state = context.head().state if attempt else state
-            own = self._leadership.own_pending(state, session)
-            if own is not None:
-                return self._triggered(state, own, {}, clock, None)
-            check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
-            base = context.base_metadata(state, state.timeline().head)
-            if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
-                finished_job = self._lifecycle.finish(session, state.timeline().head)
-                return NothingToDo("drained", f"job {context.spec.name} is {finished_job['status']}: it was drained")
-            code = read_code(context)
-            if base is None or base.spec_hash != context.job.spec_hash:
-                for suite in context.spec.quality:  # takes seconds; one that an epoch was judged by is known to be one
-                    resolve_suite(suite)
-            loaded = code.load(context)
-            check_compatible(context, base, code, loaded, allow_non_restored_state=allow_non_restored_state, tell=tell)
-            check_continuable(context, base, loaded)
-            self._realigner.admit(session, state, base)
-            plans = plan_sources(context, base)
-            record = plan_epoch(context, base, loaded.graph, plans, drain=drain)
-            if record is None:
-                why = nothing_new(context, plans)
-                why += f"; sinks that had yet to follow the live timeline: {', '.join(followed)}" if followed else ""
-                why += f"; published {', '.join(published)}, which had waited" if published else ""
-                return NothingToDo("empty", why, settles_in_ms(plans))
-            claim = self._claim(session, state, record, code.hash)
-            if claim is None:
-                continue
-            if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
-                return NothingToDo("covered", claim.outcome.message)
-            pending = self._leadership.require_own_pending(claim.state, session)
-            granted = isinstance(claim.outcome, Transition)
-            opened = OpenedEpoch(claim.state, pending, record, base, code, loaded) if granted else None
-            return self._triggered(claim.state, pending, record.summary, clock, opened)
-        raise Fenced(f"job {context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again.")
+    def __init__(self, context: JobContext, leadership: Leadership, lifecycle: Lifecycle, trigger: Trigger) -> None:
+        self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
+        self._trigger = trigger
 
     @suggest_rollback
     def run_epoch(
@@ -292,7 +211,7 @@ class Epochs:
         """
         clock = StepClock(progress)
         clock("trigger")
-        triggered = self.trigger(
+        triggered = self._trigger.trigger(
             session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
         )
         if isinstance(triggered, NothingToDo):
@@ -335,29 +254,6 @@ class Epochs:
         by = "-".join(clock.steps).replace(" ", "-")
         keep(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
 
-    def _claim(
-        self, session: Session, state: ManifestState, record: InputRecord, code_hash: str
-    ) -> TransactResult | None:
-        """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
-        try:
-            return self._leadership.claim(session, state, record, code_hash)
-        except CommitConflict:
-            return None
-
-    def _triggered(
-        self,
-        state: ManifestState,
-        pending: PendingCheckpoint,
-        summary: dict[str, Any],
-        clock: StepClock,
-        opened: OpenedEpoch | None,
-    ) -> Triggered:
-        sinks = tuple(sorted(sink.name for sink in self._context.spec.sinks))
-        clock.end()
-        times = PlanTimes(clock.started_ms, clock.ms("plan"))
-        token = pending.token
-        return Triggered(pending.checkpoint_id, pending.epoch, state.live, token, sinks, summary, times, opened)
-
     def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
         """Abort after a failed step, and say so in the error when that made the job FAILED."""
         tolerable = None if again else self._context.spec.checkpointing.tolerable_failures
@@ -366,9 +262,6 @@ class Epochs:
         if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
             error.advise(resume)
-
-
-_PLAN_ATTEMPTS = 5
 
 
 def _say(progress: Progress | None, step: str) -> None:

@@ -22,7 +22,7 @@ from milepost.epoch.metadata import (
 )
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.task_times import TaskTimes
-from milepost.epoch.throughput import Pace, Work, measure
+from milepost.epoch.throughput import ThroughputEstimate, Work, measure
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.codec.records import decode, from_json
@@ -94,7 +94,7 @@ def build_metadata(
         verdict=verdict,
         unaligned=_is_unaligned(verified, operators),
         held_back=plan.held_back,
-        pace=_pace(plan, base, snapshots, tasks),
+        throughput=_throughput(plan, base, snapshots, tasks),
         tasks=tasks,
     )
 
@@ -214,13 +214,13 @@ def _is_unaligned(verified: Verified, operators: Iterable[str]) -> bool:
     return any(ack["unaligned"] for uid in operators for ack in acknowledged(verified, "operators", uid))
 
 
-def _pace(
+def _throughput(
     plan: EpochPlan,
     base: CheckpointMetadata | None,
     snapshots: Mapping[str, OperatorSnapshot],
     tasks: Sequence[TaskTimes],
-) -> Pace:
-    """The pace of this epoch's subtasks; of the base's where this one shows none."""
+) -> ThroughputEstimate:
+    """The throughput of this epoch's subtasks; of the base's where this one shows none."""
     spent_ms = {(task.level, task.subtask): task.spent_ms("process_ms", "emit_ms") for task in tasks}
     work = []
     for level in range(1, plan.graph.levels + 1):
@@ -232,7 +232,7 @@ def _pace(
             received = max(0, processed + left - replayed)
             work.append(Work(level, received, processed, left, spent_ms.get((level, subtask), 0)))
     source_bytes = sum(obj.size for item in plan.inputs for obj in item.objects)
-    return measure(work, source_bytes, base.pace if base is not None else Pace())
+    return measure(work, source_bytes, base.throughput if base is not None else ThroughputEstimate())
 
 
 def _bytes_in_flight(snapshot: OperatorSnapshot) -> list[int]:

@@ -287,7 +287,7 @@ def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkey
     began = threading.Event()
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
     monkeypatch.setattr("milepost.dataflow.quality.gate._import", began.set)
-    monkeypatch.setattr("milepost.jobmaster.run.epochs.resolve_suite", lambda spec: None)
+    monkeypatch.setattr("milepost.jobmaster.run.trigger.resolve_suite", lambda spec: None)
 
     def look(plan: EpochPlan) -> None:
         assert began.wait(240)

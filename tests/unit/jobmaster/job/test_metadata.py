@@ -12,7 +12,7 @@ import pytest
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.task_times import TaskTimes
-from milepost.epoch.throughput import Pace
+from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.buffers.channel_state import ChannelStateHandle
@@ -72,7 +72,7 @@ def unaligned(metadata: CheckpointMetadata) -> CheckpointMetadata:
         metadata,
         unaligned=True,
         held_back="max_in_flight: 3000 bytes are in flight, more than 1000",
-        pace=Pace(0.25, 12.5),
+        throughput=ThroughputEstimate(0.25, 12.5),
         operators={"hourly": operator},
         sources=sources,
     )

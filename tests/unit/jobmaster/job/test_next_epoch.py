@@ -12,7 +12,7 @@ import pytest
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
-from milepost.epoch.throughput import Pace
+from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.next_input import has_due_timer, plan_epoch, plan_sources
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
@@ -70,11 +70,13 @@ def snapshot(job: SparklessJob, uid: str = "latest", in_flight: int = 0) -> Oper
 
 
 def with_operators(
-    operators: Mapping[str, OperatorSnapshot], pace: Pace | None = None
+    operators: Mapping[str, OperatorSnapshot], throughput: ThroughputEstimate | None = None
 ) -> Callable[[CheckpointMetadata], CheckpointMetadata]:
-    """The epoch's metadata as that of an epoch with these operators, at this pace."""
+    """The epoch's metadata as that of an epoch with these operators, at this throughput."""
     unaligned = any(one.in_flight_bytes for one in operators.values())
-    return lambda metadata: replace(metadata, operators=operators, pace=pace or Pace(), unaligned=unaligned)
+    return lambda metadata: replace(
+        metadata, operators=operators, throughput=throughput or ThroughputEstimate(), unaligned=unaligned
+    )
 
 
 def base_of(job: SparklessJob) -> CheckpointMetadata:
@@ -142,7 +144,9 @@ def test_a_budget_scales_the_plan_by_the_measured_pace(
     """The plan takes what fits beside what is in flight; the rest is left for later epochs."""
     small = job(tmp_path, UNLIMITED, BUDGET)
     small.land("a.csv")
-    small.epoch(with_operators({"latest": snapshot(small, in_flight=in_flight)}, Pace(400.0, in_flight_ms)))
+    small.epoch(
+        with_operators({"latest": snapshot(small, in_flight=in_flight)}, ThroughputEstimate(400.0, in_flight_ms))
+    )
     for name in ("b.csv", "c.csv", "d.csv"):
         small.land(name)
     record = planned(small)
@@ -155,7 +159,7 @@ def test_with_nothing_in_flight_at_least_one_object_is_planned(tmp_path: Path) -
     """An epoch makes progress, however slow the last one was."""
     small = job(tmp_path, UNLIMITED, BUDGET)
     small.land("a.csv")
-    small.epoch(with_operators({"latest": snapshot(small)}, Pace(1e9, 0.0)))
+    small.epoch(with_operators({"latest": snapshot(small)}, ThroughputEstimate(1e9, 0.0)))
     for name in ("b.csv", "c.csv"):
         small.land(name)
     assert objects(planned(small)) == ["b.csv"]

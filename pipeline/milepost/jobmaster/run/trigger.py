@@ -1,0 +1,181 @@
+"""The trigger claims the timeline for a session and opens its next epoch.
+
+Three steps: first what others left behind is finished, or swept; then the epoch is planned on the head; then the claim
+records it, if the head is still that one. What a lost race makes stale is planned anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from milepost.dataflow.quality.gate import resolve_suite
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import InputRecord
+from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
+from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
+from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
+from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.retention.broken_head import suggest_rollback
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.jobmaster.run.triggered import NothingToDo, Triggered
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
+from milepost.protocol.manifest.transaction.runs import covered
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import CommitConflict, Fenced
+from milepost.protocol.records.manifest_state import ENDED, ManifestState
+
+_PLAN_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One call of `trigger`: whose it is, and its arguments."""
+
+    session: Session
+    allow_non_restored_state: bool
+    drain: bool
+    tell: Tell | None
+    clock: StepClock
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftBehind:
+    """What others had left undone, and is done now: sinks that followed a switch, and what was published."""
+
+    followed: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        told = f"; sinks that had yet to follow the live timeline: {', '.join(self.followed)}" if self.followed else ""
+        return told + (f"; published {', '.join(self.published)}, which had waited" if self.published else "")
+
+
+class Trigger:
+    """The use case `trigger` of one job."""
+
+    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner, lifecycle: Lifecycle) -> None:
+        self._context, self._leadership, self._realigner = context, leadership, realigner
+        self._lifecycle = lifecycle
+
+    @suggest_rollback
+    def trigger(
+        self,
+        session: Session,
+        *,
+        take_over: bool = False,
+        allow_non_restored_state: bool = False,
+        drain: bool = False,
+        tell: Tell | None = None,
+    ) -> Triggered | NothingToDo:
+        """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
+
+        Args:
+            take_over: abort another session's epoch although its lease is alive.
+            allow_non_restored_state: leave state behind that nothing restores.
+            tell: gets the pre-flight report of a spec or code that is not the head's.
+            drain: when there is nothing to do any more, open the job's last epoch; after that, finish the job.
+        Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
+        Raises:
+            Busy: another session's lease is alive, or `min_pause` is not over.
+            JobNotRunnable: FAILED, ended, or sinks lag too far behind.
+            InvalidRequest: the spec, or a process function, does not fit itself or the state of the head.
+        """
+        asked = _Asked(session, allow_non_restored_state, drain, tell, StepClock())
+        asked.clock("plan")
+        require_stores(self._context)
+        state = self._leadership.head_or_create()
+        done = covered(state, session.session_id, session.run)
+        if done is not None:
+            return NothingToDo("covered", done.message)
+        if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
+            raise ended(self._lifecycle.finish_clean_up(session))
+        left = _LeftBehind()
+        if state.realignment is not None or state.unconfirmed() or state.timeline().pending is not None:
+            left = self._finish_what_is_left(session, take_over=take_over)
+            state = self._context.head().state
+        for attempt in range(_PLAN_ATTEMPTS):
+            answer = self._open_next(asked, self._context.head().state if attempt else state)
+            if isinstance(answer, NothingToDo) and answer.reason == "empty":
+                return replace(answer, message=f"{answer.message}{left}")
+            if answer is not None:
+                return answer
+        raise Fenced(
+            f"job {self._context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again."
+        )
+
+    def _finish_what_is_left(self, session: Session, *, take_over: bool) -> _LeftBehind:
+        followed = self._realigner.finish(session)
+        self._leadership.sweep(session, take_over=take_over)
+        return _LeftBehind(followed, tuple(self._leadership.finish_commits(session)))
+
+    def _open_next(self, asked: _Asked, state: ManifestState) -> Triggered | NothingToDo | None:
+        """Plan and claim the epoch that continues this head; None: the head has moved since."""
+        context, session = self._context, asked.session
+        own = self._leadership.own_pending(state, session)
+        if own is not None:
+            return self._triggered(asked, state, own, {}, None)
+        check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
+        base = context.base_metadata(state, state.timeline().head)
+        if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
+            finished = self._lifecycle.finish(session, state.timeline().head)
+            return NothingToDo("drained", f"job {context.spec.name} is {finished['status']}: it was drained")
+        code, loaded = self._load(asked, base)
+        self._realigner.admit(session, state, base)
+        plans = plan_sources(context, base)
+        record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain)
+        if record is None:
+            return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans))
+        claim = self._claim(session, state, record, code.hash)
+        if claim is None:
+            return None
+        if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
+            return NothingToDo("covered", claim.outcome.message)
+        pending = self._leadership.require_own_pending(claim.state, session)
+        granted = isinstance(claim.outcome, Transition)
+        opened = OpenedEpoch(claim.state, pending, record, base, code, loaded) if granted else None
+        return self._triggered(asked, claim.state, pending, record.summary, opened)
+
+    def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode]:
+        """The job's code, loaded, and held to itself and to what the epoch continues."""
+        context = self._context
+        code = read_code(context)
+        if base is None or base.spec_hash != context.job.spec_hash:
+            for suite in context.spec.quality:  # takes seconds; one that an epoch was judged by is known to be one
+                resolve_suite(suite)
+        loaded = code.load(context)
+        allow, tell = asked.allow_non_restored_state, asked.tell
+        check_compatible(context, base, code, loaded, allow_non_restored_state=allow, tell=tell)
+        check_continuable(context, base, loaded)
+        return code, loaded
+
+    def _claim(
+        self, session: Session, state: ManifestState, record: InputRecord, code_hash: str
+    ) -> TransactResult | None:
+        """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
+        try:
+            return self._leadership.claim(session, state, record, code_hash)
+        except CommitConflict:
+            return None
+
+    def _triggered(
+        self,
+        asked: _Asked,
+        state: ManifestState,
+        pending: PendingCheckpoint,
+        summary: dict[str, Any],
+        opened: OpenedEpoch | None,
+    ) -> Triggered:
+        sinks, clock = tuple(sorted(sink.name for sink in self._context.spec.sinks)), asked.clock
+        clock.end()
+        times = PlanTimes(clock.started_ms, clock.ms("plan"))
+        token = pending.token
+        return Triggered(pending.checkpoint_id, pending.epoch, state.live, token, sinks, summary, times, opened)
