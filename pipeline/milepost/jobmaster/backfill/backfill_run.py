@@ -33,8 +33,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.routes import check_routes
 from milepost.jobmaster.run.epochs import Epochs
-from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
 from milepost.protocol.records.errors import (
@@ -198,8 +197,10 @@ class Backfill:
             known = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
             record = replay_record(now, later, known & set(context.spec.sources), full)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
-            pending = leadership.require_own_pending(claim.state, session)
-            if isinstance(claim.outcome, Transition):
+            pending = granted(leadership, claim, session)
+            if pending is None:
+                pending = leadership.require_own_pending(claim.state, session)
+            else:
                 opened = OpenedEpoch(claim.state, pending, record, at.tip, plan.code, plan.loaded)
         what = f"what {_span(now)} read" if now else "rows in flight"
         self._say(f"checkpoint {pending.checkpoint_id} replays {what} and leaves {len(later)} for later")
@@ -213,7 +214,8 @@ class Backfill:
             _check_read(report.metadata)
             self._epochs.complete(session, pending.checkpoint_id, report)
         except BaseException as error:
-            leadership.give_up(session, pending.checkpoint_id, error, None)
+            token = None if opened is None else opened.pending.token
+            leadership.give_up(session, pending.checkpoint_id, error, None, token)
             raise
 
     def _fast_forward(self, plan: BackfillPlan, at: _Position) -> bool:

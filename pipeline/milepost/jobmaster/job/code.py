@@ -1,7 +1,8 @@
 """The code of one epoch: this package and the job's process functions, as they are when the epoch is triggered (I13).
 
-Read at the start of each epoch, by `trigger` and again by `run_epoch`, never kept: an edited module runs in its new
-form in the next epoch of a process that lives on, and one edited between the two declines the epoch.
+Read at the start of each epoch, by its trigger, and again by a try in another process: an edited module runs in its new
+form in the next epoch of a process that lives on, and one edited between the two declines the epoch. A backfill runs
+the code of its plan to its end.
 """
 
 from __future__ import annotations

@@ -64,7 +64,6 @@ class Leadership:
         self.timeline_id = timeline
 
     def on_fork(self, fork: TimelineId) -> Leadership:
-        """The same for an open fork."""
         return Leadership(self.context, fork)
 
     def head_or_create(self) -> ManifestState:
@@ -358,14 +357,19 @@ class Leadership:
         return completed
 
     def give_up(
-        self, session: Session, checkpoint_id: CheckpointId, error: BaseException, tolerable: int | None
+        self,
+        session: Session,
+        checkpoint_id: CheckpointId,
+        error: BaseException,
+        tolerable: int | None,
+        token: FencingToken | None = None,
     ) -> dict[str, Any]:
-        """Abort after a failed step, unless a newer owner fenced us or a commit's outcome is unknown: then {}."""
+        """Abort after a step failed, under this token if one is given; {}: we are fenced, or a commit is unknown."""
         if isinstance(error, Fenced | CommitOutcomeUnknown):
             return {}
-        reason, detail = reason_for(error), detail_for(error)
+        why = reason_for(error), detail_for(error)
         try:
-            return self.abort(AbortRequest(session.session_id, checkpoint_id, reason, detail, tolerable))
+            return self.abort(AbortRequest(session.session_id, checkpoint_id, *why, tolerable, token))
         except CheckpointError as failure:  # the first error is the one to report; whoever comes next sweeps
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
             return {}

@@ -93,35 +93,33 @@ def position_of(sink: CommittingSink) -> str:
     return "nothing was published" if head is None else f"checkpoint {head.checkpoint_id} of timeline {head.timeline}"
 
 
-def check_routes(
-    context: JobContext,
-    state: ManifestState,
-    target: CheckpointMetadata | None,
-    positions: Mapping[str, str] | None = None,
-) -> None:
+def check_positions(context: JobContext, planned: Mapping[str, str]) -> None:
+    """Raise PlanOutdated when a table is not where it was, by `position_of`; one that does not answer is not asked."""
+    for name, position in planned.items():
+        try:
+            now = position_of(context.sink(name))
+        except SINK_UNAVAILABLE:
+            continue
+        if now != position:
+            raise PlanOutdated(
+                f"sink {name}: its table has moved since the plan: {position} then, {now} now. Nothing was changed.",
+                hint="look at a new plan",
+                sink=name,
+            )
+
+
+def check_routes(context: JobContext, state: ManifestState, target: CheckpointMetadata | None) -> None:
     """Refuse a switch that some table could not follow, right before it. A sink that does not answer may follow later.
 
     Args:
         target: of the checkpoint that the job would continue; None for the empty state.
-        positions: where each table was, by `position_of`, when a person looked at the plan; None: nobody did.
     Raises:
-        PlanOutdated: a table has moved since. InvalidRequest, StateCorrupt: it cannot show the target.
+        InvalidRequest, StateCorrupt: a table cannot show the target.
     """
     for spec in context.spec.sinks:
         try:
             sink = context.sink(spec.name).as_it_stands()
-            if positions is not None and spec.name in positions:
-                _check_position(spec.name, positions[spec.name], position_of(sink))
             route = find_route(context, state, target, spec.name, sink)
             sink.check_follow(route.base, route.missing)
         except SINK_UNAVAILABLE:
             continue
-
-
-def _check_position(sink: str, planned: str, now: str) -> None:
-    if planned != now:
-        raise PlanOutdated(
-            f"sink {sink}: its table has moved since the plan: {planned} then, {now} now. Nothing was changed.",
-            hint="look at a new plan",
-            sink=sink,
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.routes import SINK_UNAVAILABLE, find_route, position_of
+from milepost.jobmaster.leadership.routes import SINK_UNAVAILABLE, check_positions, find_route, position_of
 from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.jobmaster.rollback.inputs import consumed_since, read_again
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -40,20 +40,29 @@ class ApprovedRollback:
 
     Attributes:
         head: the live head, 0 for the empty state. positions: where the table of each sink was that answered.
+        sinks: of the spec, whose tables it said would follow; None: nobody has looked at a plan.
     """
 
     head: int
     positions: Mapping[str, str]
+    sinks: Sequence[str] | None = None
 
     @classmethod
     def of(cls, plan: Mapping[str, Any]) -> ApprovedRollback:
         """What the document of a plan takes for granted."""
         head = plan["head"]
         positions = {name: sink["position"] for name, sink in plan["sinks"].items() if sink["problem"] is None}
-        return cls(0 if head is None else head["checkpoint_id"], positions)
+        return cls(0 if head is None else head["checkpoint_id"], positions, sorted(plan["sinks"]))
 
-    def check_head(self, state: ManifestState) -> None:
-        """Raise PlanOutdated unless the head is the plan's."""
+    def check(self, context: JobContext, state: ManifestState) -> None:
+        """Raise PlanOutdated unless head, sinks and tables are the plan's."""
+        sinks = sorted(sink.name for sink in context.spec.sinks)
+        if self.sinks is not None and list(self.sinks) != sinks:
+            raise PlanOutdated(
+                f"job {state.job}: the spec has sinks {', '.join(sinks) or 'none'}, and had "
+                f"{', '.join(self.sinks) or 'none'} when the rollback was planned. Nothing was changed.",
+                hint="look at a new plan",
+            )
         now = state.timeline().head
         if now != self.head:
             raise PlanOutdated(
@@ -61,6 +70,7 @@ class ApprovedRollback:
                 "planned. Nothing was changed.",
                 hint="look at a new plan",
             )
+        check_positions(context, self.positions)
 
 
 def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> CheckpointId:

@@ -69,24 +69,23 @@ class Rollbacks:
             job_status, next_step}.
         Raises:
             NotFound: no such retained checkpoint. Busy: a lease is alive.
-            PlanOutdated: the head, or a table, has moved since the plan. CommitConflict: the head moves just now.
+            PlanOutdated: head or tables have moved since the plan, or it had other sinks. CommitConflict: just now.
             InvalidRequest: a sink cannot show the target. StateCorrupt: the target, or a table as of it, is broken.
             JobNotRunnable: the end of the job is not cleaned up.
             StoreUnavailable, …: the job is rolled back and a sink has yet to follow; the message says so.
         """
         context = self._context
+        if approved is not None:
+            approved.check(context, context.head().state)  # before the clean-up, which may publish what had waited
         state = self._lifecycle.finish_clean_up(session)
         target = resolve_target(state, to, context.store.clock_ms())
-        if approved is not None:
-            approved.check_head(state)
-        positions = None if approved is None else approved.positions
-        check_routes(context, state, readable_target(context, state, target), positions)
+        check_routes(context, state, readable_target(context, state, target))
         pending = state.timeline().pending
         self._leadership.sweep(session, take_over=take_over, adopt=False)
         request = RollbackRequest(
             session.session_id,
             target,
-            state.timeline().head,
+            state.timeline().head if approved is None else CheckpointId(approved.head),
             tuple(sorted(sink.name for sink in context.spec.sinks)),
             detail,
         )

@@ -31,7 +31,7 @@ from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, open_again
 from milepost.jobmaster.run.trigger import Trigger
-from milepost.jobmaster.run.triggered import NothingToDo
+from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
@@ -229,7 +229,7 @@ class Epochs:
             completed = self.complete(session, checkpoint_id, report)
         except BaseException as error:
             again = restarts is not None and restarts(error)
-            self._abort_for(session, checkpoint_id, error, again=again)
+            self._abort_for(session, triggered, error, again=again)
             raise
         self._leadership.publish(session, completed, lambda sink: clock(f"notify {sink}"))
         clock("subsume")
@@ -254,10 +254,11 @@ class Epochs:
         by = "-".join(clock.steps).replace(" ", "-")
         keep(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
 
-    def _abort_for(self, session: Session, checkpoint_id: CheckpointId, error: BaseException, *, again: bool) -> None:
+    def _abort_for(self, session: Session, triggered: Triggered, error: BaseException, *, again: bool) -> None:
         """Abort after a failed step, and say so in the error when that made the job FAILED."""
         tolerable = None if again else self._context.spec.checkpointing.tolerable_failures
-        aborted = self._leadership.give_up(session, checkpoint_id, error, tolerable)
+        token = None if triggered.opened is None else triggered.token
+        aborted = self._leadership.give_up(session, triggered.checkpoint_id, error, tolerable, token)
         failed = aborted.get("job_status") == JobStatus.FAILED.value
         if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"

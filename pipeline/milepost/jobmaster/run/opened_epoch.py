@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_recorded_spec, read_recorded_code
-from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import Fenced
@@ -44,6 +48,25 @@ class OpenedEpoch:
                 checkpoint_id=self.pending.checkpoint_id,
             )
         return found[0]
+
+
+def granted(leadership: Leadership, claim: TransactResult, session: Session) -> PendingCheckpoint | None:
+    """Return the pending checkpoint that this very claim has opened; None: an earlier one of the session has.
+
+    Raises: Fenced: another session took it at once, or another try of this one rebound it: that one runs, not this.
+    """
+    event = claim.outcome.event if isinstance(claim.outcome, Transition) else None
+    if not isinstance(event, CheckpointTriggered):
+        return None
+    pending = leadership.require_own_pending(claim.state, session)
+    if pending.token != event.pending.token:
+        raise Fenced(
+            f"checkpoint {pending.checkpoint_id}: token {event.pending.token} was superseded by {pending.token} at "
+            "once. Nothing was run. Another try of the same epoch is running.",
+            hint="fenced; trigger a new run",
+            checkpoint_id=pending.checkpoint_id,
+        )
+    return pending
 
 
 def open_again(context: JobContext, state: ManifestState, pending: PendingCheckpoint) -> OpenedEpoch:

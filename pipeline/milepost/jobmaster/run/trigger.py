@@ -24,9 +24,9 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.retention.broken_head import suggest_rollback
-from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
 from milepost.protocol.manifest.transaction.runs import covered
 from milepost.protocol.records.checkpoints import PendingCheckpoint
@@ -139,9 +139,11 @@ class Trigger:
             return None
         if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
             return NothingToDo("covered", claim.outcome.message)
-        pending = self._leadership.require_own_pending(claim.state, session)
-        granted = isinstance(claim.outcome, Transition)
-        opened = OpenedEpoch(claim.state, pending, record, base, code, loaded) if granted else None
+        pending = granted(self._leadership, claim, session)
+        if pending is None:
+            pending = self._leadership.require_own_pending(claim.state, session)
+            return self._triggered(asked, claim.state, pending, record.summary, None)
+        opened = OpenedEpoch(claim.state, pending, record, base, code, loaded)
         return self._triggered(asked, claim.state, pending, record.summary, opened)
 
     def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode]:

@@ -29,12 +29,9 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
-    CommitOutcomeUnknown,
-    EnvironmentUnusable,
     InvalidRequest,
     NotFound,
     StateCorrupt,
-    StoreUnavailable,
     with_hint,
 )
 from milepost.protocol.records.ids import CheckpointId
@@ -269,9 +266,7 @@ class Savepoints:
 
         try:
             self._context.transact(request, check=check)
-        except (CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable):
-            raise
-        except CheckpointError:
+        except (InvalidRequest, NotFound, CommitConflict):  # what refuses it; all else may be said of one that landed
             self._clear(prefix)
             raise
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import cache
+from itertools import product
 from typing import Annotated, Any, NewType, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES, Event
@@ -47,7 +48,7 @@ class StoredField:
 
     Attributes:
         name: the record's. key: the stored one.
-        plain: the scalar type that it must have; None when `read` has to look.
+        plain: types of values that it has as they are; empty when `read` has to look at each.
         read: makes its value of JSON. write: makes the stored form; None when the value is stored as it is.
         as_is: its value is JSON already.
         required: a row may not end before it.
@@ -55,7 +56,7 @@ class StoredField:
 
     name: str
     key: str
-    plain: type | None
+    plain: frozenset[type]
     read: Reader
     write: Callable[[Any], object] | None
     as_is: bool
@@ -250,7 +251,7 @@ def _record(kind: type) -> Reader:
         try:
             for name, key, plain, reader in plan:
                 item = value[key]
-                found[name] = item if type(item) is plain else reader(item)
+                found[name] = item if type(item) in plain else reader(item)
         except Mismatch as mismatch:
             mismatch.within(f".{key}")
             raise
@@ -267,10 +268,10 @@ def _row(kind: type) -> Reader:
     checked = hasattr(kind, "check")
 
     def read(value: object) -> object:
-        plan, least, plain = _row_plan(kind)
+        plan, least, shapes = _row_plan(kind)
         if not isinstance(value, list) or not least <= len(value) <= len(plan):
             raise _expected(f"an array ({kind.__name__}: {', '.join(field.key for field in plan)})", value)
-        found = value if [type(item) for item in value] == plain else _parts(plan, value)
+        found = value if tuple(map(type, value)) in shapes else _parts(plan, value)
         record = kind(*found)
         if checked:
             _check(record)
@@ -283,7 +284,7 @@ def _parts(plan: tuple[StoredField, ...], row: list[object]) -> list[object]:
     found: list[object] = []
     try:
         for field, item in zip(plan, row, strict=False):
-            found.append(item if type(item) is field.plain else field.read(item))
+            found.append(item if type(item) in field.plain else field.read(item))
     except Mismatch as mismatch:
         mismatch.within(f"[{len(found)}]")
         raise
@@ -291,10 +292,10 @@ def _parts(plan: tuple[StoredField, ...], row: list[object]) -> list[object]:
 
 
 @cache
-def _row_plan(kind: type) -> tuple[tuple[StoredField, ...], int, list[type | None]]:
-    """The fields of a row, how many it has at least, and the types of one that needs no look at each."""
+def _row_plan(kind: type) -> tuple[tuple[StoredField, ...], int, frozenset[tuple[type, ...]]]:
+    """The fields of a row, how many it has at least, and the types of those that need no look at each value."""
     plan = fields_of(kind)
-    return plan, sum(field.required for field in plan), [field.plain for field in plan]
+    return plan, sum(field.required for field in plan), frozenset(product(*(field.plain for field in plan)))
 
 
 def _check(record: Any) -> None:
@@ -304,8 +305,8 @@ def _check(record: Any) -> None:
 
 
 @cache
-def _plan(kind: type) -> tuple[frozenset[str], tuple[tuple[str, str, type | None, Reader], ...]]:
-    """The stored keys of a record, and per field its name, key, scalar type and reader."""
+def _plan(kind: type) -> tuple[frozenset[str], tuple[tuple[str, str, frozenset[type], Reader], ...]]:
+    """The stored keys of a record, and per field its name, key, plain types and reader."""
     plan = fields_of(kind)
     return frozenset(field.key for field in plan), tuple((one.name, one.key, one.plain, one.read) for one in plan)
 
@@ -325,7 +326,12 @@ def _field(name: str, hint: Any, required: bool) -> StoredField:
     marks = getattr(hint, "__metadata__", ())
     key = next((mark.name for mark in marks if isinstance(mark, StoredName)), name)
     write = next((mark.write for mark in marks if isinstance(mark, StoredAs)), None)
-    return StoredField(name, key, hint if hint in SCALARS else None, reader_of(hint), write, AS_IS in marks, required)
+    return StoredField(name, key, _plain_types(hint), reader_of(hint), write, AS_IS in marks, required)
+
+
+def _plain_types(hint: Any) -> frozenset[type]:
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return frozenset(options) if {*SCALARS, types.NoneType}.issuperset(options) else frozenset()
 
 
 def _expected(expectation: str, value: object) -> Mismatch:

@@ -51,7 +51,10 @@ def _text_keys(values: Mapping[int, Any]) -> dict[str, Any]:
 
 
 def _number_keys(values: Mapping[str, Any]) -> dict[int, Any]:
-    return {int(text): value for text, value in values.items()}
+    numbers = {int(text): value for text, value in values.items()}
+    if _text_keys(numbers).keys() != values.keys():
+        raise ValueError(f"expected each number written in one way, got {sorted(values)}")
+    return numbers
 
 
 def own_prefix_fault(key: str) -> str | None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from milepost.jobmaster.job.code import read_recorded_code
+from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
-from milepost.protocol.records.errors import Fenced, SubtaskDeclined
+from milepost.protocol.manifest.decisions import Request
+from milepost.protocol.manifest.transaction.requests import RebindRequest, TriggerRequest
+from milepost.protocol.records.errors import Fenced, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.records.ids import CheckpointId
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 
@@ -103,3 +108,45 @@ def test_a_try_that_another_one_of_its_session_superseded_is_fenced_at_the_commi
         job.master.complete(session, first.checkpoint_id, stale)
     assert job.master.complete(session, first.checkpoint_id, newer).token == newer.metadata.token > first.token
     assert len(staged) == 1 and not set(staged) & set(job.staged_files(1)), "what the fenced try staged is deleted"
+
+
+def test_a_trigger_that_another_try_of_its_session_has_rebound_at_once_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I3: two tries under one token would write one `_metadata`; a retried task and its first try share a session."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session = Session.airflow("small__backfill", "retried", "manual", None)
+    transact = JobContext.transact
+
+    def rebound_before_it_looks(context: JobContext, request: Request, **options: Any) -> TransactResult:
+        result = transact(context, request, **options)
+        if not isinstance(request, TriggerRequest):
+            return result
+        rebind = RebindRequest(session.session_id, session.holder, CheckpointId(1), context.timeout_ms)
+        return TransactResult(result.outcome, transact(context, rebind).state)
+
+    monkeypatch.setattr(JobContext, "transact", rebound_before_it_looks)
+    runner = SparklessRunner()
+    with pytest.raises(Fenced, match="Another try of the same epoch is running"):
+        job.master.run(session, runner)
+    assert runner.plans == []
+    assert job.pending.checkpoint_id == 1, "what the other try runs is left alone"
+
+
+def test_a_try_that_fails_leaves_a_later_try_of_its_session_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I3: the later one has a token of its own; the failure of the first says nothing of it."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    session = Session.cli()
+
+    def away(context: JobContext, name: str) -> None:
+        job.rebind(session)
+        raise StoreUnavailable(f"sink {name} is away")
+
+    monkeypatch.setattr(JobContext, "reserve", away)
+    with pytest.raises(StoreUnavailable):
+        job.master.run(session, SparklessRunner())
+    assert (job.pending.checkpoint_id, len(job.pending.prefixes)) == (1, 2)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.contract import SinkMark
+from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.jobmaster import ApprovedRollback, NothingToDo, Session
 from milepost.jobmaster.run.results import predecessor_of
@@ -289,6 +290,37 @@ def test_a_table_that_moves_between_the_plan_and_the_decision_refuses_it(job: Co
     with pytest.raises(PlanOutdated, match="its table has moved since the plan: checkpoint 5 of timeline main then"):
         job.rollback(2, approved=ApprovedRollback.of(plan))
     assert job.rollback(2, approved=ApprovedRollback.of(job.master.plan_rollback(2)))["outcome"] == "rolled_back"
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_sink_that_came_to_the_spec_since_the_plan_was_approved_refuses_it(job: CountedJob) -> None:
+    """Nobody has looked at what would become of its table."""
+    job.edit(SEEN_SINK, "")
+    plan = job.master.plan_rollback(2)
+    job.edit("sinks:\n", "sinks:\n" + SEEN_SINK)
+    with pytest.raises(PlanOutdated, match="the spec has sinks seen, table, and had table when"):
+        job.rollback(2, approved=ApprovedRollback.of(plan))
+
+
+def test_what_the_clean_up_of_an_ended_job_publishes_does_not_outdate_the_approved_plan(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rollback itself finishes what the end of the job has left to do, before it goes back."""
+    job.land([6])
+    session = Session.cli()
+    assert not isinstance(job.master.trigger(session), NothingToDo)
+    job.master.run_epoch(session, 6, SparklessRunner())
+    job.master.complete(session, 6)
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("the sink is away")
+
+    with monkeypatch.context() as down:
+        down.setattr(ParquetSink, "commit", away)
+        with pytest.raises(StoreUnavailable):
+            job.master.cancel()
+    plan = job.master.plan_rollback(2)
+    assert job.rollback(2, approved=ApprovedRollback.of(plan))["outcome"] == "rolled_back"
     job.assert_tables_equal_the_oracle()
 
 

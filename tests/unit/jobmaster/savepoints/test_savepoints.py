@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.savepoints.reader import read_savepoint
 from milepost.jobmaster.savepoints.savepoints import Savepoints
+from milepost.protocol.manifest.decisions import Request
 from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
-from milepost.protocol.manifest.transaction.requests import UnpinRequest
+from milepost.protocol.manifest.transaction.requests import RecordSavepointRequest, UnpinRequest
 from milepost.protocol.manifest.upkeep.collection import ListGarbageRequest
 from milepost.protocol.records.errors import (
     CheckpointError,
@@ -435,3 +437,23 @@ def test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of(
     assert (kept["name"], kept["checkpoint_id"]) == ("one", 3)
     assert read_savepoint(open_store(StoreConfig(kept["location"]))).document.checkpoint_id == 3
     assert job.master.fsck()["exit_code"] == 0
+
+
+def test_a_savepoint_that_landed_keeps_its_objects_whatever_is_read_afterwards(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing that does not show the entry yet says nothing of the entry: what may be listed is kept."""
+    transact = JobContext.transact
+
+    def unread(context: JobContext, request: Request, **options: Any) -> TransactResult:
+        result = transact(context, request, **options)
+        if isinstance(request, RecordSavepointRequest):
+            raise StateCorrupt("it was written, but the listing after it ends before it")
+        return result
+
+    monkeypatch.setattr(JobContext, "transact", unread)
+    with pytest.raises(StateCorrupt):
+        job.master.create_savepoint("kept")
+    monkeypatch.undo()
+    assert [one["name"] for one in job.master.list_savepoints()] == ["kept"]
+    assert list(job.small.context.store.list("savepoints/kept/"))
