@@ -18,9 +18,10 @@ from milepost.protocol.records.errors import (
     JobNotRunnable,
     StoreUnavailable,
 )
+from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX
+from milepost.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX, abort_notice_key
 from tests.harness.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -82,13 +83,14 @@ def test_a_checkpoint_aborted_before_its_epoch_began_starts_nothing(job: Sparkle
     Case: CheckpointCoordinatorTest.testAbortingBeforeTriggeringCheckpointOperatorCoordinator
     """
     session, runner = Session.cli(), SparklessRunner()
-    triggered(job, session)
+    pending = triggered(job, session)
     job.master.abort(session, 1, "ABORTED_BY_USER", "not now")
     with pytest.raises(Fenced, match="not pending any more"):
         job.master.run_epoch(session, 1, runner)
     assert runner.plans == []
     assert job.staged_files(1) == []
-    assert [*job.context.store.list("chk-")] == []
+    notice = abort_notice_key(CheckpointId(1), pending.token)
+    assert [stat.key for stat in job.context.store.list("chk-")] == [notice], "what tells whoever runs it nevertheless"
 
 
 def test_scheduled_runs_trigger_one_checkpoint_each_with_rising_ids() -> None:
