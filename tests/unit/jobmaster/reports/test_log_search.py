@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.log_search import end_of, version_of_trigger
 from milepost.protocol.codec.entries import encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
+from milepost.protocol.manifest.decisions import Request
+from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
@@ -32,8 +33,8 @@ class StoredLog(JobLog):
         super().__post_init__()
         self.states = [self.state]
 
-    def ask(self, decide: Any, request: object) -> Any:
-        answer = super().ask(decide, request)
+    def ask(self, request: Request) -> Answer:
+        answer = super().ask(request)
         self.states += [self.state] if self.state is not self.states[-1] else []
         return answer
 
