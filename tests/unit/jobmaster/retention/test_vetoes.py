@@ -29,13 +29,13 @@ from tests.unit.jobmaster.retention.test_pruning import at_hour
 
 __all__ = ["plugin"]
 
-SECRET = "<b>4711\x1b[31m</b>"
+SECRET = "<b>TopSecret\x1b[31m</b>"
 """A value of the data that must be seen in `show`, as text, and nowhere else."""
 
 GATE = """quality:
   - sink: table
     expectations:
-      - {type: expect_column_values_to_not_match_regex, column: v, regex: "4711"}
+      - {type: expect_column_values_to_not_match_regex, column: v, regex: "TopSecret"}
       - {type: expect_table_row_count_to_be_between, max_value: 100}
 checkpointing:"""
 DAY_MS = 24 * 3_600_000
@@ -70,10 +70,10 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     assert milepost("show", spec(job), "2", "--json").document()["veto"]["refusals"] == [refusal]
     told = milepost("show", spec(job), "2").stdout
     assert "sink table: expect_column_values_to_not_match_regex(v): " in told and "unexpected_count 30" in told
-    assert "<b>4711\\x1b[31m</b>" in told and "\x1b" not in told
+    assert "<b>TopSecret\\x1b[31m</b>" in told and "\x1b" not in told
     monkeypatch.setenv("MILEPOST_CONFIG", str(tmp_path / "config"))
     page = plugin.checkpoint("small__epoch", 2).body.decode()
-    assert page.count("&lt;b&gt;4711") == 20 and "<b>4711" not in page
+    assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
     assert job.master.show(1)["veto"] is None
     assert "\nspec:\n  name: small\n" in milepost("show", spec(job), "1").stdout
 
@@ -87,7 +87,7 @@ def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(
     assert any("vetoes/" in repr(entry) for entry in entries), "the event names the object"
     told = [encode_entry(entry).decode() for entry in entries if isinstance(entry, LogEntry)]
     told += [caplog.text, json.dumps(job.master.history(None)), json.dumps(job.master.list_checkpoints())]
-    assert not [text for text in told if "4711" in text]
+    assert not [text for text in told if "TopSecret" in text]
     (listed,) = [one for one in job.master.list_checkpoints() if one["status"] == "aborted"]
     assert listed["veto"]["key"] == veto_key(2)
 
@@ -178,12 +178,12 @@ def test_what_a_later_process_aborts_names_what_the_newest_try_has_refused(tmp_p
         verdict = job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner()).verdict
     with pytest.raises(QualityGateFailed) as refused:
         job.master.validate(session, triggered.checkpoint_id)
-    assert verdict.vetoes and "4711" not in str(refused.value) + json.dumps(refused.value.details, default=str)
+    assert verdict.vetoes and "TopSecret" not in str(refused.value) + json.dumps(refused.value.details, default=str)
     key = veto_key(triggered.checkpoint_id)
     with pytest.raises(NotFound):
         job.context.store.get(key)
     told = job.master.abort(session, triggered.checkpoint_id, "QUALITY_GATE_FAILED", refused.value.message)
-    assert "4711" not in json.dumps(told)
+    assert "TopSecret" not in json.dumps(told)
     assert len(job.master.show(triggered.checkpoint_id)["veto"]["refusals"][0]["rows"]) == 20
     job.context.store.put(key, b"{}")
     shown = job.master.show(triggered.checkpoint_id)["veto"]
