@@ -21,6 +21,7 @@ from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
@@ -189,8 +190,7 @@ class EpochPlan:
         state_schemas: per stateful operator with state in the base checkpoint, as recorded there.
         input_signatures: per stateful operator, of what makes its input: recorded with its channel state.
         alignment: when subtasks stop and leave rows in flight.
-        latest_completed, lowest_retained: checkpoint ids, None while there is none. aborted_since: of checkpoints
-            aborted after the latest completed one, ascending. What a subtask is told at its start.
+        notifications: what its subtasks are told of other checkpoints, before their first row.
         timeout_ms: how long the Spark job may take, from its start.
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
     """
@@ -213,9 +213,7 @@ class EpochPlan:
     state_schemas: Mapping[str, pa.Schema]
     input_signatures: Mapping[str, str]
     alignment: EpochAlignment
-    latest_completed: CheckpointId | None
-    lowest_retained: CheckpointId | None
-    aborted_since: tuple[CheckpointId, ...]
+    notifications: Notifications
     job_store: StoreConfig
     sources: Mapping[str, StoreConfig]
     sinks: Mapping[str, StoreConfig]

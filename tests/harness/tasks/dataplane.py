@@ -30,6 +30,7 @@ from milepost.protocol.exchange.watermarks import source_watermark
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.level_task import run_subtask
@@ -133,7 +134,7 @@ class DataPlane:
         alignment: EpochAlignment | None = None,
         clock: Callable[[], int] = lambda: 0,
         limits: BufferLimits = BufferLimits(10**6),
-        aborted_since: tuple[int, ...] = (),
+        notifications: Notifications = Notifications(),
         budget: MemoryBudget = UNLIMITED,
     ) -> None:
         """Run one epoch over a table per source subtask, and move to its checkpoint. Raises what `verify` raises."""
@@ -146,7 +147,7 @@ class DataPlane:
         ]
         for level in range(1, LEVELS + 1):
             senders = len(sources) if level == 1 else parallelism
-            plan = self._level(level, senders, parallelism, alignment, aborted_since)
+            plan = self._level(level, senders, parallelism, alignment, notifications)
             tail = self._tail(level, parallelism, limits)
             sent: list[pa.RecordBatch] = []
             for subtask in range(parallelism):
@@ -242,7 +243,7 @@ class DataPlane:
         return SourceClock("events", self.watermark_us, DELAY_US)
 
     def _level(
-        self, level: int, senders: int, parallelism: int, alignment: EpochAlignment, aborted: tuple[int, ...]
+        self, level: int, senders: int, parallelism: int, alignment: EpochAlignment, notifications: Notifications
     ) -> LevelPlan:
         hosted = []
         for uid in HOSTED[level]:
@@ -277,9 +278,7 @@ class DataPlane:
             cache_directory=self._cache,
             alignment=alignment,
             share=LevelShare(parallelism, parallelism, LEVELS - level + 1),
-            latest_completed=CheckpointId(self.epochs) if self.epochs else None,
-            lowest_retained=CheckpointId(1) if self.epochs else None,
-            aborted_since=tuple(CheckpointId(one) for one in aborted),
+            notifications=notifications,
         )
 
     def _complete(

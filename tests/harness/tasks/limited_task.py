@@ -64,6 +64,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.epoch.plan import EpochAlignment
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken
+    from milepost.protocol.subtask.task_lifecycle import Notifications
     from milepost.spark.task.attempt import Attempt
     from milepost.spark.task.level_task import run_subtask
     from milepost.spark.task.output_stage import OutputPlan, run_output_stage
@@ -120,9 +121,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
         cache_directory=cache,
         alignment=EpochAlignment(None, None, 0, False),
         share=LevelShare(1, 1, 1),
-        latest_completed=CheckpointId(epoch) if epoch else None,
-        lowest_retained=CheckpointId(1) if epoch else None,
-        aborted_since=(),
+        notifications=Notifications(completed=CheckpointId(epoch)),
     )
     received = run_output_stage(tail(0, (edge,), {}), 0, source(), {}, memory)
     hosted = run_subtask(plan, Attempt(0, 0, memory), received, store, TaskMetrics(1, 0, 0))

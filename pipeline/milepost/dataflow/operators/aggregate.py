@@ -18,7 +18,14 @@ from milepost.dataflow.operators.columns import (
     key_columns,
     plain_schema,
 )
-from milepost.dataflow.operators.contract import Combiner, KeyedState, OperatorOutput, OperatorRun, OutputKind
+from milepost.dataflow.operators.contract import (
+    CheckpointListener,
+    Combiner,
+    KeyedState,
+    OperatorOutput,
+    OperatorRun,
+    OutputKind,
+)
 from milepost.spec.values.aggregates import AggregateCall
 
 ROWS_COLUMN = "__rows"
@@ -29,6 +36,7 @@ class AggregateByKey:
     """Aggregates over all rows of a key so far. Nothing is ever late; a null key is a group of its own."""
 
     output_kind = OutputKind.UPDATES
+    listener: CheckpointListener | None = None
 
     def __init__(
         self, uid: str, key: Sequence[str], calls: Mapping[str, AggregateCall], input_schema: pa.Schema

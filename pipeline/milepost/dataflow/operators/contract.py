@@ -20,6 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.subtask.subtask_commands import Notification
+
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -156,6 +159,13 @@ class Combiner(Protocol):
         """Have a run of the operator take partial results up; return how many input rows they stand for."""
 
 
+class CheckpointListener(Protocol):
+    """Listens to what becomes of checkpoints (I11): at least once each, on whatever machine the subtask runs."""
+
+    def notify(self, checkpoint_id: CheckpointId, what: Notification) -> None:
+        """Take notice of one checkpoint. Raises OperatorFailed."""
+
+
 class StatefulOperator(Protocol):
     """One operator of the spec, ready to run. Built from its spec and its input's Arrow schema.
 
@@ -165,6 +175,7 @@ class StatefulOperator(Protocol):
         output_key: columns that identify a row of its output, for updates; () when rows are final.
         output_kind: append or updates.
         combiner: for its input, where order does not matter to it; None where it does.
+        listener: to what becomes of checkpoints; None for an operator that does not ask to be told.
     """
 
     uid: str
@@ -175,6 +186,7 @@ class StatefulOperator(Protocol):
     output_schema: pa.Schema
     output_kind: OutputKind
     combiner: Combiner | None
+    listener: CheckpointListener | None
 
     def begin(self, state: KeyedState, previous_firing_us: int | None) -> OperatorRun:
         """Start one subtask's epoch over its restored state. Raises OperatorFailed.

@@ -6,6 +6,7 @@ which it would come back from a checkpoint, so a result does not depend on where
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -16,8 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.subtask.subtask_commands import Notification
 from milepost.spec.values.names import check_column_name, did_you_mean
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
+
+NOTIFIED = frozenset(f"notify_{what.value}" for what in Notification)
+"""Methods of a process class that are told what became of a checkpoint."""
+
+_NEARLY_NOTIFIED = re.compile("notify_.*(complet|abort|subsum)")
 
 
 class SchemaMismatch(Exception):
@@ -30,12 +37,14 @@ class Declaration:
 
     Attributes:
         state, output: column -> type. timers: whether it has `on_timer`. batches: `on_batch` instead of `on_rows`.
+        notified: the names of its methods that are told what became of a checkpoint.
     """
 
     state: Mapping[str, ColumnType]
     output: Mapping[str, ColumnType]
     timers: bool
     batches: bool
+    notified: frozenset[str] = frozenset()
 
 
 def declare(uid: str, key: Sequence[str], found: type) -> Declaration:
@@ -54,7 +63,15 @@ def declare(uid: str, key: Sequence[str], found: type) -> Declaration:
     for name in state:
         if name.casefold() in taken:
             raise _refused(uid, found, f"`state` declares {name}, which is a key column and always there")
-    return Declaration(state, output, methods["on_timer"], methods["on_batch"])
+    return Declaration(state, output, methods["on_timer"], methods["on_batch"], _notified(uid, found))
+
+
+def _notified(uid: str, found: type) -> frozenset[str]:
+    """The methods that are told of checkpoints; one whose name is nearly right is refused: nothing would call it."""
+    names = {name for name in dir(found) if _NEARLY_NOTIFIED.match(name) and callable(getattr(found, name))}
+    for name in sorted(names - NOTIFIED):
+        raise _refused(uid, found, f"nothing calls {name}; {did_you_mean(name, sorted(NOTIFIED))}")
+    return frozenset(names)
 
 
 def _columns(uid: str, found: type, attribute: str, declared: object) -> dict[str, ColumnType]:

@@ -16,7 +16,14 @@ from milepost.dataflow.operators.columns import (
     key_columns,
     plain_schema,
 )
-from milepost.dataflow.operators.contract import EXPIRES_COLUMN, Combiner, KeyedState, OperatorOutput, OutputKind
+from milepost.dataflow.operators.contract import (
+    EXPIRES_COLUMN,
+    CheckpointListener,
+    Combiner,
+    KeyedState,
+    OperatorOutput,
+    OutputKind,
+)
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
 
@@ -30,6 +37,7 @@ class DeduplicateByKey:
 
     output_kind = OutputKind.APPEND
     combiner: Combiner | None = None
+    listener: CheckpointListener | None = None
     output_key: tuple[str, ...] = ()
 
     def __init__(

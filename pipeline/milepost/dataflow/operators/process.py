@@ -27,6 +27,10 @@ the same rows after a failure: no wall clock, no randomness, no effect outside.
   order and cuts described above, `state` the key columns and declared columns of those keys that have state. Returns
   (output table or None, new state table or None): None leaves the state as it is; a key of the batch that is not in the
   new state table is forgotten. No timers.
+* `notify_complete(self, checkpoint_id)`, `notify_aborted`, `notify_subsumed`, each optional: what became of a
+  checkpoint of the job, for a class that holds something outside for each of them. Told before the rows of the next
+  epoch that has any, by every subtask of the operator on an instance of its own: at least once, so perhaps again; a
+  completed one before those aborted since. `notify_subsumed`: nothing goes back to that one or an older one any more.
 
 What the output declares comes out, nothing is added; key columns only when declared. An output column named as the
 input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC.
@@ -44,6 +48,7 @@ from milepost.dataflow.operators.columns import check_key, plain_schema
 from milepost.dataflow.operators.contract import (
     BEGINS_NULL,
     TIMER_COLUMN,
+    CheckpointListener,
     Combiner,
     KeyedState,
     OperatorFailed,
@@ -52,6 +57,8 @@ from milepost.dataflow.operators.contract import (
 from milepost.dataflow.operators.declared import Declaration, schema_of
 from milepost.dataflow.operators.process_run import ProcessParts, ProcessRun
 from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.subtask.subtask_commands import Notification
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,11 @@ class ProcessFunction:
 
 
 class ProcessByKey:
-    """Runs a user's class. What it raises, or gives that it did not declare, declines the epoch with its line."""
+    """Runs a user's class. What it raises, or gives that it did not declare, declines the epoch with its line.
+
+    Attributes:
+        parts: what its runs and its listener need of it.
+    """
 
     output_kind = OutputKind.APPEND
     combiner: Combiner | None = None
@@ -94,7 +105,8 @@ class ProcessByKey:
         state = [field.with_metadata({BEGINS_NULL: "1"}) for field in schema_of(declared.state)]
         self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
         self.output_schema = schema_of(declared.output)
-        self._parts = ProcessParts(
+        self.listener: CheckpointListener | None = _Listener(self) if declared.notified else None
+        self.parts = ProcessParts(
             uid=uid,
             key=self.key,
             key_schema=key_schema,
@@ -108,16 +120,35 @@ class ProcessByKey:
 
     def begin(self, state: KeyedState, previous_firing_us: int | None) -> ProcessRun:
         """Make the instance that serves this epoch of this subtask. Raises OperatorFailed when that fails."""
-        return ProcessRun(self._parts, self._instance(), state, previous_firing_us)
+        return ProcessRun(self.parts, self.instance(), state, previous_firing_us)
 
-    def _instance(self) -> Any:
-        function = self._parts.function
+    def instance(self) -> Any:
+        """Make an instance of the user's class. Raises OperatorFailed with the user's line."""
+        function = self.parts.function
         try:
             return function.load()()
         except UserCodeFailed as error:
             raise OperatorFailed(self.uid, str(error)) from error
         except (Exception, SystemExit) as error:
             raise OperatorFailed(self.uid, function.describe(error)) from error
+
+
+class _Listener:
+    """Tells an instance of the user's class what became of a checkpoint."""
+
+    def __init__(self, operator: ProcessByKey) -> None:
+        self._operator = operator
+
+    def notify(self, checkpoint_id: CheckpointId, what: Notification) -> None:
+        parts = self._operator.parts
+        method = f"notify_{what.value}"
+        if method not in parts.declared.notified:
+            return
+        instance = self._operator.instance()
+        try:
+            getattr(instance, method)(int(checkpoint_id))
+        except (Exception, SystemExit) as error:
+            raise OperatorFailed(parts.uid, parts.function.describe(error)) from error
 
 
 def _why_no_timers(declared: Declaration, timed: bool) -> str:

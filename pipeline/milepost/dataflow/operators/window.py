@@ -23,6 +23,7 @@ from milepost.dataflow.operators.columns import (
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     TIMER_COLUMN,
+    CheckpointListener,
     Combiner,
     KeyedState,
     OperatorFailed,
@@ -44,6 +45,8 @@ class TumblingWindowByKey:
     whose firing watermark reaches its end. With allowed lateness 0 that is final (append); otherwise (updates) it is
     emitted again in each epoch that brings it rows, until end + allowed lateness, when its state goes.
     """
+
+    listener: CheckpointListener | None = None
 
     def __init__(
         self,

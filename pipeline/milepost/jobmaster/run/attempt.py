@@ -5,7 +5,9 @@ All of it lies below the token's own prefix, so a fenced try that still runs wri
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -23,16 +25,20 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobmaster.run.results import build_metadata, predecessor_of
+from milepost.jobmaster.run.results import build_metadata, predecessor_of, task_times
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_opened_epoch(
@@ -69,7 +75,7 @@ def run_opened_epoch(
     with Heartbeat(context, pending, runner.stop):
         clock("data plane")
         answers = runner.run(plan)
-        verified = verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
+        verified = _verify(context, pending, answers)
         clock("gate")
         committables = _committables(context, answers, verified)
         verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
@@ -84,6 +90,17 @@ def run_opened_epoch(
             handle = context.write_metadata(metadata)
     clock.end()
     return EpochReport(metadata, handle, clock.ms("write"))
+
+
+def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> Verified:
+    """The acknowledgements, which fit together; else the log says how far each measured task had come."""
+    try:
+        return verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
+    except CheckpointError:
+        with suppress(CheckpointError):  # the decline is what has to be told
+            for task in task_times(context, pending):
+                _LOG.info("checkpoint %s: a task had measured %s", pending.checkpoint_id, task)
+        raise
 
 
 def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
@@ -105,8 +122,6 @@ def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPla
     base, record, loaded = opened.base, opened.record, opened.loaded
     stateful = [node.uid for node in loaded.graph.stateful]
     known = base.operators if base is not None else {}
-    latest_completed = timeline.head or None
-    aborted = {item for _, item in state.aborted_sessions}
     return EpochPlan(
         job=context.job,
         spec=context.spec,
@@ -131,10 +146,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPla
             started_ms=started_ms,
             final=record.final,
         ),
-        latest_completed=latest_completed,
-        lowest_retained=min((item.checkpoint_id for item in state.checkpoints), default=None),
-        # Newer ones belong to other timelines, whose epochs run at the same time.
-        aborted_since=tuple(sorted(i for i in aborted if timeline.head < i < pending.checkpoint_id)),
+        notifications=_notifications(state, timeline, pending.checkpoint_id),
         job_store=context.store_config,
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
@@ -142,6 +154,20 @@ def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPla
         code_hash=opened.code.hash,
         cache_directory=context.cache_directory,
         timeout_ms=max(1, pending.deadline_ms - context.store.clock_ms()),
+    )
+
+
+def _notifications(state: ManifestState, timeline: Timeline, pending: CheckpointId) -> Notifications:
+    """What became of others since the epoch of the head, whose subtasks were told of the head's parent."""
+    head = state.checkpoint(timeline.head)
+    lowest_retained = min((item.checkpoint_id for item in state.checkpoints), default=CheckpointId(1))
+    aborted = {item for _, item in state.aborted_sessions}
+    return Notifications(
+        reported=NO_CHECKPOINT if head is None else head.parent,
+        completed=timeline.head,
+        # Newer ones belong to other timelines, whose epochs run at the same time.
+        aborted=tuple(sorted(item for item in aborted if timeline.head < item < pending)),
+        subsumed=CheckpointId(lowest_retained - 1),
     )
 
 

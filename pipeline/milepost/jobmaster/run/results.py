@@ -59,7 +59,7 @@ def build_metadata(
     """
     pending, base = opened.pending, opened.base
     snapshots = _operators(plan, operators, verified)
-    tasks = _task_metrics(context, pending)
+    tasks = task_times(context, pending)
     return CheckpointMetadata(
         job=context.spec.name,
         checkpoint_id=pending.checkpoint_id,
@@ -248,6 +248,7 @@ def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int)
     return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
 
 
-def _task_metrics(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
+def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
+    """Return what the attempts of a checkpoint's tasks measured, incomplete ones too. Raises what the store does."""
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
     return tuple(decode(TaskTimes, context.store.get(stat.key), stat.key) for stat in context.store.list(directory))

@@ -16,6 +16,7 @@ Source: Flink StreamTask.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 from milepost.protocol.records.errors import ProtocolViolation
@@ -45,6 +46,22 @@ _REFUSALS = {
     TaskState.CANCELED: CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING,
     TaskState.FAILED: CheckpointFailureReason.TASK_FAILURE,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications:
+    """Notifications tell a subtask what became of other checkpoints: its predecessor may not have heard (I11).
+
+    Attributes:
+        reported: the newest completed checkpoint that its predecessor was told of; 0 for none.
+        completed: the newest one that there is; 0 for none. aborted: ids given up since, ascending.
+        subsumed: nothing can return to this checkpoint or an older one any more; 0 while all are retained.
+    """
+
+    reported: CheckpointId = NO_CHECKPOINT
+    completed: CheckpointId = NO_CHECKPOINT
+    aborted: tuple[CheckpointId, ...] = ()
+    subsumed: CheckpointId = NO_CHECKPOINT
 
 
 class TaskLifecycle:
@@ -77,7 +94,7 @@ class TaskLifecycle:
 
     @property
     def last_reported(self) -> CheckpointId:
-        """The newest checkpoint that this subtask knows to be complete: at first the restored one."""
+        """The newest checkpoint that this subtask, or its predecessor, was told to be complete."""
         return self._last_reported
 
     @property
@@ -87,16 +104,18 @@ class TaskLifecycle:
             raise ProtocolViolation(f"subtask {self._subtask} was not restored yet. Nothing was changed.")
         return self._coordinator
 
-    def restore(self, checkpoint_id: CheckpointId) -> None:
+    def restore(self, checkpoint_id: CheckpointId, reported: CheckpointId | None = None) -> None:
         """Begin from a checkpoint; 0 is the empty state.
 
+        Args:
+            reported: the newest completed checkpoint that its predecessor was told of; None: the restored one.
         Raises:
             ProtocolViolation: restored before, or at an end.
         """
         if self._state is not TaskState.CREATED:
             raise self._illegal(f"restore of checkpoint {checkpoint_id}", "a subtask that was never restored")
         self._coordinator = SubtaskCoordinator(self._subtask, checkpoint_id)
-        self._last_reported = checkpoint_id
+        self._last_reported = checkpoint_id if reported is None else reported
         self._state = TaskState.RUNNING
 
     def refusal(self) -> CheckpointFailureReason | None:
@@ -131,12 +150,17 @@ class TaskLifecycle:
         replayed = self.notify_complete(latest_completed)
         return (*replayed, *self.coordinator.notify_aborted(checkpoint_id, running=self.running))
 
-    def confirm(self, completed: CheckpointId, subsumed: CheckpointId | None) -> Commands:
+    def confirm(self, completed: CheckpointId, subsumed: CheckpointId) -> Commands:
         """A checkpoint is complete, and with it the newest subsumed one is known: complete first, then subsumed."""
         told = self.notify_complete(completed)
-        if subsumed is None:
+        if subsumed == NO_CHECKPOINT:
             return told
         return (*told, *self.coordinator.notify_subsumed(subsumed, running=self.running))
+
+    def notify(self, what: Notifications) -> Commands:
+        """Everything that became of other checkpoints: the latest completed first, then the aborted, then subsumed."""
+        aborted = [command for one in what.aborted for command in self.notify_aborted(one, what.completed)]
+        return (*aborted, *self.confirm(what.completed, what.subsumed))
 
     def end_of_data(self, final: CheckpointId) -> None:
         """The last input of the job is processed; `final` is the first checkpoint taken after it.

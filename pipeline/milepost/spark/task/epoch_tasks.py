@@ -5,6 +5,7 @@ They are small classes that Spark pickles into its Python workers, so what a tas
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -96,6 +97,9 @@ class OperatorStage:
                 except CheckpointError as error:
                     yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
                     return
+            elif metrics.incomplete:
+                with contextlib.suppress(CheckpointError):  # the decline is what has to be told
+                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
             handed = time.monotonic()
             yield item
             # The tail, and Spark behind it, do their part before this goes on.

@@ -70,7 +70,8 @@ class _Task:
         self._key_groups = plan.key_groups(self._subtask)
         signatures = {item.operator.uid: item.signature for item in plan.operators}
         self._files = ChannelFiles(store, plan.channel_directory, self._key_groups, signatures, pool)
-        resources = SubtaskResources(self._upload, pool, self._files, metrics)
+        cache = StateCache(plan.cache_directory)
+        resources = SubtaskResources(self._upload, pool, self._files, cache, self._key_groups, metrics)
         writers = share_files(signatures)
         self._hosted = [
             (item, OperatorSubtask(plan, item, self._identity, writers[item.operator.uid], resources))

@@ -278,9 +278,7 @@ def _stateful(
         cache_directory=plan.cache_directory,
         alignment=plan.alignment,
         share=LevelShare(parallelism, slots, plan.graph.levels - level + 1),
-        latest_completed=plan.latest_completed,
-        lowest_retained=plan.lowest_retained,
-        aborted_since=plan.aborted_since,
+        notifications=plan.notifications,
     )
 
 

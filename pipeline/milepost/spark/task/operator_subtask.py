@@ -8,6 +8,7 @@ barriers leave as one, so each stops at its barrier, and goes on once that was s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
@@ -19,7 +20,6 @@ from milepost.protocol.exchange.channel_file import InFlightBuffer, InputChannel
 from milepost.protocol.exchange.channel_state import ChannelStateWriter
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError, ProtocolViolation, StateCorrupt
-from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask import barrier_events as handler_says
 from milepost.protocol.subtask import subtask_commands as coordinator_says
@@ -34,6 +34,8 @@ from milepost.spark.wire.epoch_clock import Pacer
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
 from milepost.spark.wire.task_output import Item
 from milepost.storage.notices import AbortNotice
+
+_LOG = logging.getLogger(__name__)
 
 
 class OperatorSubtask:
@@ -73,13 +75,13 @@ class OperatorSubtask:
         self._after_barrier: Commands | None = None
         self._work: Work | None = None
         self._snapshot: Snapshot | None = None
-        self._lifecycle.restore(plan.base)
-        self._notify()
+        self._lifecycle.restore(plan.base, plan.notifications.reported)
 
     def process(self, work: Work) -> Iterator[Item]:
         """Process the input up to the barrier, or to the deadline; yield what comes out. May end in a decline."""
         self._work = work
         try:
+            self._run(self._lifecycle.notify(self._plan.notifications))
             yield from self._align(work)
         except OperatorFailed as error:
             self.fail_operator(error)
@@ -118,19 +120,9 @@ class OperatorSubtask:
                 snapshot.asynchronous, self._identity.decline(failure.reason, f"{who}: {failure.detail}")
             )
             return
-        channel = self._resources.files.handle(self.uid)
-        self._run(snapshot.asynchronous.completed(stateless=not state.runs and channel is None))
+        stateless = not state.runs and self._resources.files.handle(self.uid) is None
+        self._run(snapshot.asynchronous.completed(stateless=stateless))
         self._coordinator.upload_ended(self._checkpoint_id)
-        self.ack = {
-            "rows_in": work.rows.rows_in,
-            "rows_out": work.rows.rows_out,
-            "late_rows": work.rows.late_rows,
-            "firing_us": work.rows.fired_us,
-            "state": to_json(state),
-            "channel": to_json(channel),
-            "unaligned": self._unaligned,
-            "processed_bytes": work.pacer.processed_bytes,
-        }
 
     def cancel(self, channel: int, cause: Decline) -> None:
         """A sender sent its cancel marker on a channel: decline, and pass the sender's own reason on."""
@@ -172,15 +164,6 @@ class OperatorSubtask:
     @property
     def _coordinator(self) -> SubtaskCoordinator:
         return self._lifecycle.coordinator
-
-    def _notify(self) -> None:
-        """Tell the subtask what became of other checkpoints: the last word on each may have been lost (I11)."""
-        plan = self._plan
-        completed = plan.latest_completed or NO_CHECKPOINT
-        for aborted in plan.aborted_since:
-            self._run(self._lifecycle.notify_aborted(aborted, completed))
-        subsumed = None if plan.lowest_retained is None else CheckpointId(plan.lowest_retained - 1)
-        self._run(self._lifecycle.confirm(completed, subsumed))
 
     def _align(self, work: Work) -> Iterator[Item]:
         barrier = self._barrier(work.pacer)
@@ -309,16 +292,18 @@ class OperatorSubtask:
                 case coordinator_says.DiscardSnapshot():
                     self._snapshot = None
                 case coordinator_says.RecordIncomplete():
-                    continue  # a checkpoint's figures are those of its acknowledged subtasks; others are not kept
+                    self._resources.metrics.incomplete = True
                 case coordinator_says.DeclineCheckpoint():
                     self.decline = self._cause or self._identity.decline(command.reason, command.detail)
-                case coordinator_says.AcknowledgeCheckpoint() | coordinator_says.BroadcastCancelMarker():
-                    # Both end the task's channels: its tail sends them, once for all operators that it hosts.
-                    continue
-                case coordinator_says.NotifyOperators() | coordinator_says.NotifyState():
-                    # Operators see no checkpoints. What a checkpoint staged in the node cache is named by its runs:
-                    # an aborted one's is never asked for, and restoring prunes all that the base does not list.
-                    continue
+                case coordinator_says.AcknowledgeCheckpoint():
+                    self._acknowledge(command)
+                case coordinator_says.BroadcastCancelMarker():
+                    continue  # the decline that it follows is its task's, whose tail sends one marker for all it hosts
+                case coordinator_says.NotifyOperators():
+                    self._notify_operator(command)
+                case coordinator_says.NotifyState():
+                    cache, key_groups = self._resources.cache, self._resources.key_groups
+                    cache.notify(self.uid, key_groups, command.checkpoint_id, command.what)
 
     def _freeze(self, command: coordinator_says.FreezeState) -> None:
         frozen = self._at_work.rows.freeze()
@@ -331,6 +316,32 @@ class OperatorSubtask:
         assert snapshot is not None, "the state is frozen before its upload"
         snapshot.asynchronous = asynchronous
         snapshot.upload = self._resources.pool.submit(self._resources.upload, snapshot.frozen, self._item.directory)
+
+    def _acknowledge(self, command: coordinator_says.AcknowledgeCheckpoint) -> None:
+        work, snapshot = self._at_work, self._snapshot
+        assert snapshot is not None and snapshot.upload is not None, "what is acknowledged was uploaded"
+        self.ack = {
+            "rows_in": work.rows.rows_in,
+            "rows_out": work.rows.rows_out,
+            "late_rows": work.rows.late_rows,
+            "firing_us": work.rows.fired_us,
+            "state": to_json(snapshot.upload.result()),
+            "channel": to_json(self._resources.files.handle(self.uid)),
+            "unaligned": self._unaligned,
+            "finished": command.finished,
+            "processed_bytes": work.pacer.processed_bytes,
+        }
+
+    def _notify_operator(self, command: coordinator_says.NotifyOperators) -> None:
+        listener = self._item.operator.listener
+        if listener is None:
+            return
+        try:
+            listener.notify(command.checkpoint_id, command.what)
+        except OperatorFailed as error:
+            if self.decline is None:
+                raise
+            _LOG.warning("checkpoint %s, which is given up: %s", self._checkpoint_id, error)
 
     def _fail_snapshot(self, asynchronous: AsyncSnapshot, cause: Decline) -> None:
         self._cause = cause

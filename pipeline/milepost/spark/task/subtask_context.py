@@ -14,6 +14,7 @@ from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.state.buffers.buffers import Buffer
+from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.keyed_state import FrozenState
 from milepost.state.keyed.slices import EncodedSlices
 from milepost.state.runs.handles import StateHandle
@@ -25,12 +26,14 @@ class SubtaskResources:
 
     Attributes:
         upload: stores a frozen state, encoded now below a directory or before, and returns its handle.
-        pool: for uploads. files: of channel state.
+        pool: for uploads. files: of channel state. cache: of the node, for the key groups that they own.
     """
 
     upload: Callable[[FrozenState | EncodedSlices, str], StateHandle]
     pool: Executor
     files: ChannelFiles
+    cache: StateCache
+    key_groups: range
     metrics: TaskMetrics
 
 

@@ -12,6 +12,7 @@ from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, source_watermark
 from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_groups import key_group_range
@@ -80,7 +81,7 @@ class LevelPlan:
         base: checkpoint they continue. senders: subtasks of the level before.
         operators: hosted by each task. channel_directory: where their rows in flight go.
         alignment, share: when they stop processing.
-        latest_completed, lowest_retained, aborted_since: what they are told of other checkpoints.
+        notifications: what they are told of other checkpoints.
     """
 
     job: str
@@ -97,9 +98,7 @@ class LevelPlan:
     cache_directory: str
     alignment: EpochAlignment
     share: LevelShare
-    latest_completed: CheckpointId | None
-    lowest_retained: CheckpointId | None
-    aborted_since: tuple[CheckpointId, ...]
+    notifications: Notifications
 
     def identity(self, subtask: int) -> SubtaskIdentity:
         return SubtaskIdentity(self.checkpoint_id, self.token, self.level, subtask)

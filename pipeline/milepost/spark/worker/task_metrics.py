@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from milepost.epoch.task_times import TaskTimes
 from milepost.protocol.codec.records import to_json
 
+INCOMPLETE = "-incomplete.json"
+"""How the name of measurements ends whose snapshot was not acknowledged; nobody counts them as a checkpoint's."""
+
 
 @dataclass(slots=True)
 class TaskMetrics:
@@ -23,6 +26,7 @@ class TaskMetrics:
     Attributes:
         attempt: Spark's attempt number, from 0; never part of identity.
         bytes, buffers: of the input; a source has no buffers.
+        incomplete: a snapshot of the subtask ended without an acknowledgement.
         marks: seconds by part.
     """
 
@@ -35,6 +39,7 @@ class TaskMetrics:
     alignment_ms: int = 0
     in_flight_bytes: int = 0
     left_ms: int | None = None
+    incomplete: bool = False
     marks: dict[str, float] = field(default_factory=dict)
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _started: float = field(default_factory=time.monotonic)
@@ -67,7 +72,8 @@ class TaskMetrics:
 
     @property
     def file_name(self) -> str:
-        return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}.json"
+        ended = INCOMPLETE if self.incomplete else ".json"
+        return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{ended}"
 
     def times(self) -> TaskTimes:
         """What was measured so far; a part that the task does not have is None."""

@@ -6,6 +6,13 @@ or is never asked for: what an attempt staged and nobody acknowledged is named b
 attempts of one task produce the same run and the same bytes; each writes under a temporary name of its own and renames
 it.
 
+An entry belongs to the checkpoint that wrote its run, which its name says. Notifications (I11) bound the cache: of an
+aborted checkpoint nothing stays; a folder is marked with the newest completed checkpoint whose subtasks used it, and
+goes once that one is subsumed. What a restored checkpoint has replaced goes when it is restored.
+
+    <directory>/9f2c…-0-64/1f0d….4711.9ab3c2d1.12.arrow    an entry of a run that checkpoint 12 wrote
+                           14.completed                    checkpoint 14 was restored from this folder, and is complete
+
 The name also carries size and CRC-32 of the content, checked before a process uses it first, and again when the file
 changed: a torn or altered entry is ignored and replaced, so nothing is synced. A fault of the cache is logged and costs
 a read of the store, nothing else.
@@ -21,12 +28,14 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from milepost.protocol.records.layout import checkpoint_of_key
+from milepost.protocol.subtask.subtask_commands import Notification
 from milepost.state.layers.integer_packing import narrowed, widened
 from milepost.state.layers.interpolation_search import drifts_of
 from milepost.state.layers.layer import KeySpec, Layer, empty_layer
@@ -35,11 +44,12 @@ from milepost.state.runs.handles import RunHandle
 from milepost.state.runs.runs import DELETED_COLUMN
 from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, TIMER_COLUMN
 
-CACHE_FORMAT_VERSION = 3
+CACHE_FORMAT_VERSION = 4
 _HASH_COLUMN = "__hash"
 _DRIFT_COLUMN = "__drift"
 _SUFFIX = ".arrow"
 _TEMPORARY = ".tmp"
+_COMPLETED = ".completed"
 _STALE_TEMPORARY_S = 3_600
 
 _mapped: dict[Path, tuple[pa.Schema, tuple[int, ...], Layer]] = {}
@@ -114,7 +124,7 @@ class StateCache:
             os.close(descriptor)
             _write(temporary, layer, schema)
             size, checksum = temporary.stat().st_size, _crc32(temporary)
-            entry = folder / f"{digest}.{size}.{checksum:08x}{_SUFFIX}"
+            entry = folder / f"{digest}.{size}.{checksum:08x}.{_writer_of(run)}{_SUFFIX}"
             temporary.replace(entry)
             _checked[entry] = _version(entry)
             return True
@@ -132,10 +142,12 @@ class StateCache:
         schema: pa.Schema,
         keys: KeySpec,
         max_parallelism: int,
+        restored: int,
     ) -> None:
-        """Remove what this operator no longer needs.
+        """Remove what a restored checkpoint has replaced.
 
-        In the folders of ranges that overlap `own`: entries other than the given runs', and abandoned temporary files.
+        In the folders of ranges that overlap `own`: entries of it and of older checkpoints, other than the given runs';
+        and abandoned temporary files. What newer ones wrote is theirs: another try, or another timeline.
         """
         kept: dict[Path, set[str]] = {}
         for run, wanted in runs:
@@ -143,16 +155,46 @@ class StateCache:
         try:
             if not self._is_private():
                 return
-            for folder in self._directory.glob(f"{_operator_digest(uid)}-*"):
-                start, stop = (int(part) for part in folder.name.split("-")[1:3])
-                if start < own.stop and own.start < stop:
-                    _prune(folder, kept.get(folder, set()))
-            for path in {*tuple(_mapped), *tuple(_checked)}:
-                if not path.exists():
-                    _mapped.pop(path, None)
-                    _checked.pop(path, None)
+            for folder in self._folders(uid, own):
+                _prune(folder, kept.get(folder, set()), restored)
+            _let_go()
         except (OSError, ValueError) as error:
             logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
+
+    def notify(self, uid: str, own: range, checkpoint_id: int, what: Notification) -> None:
+        """Take notice of what became of a checkpoint (I11); a fault is logged.
+
+        Args:
+            uid, own: the operator, and the key groups of the subtask that is told.
+        """
+        try:
+            if not self._is_private():
+                return
+            match what:
+                case Notification.COMPLETE:
+                    for folder in self._folders(uid, own):
+                        _mark(folder, checkpoint_id)
+                case Notification.ABORTED:
+                    for folder in self._folders(uid, own):
+                        for path in folder.glob(f"*.{checkpoint_id}{_SUFFIX}"):
+                            path.unlink(missing_ok=True)
+                case Notification.SUBSUMED:
+                    # Subtasks of one epoch begin one after the other: what the last one used is not marked yet.
+                    for folder in self._directory.iterdir():
+                        if _newest(folder) < checkpoint_id:
+                            shutil.rmtree(folder, ignore_errors=True)
+            _let_go()
+        except FileNotFoundError:
+            return  # another subtask tidies at the same time
+        except (OSError, ValueError) as error:
+            logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
+
+    def _folders(self, uid: str, own: range) -> Iterator[Path]:
+        """The operator's folders whose ranges overlap the subtask's."""
+        for folder in self._directory.glob(f"{_operator_digest(uid)}-*"):
+            start, stop = (int(part) for part in folder.name.split("-")[1:3])
+            if start < own.stop and own.start < stop:
+                yield folder
 
     def _folder(self, uid: str, wanted: range) -> Path:
         return self._directory / f"{_operator_digest(uid)}-{wanted.start}-{wanted.stop}"
@@ -187,15 +229,46 @@ def _digest(run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:40]
 
 
-def _prune(folder: Path, kept: set[str]) -> None:
+def _writer_of(run: RunHandle) -> int:
+    """The checkpoint that wrote a run; 0 for one that came from elsewhere."""
+    return checkpoint_of_key(run.key) or 0
+
+
+def _checkpoint_of(path: Path) -> int:
+    """The checkpoint that an entry or a mark names; 0 for a temporary file."""
+    return int(path.name.split(".")[-2]) if path.suffix in (_SUFFIX, _COMPLETED) else 0
+
+
+def _newest(folder: Path) -> int:
+    """The newest checkpoint that is known to have used a folder."""
+    return max(map(_checkpoint_of, folder.iterdir()), default=0)
+
+
+def _mark(folder: Path, checkpoint_id: int) -> None:
+    (folder / f"{checkpoint_id}{_COMPLETED}").touch()
+    for path in folder.glob(f"*{_COMPLETED}"):
+        if _checkpoint_of(path) < checkpoint_id:
+            path.unlink(missing_ok=True)
+
+
+def _let_go() -> None:
+    """Hold no entry whose file was removed: it would stay on the disk."""
+    for path in {*tuple(_mapped), *tuple(_checked)}:
+        if not path.exists():
+            _mapped.pop(path, None)
+            _checked.pop(path, None)
+
+
+def _prune(folder: Path, kept: set[str], restored: int) -> None:
     """Remove what was replaced or abandoned; another subtask may tidy the same folder at the same time."""
     with contextlib.suppress(FileNotFoundError):
         for path in folder.iterdir():
-            replaced = path.suffix == _SUFFIX and path.name.split(".")[0] not in kept
+            known = path.suffix == _SUFFIX and _checkpoint_of(path) <= restored
+            replaced = known and path.name.split(".")[0] not in kept
             abandoned = path.suffix == _TEMPORARY and _age_s(path, folder) > _STALE_TEMPORARY_S
             if replaced or abandoned:
                 path.unlink(missing_ok=True)
-        if not kept and not any(folder.iterdir()):
+        if not kept and not any(path.suffix != _COMPLETED for path in folder.iterdir()):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -243,7 +316,7 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
     Args:
         version: of the file: another one is checked again.
     """
-    _, size, checksum, _ = path.name.split(".")
+    _, size, checksum, _, _ = path.name.split(".")
     if _checked.get(path) != version:
         if version[1] != int(size) or f"{_crc32(path):08x}" != checksum:
             return None

@@ -271,7 +271,8 @@ def restore_state(
     runs = references(identity, handles, checkpoint_id, job)
     layers = [(run.kind, reader.read(run)) for run in runs]
     if cache is not None:
-        cache.retain(uid, key_groups, [(run, run.valid) for run in runs], schema, keys, max_parallelism)
+        kept = [(run, run.valid) for run in runs]
+        cache.retain(uid, key_groups, kept, schema, keys, max_parallelism, checkpoint_id)
     bases = tuple(layer for kind, layer in layers if kind is RunKind.BASE)
     deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
     known = all(fired_us in (None, watermark_us) for fired_us in firing)

@@ -12,7 +12,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.protocol.manifest.timelines.incarnation import finish
 from milepost.protocol.manifest.transaction.requests import FinishRequest
 from milepost.protocol.records.errors import Fenced, ProtocolViolation, SubtaskDeclined
-from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.barrier_events import Alignment
@@ -82,7 +82,7 @@ def test_a_confirmation_says_complete_first_and_subsumed_then() -> None:
     task = TaskDriver()
     task.execute(task.life.confirm(CheckpointId(5), CheckpointId(4)))
     task.execute(task.life.confirm(CheckpointId(5), CheckpointId(4)))
-    task.execute(task.life.confirm(CheckpointId(6), None))
+    task.execute(task.life.confirm(CheckpointId(6), NO_CHECKPOINT))
     told = [(command.what, command.checkpoint_id) for command in task.said if isinstance(command, NotifyOperators)]
     assert told == [(Told.COMPLETE, 5), (Told.SUBSUMED, 4), (Told.SUBSUMED, 4), (Told.COMPLETE, 6)]
 

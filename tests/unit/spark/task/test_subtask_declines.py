@@ -11,6 +11,7 @@ from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusabl
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.storage.local import LocalStore
 from milepost.storage.notices import AbortNotice, write_notice
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
@@ -99,5 +100,6 @@ def test_what_became_of_other_checkpoints_is_told_at_the_start_and_stops_nothing
     plane = DataPlane(inner)
     plane.epoch(events(7, 0, 30))
     plane.epochs = 3
-    plane.epoch(events(7, 1, 30), aborted_since=(2, 3))
+    aborted = (CheckpointId(2), CheckpointId(3))
+    plane.epoch(events(7, 1, 30), notifications=Notifications(completed=CheckpointId(1), aborted=aborted))
     assert plane.epochs == 4 and not [answer for answer in plane.answers if isinstance(answer, Decline)]

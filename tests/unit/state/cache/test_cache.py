@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.subtask.subtask_commands import Notification
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group_range
@@ -31,26 +34,33 @@ class Node:
         self.store = LocalStore(StoreConfig(f"file://{folder}/store"))
         self.directory = folder / "of the node" / "cache"
         self.handles: list[StateHandle] = []
-        self.epochs = 0
+        self.epochs = self.completed = 0
 
     def restore(self, subtask: int = 0, parallelism: int = 1) -> SubtaskState:
         return restore_state(
             "agg", ["k"], SCHEMA, routing_key=["k"], hasher=KEYED, handles=self.handles,
             key_groups=key_group_range(8, parallelism, subtask), max_parallelism=8, watermark_us=None,
-            store=self.store, checkpoint_id=1, job="j", cache=StateCache(self.directory),
+            store=self.store, checkpoint_id=self.completed, job="j", cache=self.cache,
         )  # fmt: skip
+
+    @property
+    def cache(self) -> StateCache:
+        return StateCache(self.directory)
+
+    def notify(self, checkpoint_id: int, what: Notification, uid: str = "agg") -> None:
+        self.cache.notify(uid, range(8), checkpoint_id, what)
 
     def epoch(self, first: int, last: int, acknowledged: bool = True) -> None:
         self.epochs += 1
         state = self.restore()
         state.upsert(pa.table([[f"k{i}" for i in range(first, last)], [self.epochs] * (last - first)], schema=SCHEMA))
         frozen = state.freeze(None)
-        snapshot = frozen.encode(f"chk-{self.epochs}/t1/")
+        snapshot = frozen.encode(token_prefix(CheckpointId(self.epochs), FencingToken(1)))
         for upload in snapshot.uploads:
             self.store.put(upload.key, upload.body)
         frozen.stage_cache(snapshot)
         if acknowledged:
-            self.handles = [snapshot.handle]
+            self.handles, self.completed = [snapshot.handle], self.epochs
 
     def entries(self) -> list[Path]:
         return sorted(self.directory.glob("*/*.arrow"))
@@ -140,12 +150,39 @@ def test_a_damaged_entry_is_ignored_and_replaced(node: Node, damage: Any) -> Non
     assert {path: path.read_bytes() for path in node.entries()} == intact
 
 
-def test_an_unacknowledged_attempt_leaves_entries_that_nobody_asks_for(node: Node) -> None:
-    """Entries are named by the run they equal; the next restore of the checkpoint removes what it does not list."""
+def test_what_an_aborted_checkpoint_staged_goes_when_that_is_told(node: Node) -> None:
+    """Until then it may be another try's; nobody asks for it, for entries are named by the run that they equal."""
+    before = node.entries()
     node.epoch(0, 30, acknowledged=False)
+    assert node.rows() == expected() and len(node.entries()) == 4, "a restore leaves what a newer checkpoint wrote"
+    node.notify(3, Notification.ABORTED, uid="another operator")
     assert len(node.entries()) == 4
-    assert node.rows() == expected()
-    assert len(node.entries()) == 3
+    node.notify(4, Notification.ABORTED)
+    assert node.entries() == before
+    node.notify(4, Notification.ABORTED)
+    assert node.rows() == expected() and node.entries() == before, "told again, it does nothing"
+
+
+def test_what_no_newer_checkpoint_uses_goes_when_its_last_one_is_subsumed(node: Node) -> None:
+    """An operator that the spec has dropped asks for nothing any more: nobody else would remove its entries."""
+    node.notify(3, Notification.COMPLETE)
+    assert [path.name for path in node.directory.glob("*/*.completed")] == ["3.completed"]
+    for told in (2, 3):
+        node.notify(told, Notification.SUBSUMED, uid="another operator")
+        assert len(node.entries()) == 3, "checkpoint 3 used them"
+    node.notify(9, Notification.COMPLETE)
+    node.notify(9, Notification.SUBSUMED, uid="another operator")
+    assert len(node.entries()) == 3, "so did checkpoint 9, which wrote nothing"
+    node.notify(10, Notification.SUBSUMED, uid="another operator")
+    assert not list(node.directory.iterdir())
+    assert node.rows() == expected(), "whoever asks for them again reads the store"
+
+
+def test_a_notification_to_a_node_without_a_cache_does_nothing(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for what in Notification:
+        node.notify(1, what)
+    assert not node.directory.exists()
 
 
 def test_entries_of_replaced_runs_and_of_other_ranges_are_removed(node: Node) -> None:

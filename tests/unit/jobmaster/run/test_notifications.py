@@ -1,0 +1,124 @@
+"""What became of other checkpoints reaches the subtasks of the next epoch (I11): running epochs, real tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SubtaskDeclined
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+
+LISTENER = """
+class Listener:
+    output = {{"k": "int64"}}
+
+    def on_rows(self, key, rows, state, ctx):
+        yield {{"k": key}}
+
+    def notify_complete(self, checkpoint_id):
+        self.note("complete", checkpoint_id)
+
+    def notify_aborted(self, checkpoint_id):
+        self.note("aborted", checkpoint_id)
+
+    def notify_subsumed(self, checkpoint_id):
+        self.note("subsumed", checkpoint_id)
+
+    def note(self, what, checkpoint_id):
+        with open({notes!r}, "a") as notes:
+            print(what, checkpoint_id, file=notes)
+"""
+OPERATOR = {
+    "{uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}": (
+        '{uid: latest, kind: process, inputs: [rows], key: [k], function: "listener:Listener"}'
+    ),
+    "mode: upsert": "mode: append",
+    "checkpointing:": "spark: {parallelism: 1}\ncheckpointing:",
+}
+
+
+class ListeningJob:
+    """A job whose operator notes what it is told."""
+
+    def __init__(self, folder: Path, edit: Mapping[str, str] | None = None) -> None:
+        self.job = SparklessJob.create(folder, OPERATOR)
+        self.notes = folder / "notes"
+        text = LISTENER.format(notes=str(self.notes))
+        for old, new in (edit or {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        (folder / "config" / "listener.py").write_text(text)
+
+    def epoch(self, runner: SparklessRunner | None = None) -> list[str]:
+        """Land an object and run an epoch; return what the operator was told."""
+        self.notes.write_text("")
+        self.job.land(f"{len(list((self.job.folder / 'landing').iterdir()))}.csv")
+        self.job.master.run(Session.cli(), runner or SparklessRunner())
+        return self.told()
+
+    def told(self) -> list[str]:
+        return self.notes.read_text().splitlines()
+
+    def failed_epoch(self) -> list[str]:
+        with pytest.raises(SubtaskDeclined):
+            self.epoch(SparklessRunner(after=_decline))
+        return self.told()
+
+
+def _decline(plan: EpochPlan) -> None:
+    reason = CheckpointFailureReason.OPERATOR_ERROR
+    raise SubtaskDeclined(f"checkpoint {plan.checkpoint_id}: planned", reason=reason.value, detail="planned")
+
+
+def test_each_completed_checkpoint_is_told_by_the_epoch_that_continues_it(tmp_path: Path) -> None:
+    """Of the newest alone: with `retained: {last: 1}` every older one is subsumed, and only that is said of them."""
+    job = ListeningJob(tmp_path)
+    assert job.epoch() == []
+    assert job.epoch() == ["complete 1"]
+    assert job.epoch() == ["complete 2", "subsumed 1"]
+
+
+def test_an_aborted_checkpoint_is_told_after_the_latest_completed_one_and_until_an_epoch_completes(
+    tmp_path: Path,
+) -> None:
+    """At least once: the epoch that was told may itself be lost."""
+    job = ListeningJob(tmp_path)
+    job.epoch()
+    assert job.failed_epoch() == ["complete 1"]
+    job.job.master.resume()
+    assert job.failed_epoch() == ["complete 1", "aborted 2"]
+    job.job.master.resume()
+    assert job.epoch() == ["complete 1", "aborted 2", "aborted 3"]
+    assert job.epoch() == ["complete 4", "subsumed 3"]
+
+
+def test_a_rollback_tells_of_the_checkpoint_that_it_goes_back_to(tmp_path: Path) -> None:
+    """The timeline that was left is not told of: its checkpoints are neither aborted nor subsumed."""
+    job = ListeningJob(tmp_path)
+    spec = tmp_path / "config" / "small.yaml"
+    spec.write_text(spec.read_text().replace("last: 1", "last: 5"))
+    for _ in range(3):
+        job.epoch()
+    job.job.master.rollback(Session.cli(), "1")
+    assert job.epoch() == ["complete 1"]
+
+
+def test_a_listener_that_fails_declines_the_epoch_with_its_line(tmp_path: Path) -> None:
+    job = ListeningJob(tmp_path, {'self.note("complete", checkpoint_id)': "raise KeyError(checkpoint_id)"})
+    job.epoch()
+    with pytest.raises(CheckpointError, match=r"operator latest: KeyError.*listener\.py, line 9"):
+        job.epoch()
+    assert job.job.context.head().state.timeline().head == 1
+
+
+def test_a_method_whose_name_is_nearly_one_that_is_told_is_refused(tmp_path: Path) -> None:
+    """As Flink calls it; it would wait for ever."""
+    job = ListeningJob(tmp_path, {"def notify_complete": "def notify_checkpoint_complete"})
+    with pytest.raises(InvalidRequest, match="nothing calls notify_checkpoint_complete"):
+        job.epoch()
