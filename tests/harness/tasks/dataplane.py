@@ -28,7 +28,7 @@ from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import source_watermark
 from milepost.protocol.records.checkpoints import SubtaskKey
-from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.task.attempt import Attempt
@@ -48,6 +48,7 @@ from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.buffers.spill import SpillFile
 from milepost.state.keyed.keyed_state import read_state
 from milepost.state.runs.handles import StateHandle
+from milepost.storage.layout import channel_prefix, state_prefix
 from tests.harness.jobs.sparkless_runner import rows_for
 from tests.harness.tasks.key_hashes import KEYED
 
@@ -258,7 +259,7 @@ class DataPlane:
                     handles=state.handles,
                     firing=state.firing,
                     channels=state.channels,
-                    directory=f"chk-{self.epochs + 1}/t1/state/{uid}/",
+                    directory=state_prefix(CheckpointId(self.epochs + 1), FencingToken(1), OperatorUid(uid)),
                     signature="made so",
                     clocks=(clock,),
                 )
@@ -274,7 +275,7 @@ class DataPlane:
             max_parallelism=MAX_PARALLELISM,
             hasher=KEYED,
             operators=tuple(hosted),
-            channel_directory=f"chk-{self.epochs + 1}/t1/channel/",
+            channel_directory=channel_prefix(CheckpointId(self.epochs + 1), FencingToken(1)),
             cache_directory=self._cache,
             alignment=alignment,
             share=LevelShare(parallelism, parallelism, LEVELS - level + 1),

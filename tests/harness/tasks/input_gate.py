@@ -79,10 +79,6 @@ def unaligned(checkpoint_id: int, timestamp_ms: int = 0) -> CheckpointBarrier:
     return CheckpointBarrier(CheckpointId(checkpoint_id), timestamp_ms, Alignment.UNALIGNED)
 
 
-def savepoint(checkpoint_id: int, timestamp_ms: int = 0) -> CheckpointBarrier:
-    return CheckpointBarrier(CheckpointId(checkpoint_id), timestamp_ms, Alignment.ALIGNED, is_savepoint=True)
-
-
 @dataclass
 class InputGate:
     """`channels` queues before one handler.
@@ -98,7 +94,6 @@ class InputGate:
 
     channels: int
     alternating: bool = True
-    after_finish: bool = True
     local: frozenset[int] = frozenset()
     now_ms: int = 1_000
     commands: list[Command] = field(default_factory=list)
@@ -114,7 +109,7 @@ class InputGate:
     read_while_aligning: int = 0
 
     def __post_init__(self) -> None:
-        self.handler = BarrierHandler(self.channels, alternating=self.alternating, after_finish=self.after_finish)
+        self.handler = BarrierHandler(self.channels, alternating=self.alternating)
         self._queues: list[deque[_Item]] = [deque() for _ in range(self.channels)]
         self._ahead: deque[_Item] = deque()
         self._sequences = [0] * self.channels

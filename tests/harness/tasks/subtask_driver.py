@@ -36,11 +36,9 @@ from milepost.protocol.subtask.subtask_commands import (
 CHANNEL = InputChannel("orders", 0)
 
 
-def barrier(
-    checkpoint_id: int, alignment: Alignment = Alignment.ALIGNED, *, savepoint: bool = False
-) -> CheckpointBarrier:
+def barrier(checkpoint_id: int, alignment: Alignment = Alignment.ALIGNED) -> CheckpointBarrier:
     timeout_ms = 1_000 if alignment is Alignment.TIMEOUTABLE else None
-    return CheckpointBarrier(CheckpointId(checkpoint_id), 0, alignment, timeout_ms, is_savepoint=savepoint)
+    return CheckpointBarrier(CheckpointId(checkpoint_id), 0, alignment, timeout_ms)
 
 
 def unaligned(checkpoint_id: int) -> CheckpointBarrier:
@@ -112,9 +110,9 @@ class SubtaskDriver:
     def abort_notified(self, checkpoint_id: int, *, running: bool = True) -> None:
         self.execute(self.coordinator.notify_aborted(CheckpointId(checkpoint_id), running=running))
 
-    def end_upload(self, checkpoint_id: int, *, stateless: bool = False) -> None:
+    def end_upload(self, checkpoint_id: int) -> None:
         snapshot = self.uploads.pop(checkpoint_id)
-        self.execute(snapshot.completed(stateless=stateless))
+        self.execute(snapshot.completed())
         self.coordinator.upload_ended(snapshot.checkpoint_id)
 
     def fail_upload(self, checkpoint_id: int, detail: str = "no space", *, running: bool = True) -> None:

@@ -29,6 +29,7 @@ from milepost.protocol.codec.records import decode, from_json
 from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
@@ -190,6 +191,8 @@ def _operators(
     snapshots = {}
     for uid, operator in sorted(hosted.items()):
         acks = acknowledged(verified, "operators", uid)
+        if plan.alignment.final and not all(ack["finished"] for ack in acks):
+            raise ProtocolViolation(f"operator {uid}: a subtask acknowledged the last epoch before its data had ended")
         snapshots[uid] = OperatorSnapshot(
             key=tuple(operator.key),
             routing_key=tuple(operator.routing_key),

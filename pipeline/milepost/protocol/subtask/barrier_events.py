@@ -22,13 +22,11 @@ class Alignment(Enum):
     ALIGNED: a channel waits at its barrier until all are there, however long that takes.
     TIMEOUTABLE: aligned, and unaligned once `timeout_ms` have passed.
     UNALIGNED: the barrier overtakes data, which becomes channel state.
-    FORCED_ALIGNED: unaligned, but aligned on this channel, whose data must not become channel state.
     """
 
     ALIGNED = "aligned"
     TIMEOUTABLE = "aligned with timeout"
     UNALIGNED = "unaligned"
-    FORCED_ALIGNED = "forced aligned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,6 @@ class CheckpointBarrier:
         checkpoint_id: above 0.
         timestamp_ms: when the alignment began to count, on the clock of the `now_ms` arguments.
         timeout_ms: how long after `timestamp_ms` the alignment may last, above 0; None unless TIMEOUTABLE.
-        is_savepoint: a person owns the checkpoint. A savepoint is always ALIGNED: it holds no channel state.
 
     Raises:
         ProtocolViolation: the fields contradict each other.
@@ -49,15 +46,10 @@ class CheckpointBarrier:
     timestamp_ms: int
     alignment: Alignment
     timeout_ms: int | None = None
-    is_savepoint: bool = False
 
     def __post_init__(self) -> None:
         if self.checkpoint_id <= NO_CHECKPOINT:
             raise ProtocolViolation(f"barrier of checkpoint {self.checkpoint_id} refused, expected an id above 0")
-        if self.is_savepoint and self.alignment is not Alignment.ALIGNED:
-            raise ProtocolViolation(
-                f"barrier of savepoint {self.checkpoint_id} refused, expected aligned, got {self.alignment.value}"
-            )
         timeoutable = self.alignment is Alignment.TIMEOUTABLE
         if timeoutable != (self.timeout_ms is not None) or (self.timeout_ms is not None and self.timeout_ms <= 0):
             raise ProtocolViolation(
@@ -77,15 +69,9 @@ class CheckpointBarrier:
         return None if self.timeout_ms is None else self.timestamp_ms + self.timeout_ms
 
     def unaligned(self) -> CheckpointBarrier:
-        """Return the same barrier, free to overtake data.
-
-        Raises:
-            ProtocolViolation: it is a savepoint's.
-        """
+        """Return the same barrier, free to overtake data."""
         if self.is_unaligned:
             return self
-        if self.is_savepoint:
-            raise ProtocolViolation(f"the barrier of savepoint {self.checkpoint_id} must not become unaligned")
         return replace(self, alignment=Alignment.UNALIGNED, timeout_ms=None)
 
 

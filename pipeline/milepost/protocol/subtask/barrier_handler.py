@@ -42,7 +42,6 @@ class _Occurrence:
     now_ms: int
     channel: int = -1
     sequence: int = -1
-    injected: bool = False
 
 
 class BarrierHandler:
@@ -53,17 +52,14 @@ class BarrierHandler:
     Args:
         channels: number of input channels, at least 1; they are numbered from 0.
         alternating: whether checkpoints may become unaligned. If not, timeouts of barriers are not used.
-        after_finish: whether an ended channel counts as one whose barrier is there. If not, the end of a channel
-            aborts the pending checkpoint.
 
     Raises:
         ProtocolViolation: there is no channel.
     """
 
-    def __init__(self, channels: int, *, alternating: bool, after_finish: bool) -> None:
+    def __init__(self, channels: int, *, alternating: bool) -> None:
         self._channels = InputChannels(channels)
         self._alternating = alternating
-        self._after_finish = after_finish
         self._state = AlignmentState.ALTERNATING_WAITING_FOR_FIRST if alternating else AlignmentState.WAITING_FOR_FIRST
         self._current = NO_CHECKPOINT
         self._pending: CheckpointBarrier | None = None
@@ -150,26 +146,23 @@ class BarrierHandler:
         self._apply(_Occurrence(AlignmentEvent.ANNOUNCEMENT, barrier, now_ms, channel, sequence), out)
         return tuple(out)
 
-    def barrier(
-        self, channel: int, barrier: CheckpointBarrier, now_ms: int, injected: bool = False
-    ) -> tuple[Command, ...]:
+    def barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> tuple[Command, ...]:
         """Take the barrier that the driver has reached on a channel, or has moved before its unread buffers.
 
         A barrier of a checkpoint that is over is dropped, and its channel is free.
 
         Args:
             barrier: unaligned if it has overtaken data of its channel.
-            injected: nobody sent it: the driver puts it where a sender has finished. The channel is never blocked.
         Raises:
-            ProtocolViolation: the channel is unknown or has ended, this barrier of it was taken already, it is
-                unaligned and the handler only aligns, or checkpoint and savepoint of one id are mixed up.
+            ProtocolViolation: the channel is unknown or has ended, this barrier of it was taken already, or it
+                is unaligned and the handler only aligns.
         """
         self._check_open(channel, "a barrier")
         if self._is_over(barrier.checkpoint_id):
             held = barrier.is_unaligned or channel in self._channels.blocked
             return () if held else (UnblockChannel(channel),)
         self._check_new("barrier", channel, barrier, self._received)
-        occurrence = _Occurrence(AlignmentEvent.BARRIER, barrier, now_ms, channel, injected=injected)
+        occurrence = _Occurrence(AlignmentEvent.BARRIER, barrier, now_ms, channel)
         self._row(occurrence)
         out: list[Command] = []
         self._begin(barrier, now_ms, out)
@@ -202,14 +195,14 @@ class BarrierHandler:
     def end_of_partition(self, channel: int, now_ms: int) -> tuple[Command, ...]:
         """Take the end of a channel: its sender has finished for ever.
 
-        While a checkpoint is pending the channel counts as one whose barrier is there, once, or aborts it
-        (`after_finish`). A later checkpoint does not wait for it.
+        While a checkpoint is pending the channel counts as one whose barrier is there, once. A later one does not wait
+        for it.
 
         Raises:
             ProtocolViolation: the channel is unknown or has ended, or a barrier announced on it never came.
         """
         self._check_open(channel, "its end")
-        if self._after_finish and channel in self._promised:
+        if channel in self._promised:
             raise ProtocolViolation(
                 f"end of channel {channel} refused: its barrier of checkpoint {self._current} was announced and has not"
                 " come. Nothing was changed."
@@ -218,15 +211,7 @@ class BarrierHandler:
         out: list[Command] = []
         if self._pending is None:
             return ()
-        if self._after_finish:
-            self._receive(_Occurrence(AlignmentEvent.END_OF_PARTITION, self._pending, now_ms, channel), out)
-        else:
-            self._abort(
-                self._current,
-                CheckpointFailureReason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM,
-                f"channel {channel} ended while checkpoint {self._current} was pending",
-                out,
-            )
+        self._receive(_Occurrence(AlignmentEvent.END_OF_PARTITION, self._pending, now_ms, channel), out)
         return tuple(out)
 
     def timeout(self, checkpoint_id: CheckpointId, now_ms: int) -> tuple[Command, ...]:
@@ -272,11 +257,6 @@ class BarrierHandler:
             raise ProtocolViolation(
                 f"{what} of checkpoint {self._current} on channel {channel} refused: it was taken already. Nothing was"
                 " changed."
-            )
-        if self._pending.is_savepoint != barrier.is_savepoint:
-            raise ProtocolViolation(
-                f"{what} of checkpoint {self._current} on channel {channel} refused: one channel says savepoint,"
-                " another says not. Nothing was changed."
             )
 
     def _is_over(self, checkpoint_id: CheckpointId) -> bool:
@@ -361,7 +341,7 @@ class BarrierHandler:
                 case Step.PRIORITISE_CHANNEL:
                     out.append(Prioritise(occurrence.channel, self._current, occurrence.sequence))
                 case Step.BLOCK:
-                    if not occurrence.injected and not occurrence.barrier.is_unaligned:
+                    if not occurrence.barrier.is_unaligned:
                         out += self._channels.block(occurrence.channel)
                 case Step.FINISH_CHANNEL:
                     self._channels.drop(occurrence.channel)

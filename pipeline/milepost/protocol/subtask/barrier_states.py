@@ -51,7 +51,7 @@ class Condition(Enum):
 class Step(Enum):
     """One thing that a row does.
 
-    BLOCK: its channel, unless the barrier is injected or unaligned. START_RECORDING: every open channel that is not
+    BLOCK: its channel, unless the barrier is unaligned. START_RECORDING: every open channel that is not
     blocked. RESET: forget announcements; no channel may still be blocked or recorded.
     """
 

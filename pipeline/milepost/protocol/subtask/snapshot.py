@@ -19,7 +19,6 @@ from milepost.protocol.subtask.subtask_commands import (
     DeclineCheckpoint,
     DiscardSnapshot,
     RecordIncomplete,
-    SnapshotContent,
 )
 
 SnapshotCommand = CancelUpload | DiscardSnapshot | RecordIncomplete | AcknowledgeCheckpoint | DeclineCheckpoint
@@ -54,11 +53,9 @@ class AsyncSnapshot:
     def state(self) -> SnapshotState:
         return self._state
 
-    def completed(self, *, stateless: bool) -> tuple[SnapshotCommand, ...]:
+    def completed(self) -> tuple[SnapshotCommand, ...]:
         """Everything is stored: acknowledge, unless somebody discarded the snapshot meanwhile.
 
-        Args:
-            stateless: whether no handle of keyed state or channel state came out of it.
         Returns:
             The acknowledgement; or the discard of what arrived too late; nothing when it was acknowledged before.
         """
@@ -67,8 +64,7 @@ class AsyncSnapshot:
         if self._state is SnapshotState.COMPLETED:
             return ()
         self._state = SnapshotState.COMPLETED
-        content = SnapshotContent.STATELESS if stateless else SnapshotContent.STATE
-        return (AcknowledgeCheckpoint(self._checkpoint_id, content, self._finished),)
+        return (AcknowledgeCheckpoint(self._checkpoint_id, self._finished),)
 
     def failed(
         self,

@@ -98,7 +98,7 @@ class SubtaskCoordinator:
 
         Returns:
             UNALIGNED: start, and collect what is in flight. TIMEOUTABLE: start and finish at once, since nothing has
-            been overtaken. ALIGNED (every savepoint is) and FORCED_ALIGNED: nothing.
+            been overtaken. ALIGNED: nothing.
         Raises:
             ProtocolViolation: the coordinator is closed.
         """
@@ -155,16 +155,10 @@ class SubtaskCoordinator:
         if self._forget_abort(checkpoint_id):
             marker = BroadcastCancelMarker(checkpoint_id)
             return marker, _cancelled(checkpoint_id, "aborted before its barrier arrived")
-        opened: Commands = ()
-        if alignment is Alignment.FORCED_ALIGNED:
-            barrier = barrier.unaligned()
-            alignment = barrier.alignment
-            opened = self.init_input_checkpoint(barrier)
         channel_state = alignment in _WITH_CHANNEL_STATE
         self._snapshots[checkpoint_id] = AsyncSnapshot(checkpoint_id, finished=finished)
         self._freezing = checkpoint_id
         return (
-            *opened,
             PrepareOperators(checkpoint_id),
             BroadcastBarrier(barrier, priority=alignment is Alignment.UNALIGNED),
             *((FinishOutput(checkpoint_id),) if channel_state else ()),

@@ -24,17 +24,6 @@ class Notification(Enum):
     SUBSUMED = "subsumed"
 
 
-class SnapshotContent(Enum):
-    """What an acknowledgement carries.
-
-    STATE: at least one state handle, of keyed state or of channel state.
-    STATELESS: nothing; the subtask takes part in the checkpoint all the same.
-    """
-
-    STATE = "state"
-    STATELESS = "stateless"
-
-
 @dataclass(frozen=True, slots=True)
 class StartChannelState:
     """Open the checkpoint's channel state for this subtask: `ChannelStateWriter.start`."""
@@ -155,7 +144,6 @@ class AcknowledgeCheckpoint:
     """
 
     checkpoint_id: CheckpointId
-    content: SnapshotContent
     finished: bool
 
 

@@ -63,9 +63,7 @@ class OperatorSubtask:
         self._plan, self._item, self._identity = plan, item, identity
         self._writer, self._resources = writer, resources
         self._checkpoint_id = plan.checkpoint_id
-        self._handler = BarrierHandler(
-            plan.senders * len(item.inputs), alternating=plan.alignment.may_leave_rows, after_finish=True
-        )
+        self._handler = BarrierHandler(plan.senders * len(item.inputs), alternating=plan.alignment.may_leave_rows)
         self._lifecycle = TaskLifecycle(f"{self.uid}/{identity.subtask}")
         self._cause: Decline | None = None
         self._unaligned = False
@@ -110,7 +108,7 @@ class OperatorSubtask:
         self._run(self._lifecycle.finish())
         who = f"operator {self.uid}: snapshot"
         try:
-            state = snapshot.upload.result()
+            snapshot.upload.result()
         except CheckpointError as error:
             cause = self._identity.decline_for(error, who, CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION)
             self._fail_snapshot(snapshot.asynchronous, cause)
@@ -120,8 +118,7 @@ class OperatorSubtask:
                 snapshot.asynchronous, self._identity.decline(failure.reason, f"{who}: {failure.detail}")
             )
             return
-        stateless = not state.runs and self._resources.files.handle(self.uid) is None
-        self._run(snapshot.asynchronous.completed(stateless=stateless))
+        self._run(snapshot.asynchronous.completed())
         self._coordinator.upload_ended(self._checkpoint_id)
 
     def cancel(self, channel: int, cause: Decline) -> None:

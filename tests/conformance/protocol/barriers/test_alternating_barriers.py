@@ -16,7 +16,6 @@ from tests.harness.tasks.input_gate import (
     InputGate,
     Payload,
     barrier,
-    savepoint,
     timeoutable,
     unaligned,
 )
@@ -50,7 +49,7 @@ def _two_channels_time_out(gate: InputGate, timeout_ms: int) -> None:
 def test_a_newer_unaligned_barrier_records_what_a_blocked_channel_holds() -> None:
     """Case: AlternatingCheckpointsTest.testChannelResetOnNewBarrier"""
     gate = InputGate(2)
-    gate.send(0, savepoint(1), Data("to be captured"))
+    gate.send(0, barrier(1), Data("to be captured"))
     assert gate.output == []
     gate.send(1, unaligned(2))
     assert [data.name for data in gate.recorded] == ["to be captured"]
@@ -83,24 +82,13 @@ def test_an_unaligned_checkpoint_triggers_at_its_first_barrier_and_never_blocks(
     assert gate.blocked == set()
 
 
-def test_a_savepoint_triggers_at_its_last_barrier_and_frees_its_channels() -> None:
-    """Case: AlternatingCheckpointsTest.testSavepointHandling"""
-    gate = InputGate(2)
-    gate.send(0, savepoint(123))
-    assert (gate.triggered_ids, gate.blocked) == ([], {0})
-    gate.send(1, savepoint(123))
-    assert gate.triggered == [savepoint(123)]
-    assert gate.blocked == set()
-
-
-def test_savepoints_and_checkpoints_alternate() -> None:
+def test_aligned_and_unaligned_checkpoints_alternate() -> None:
     """Case: AlternatingCheckpointsTest.testAlternation"""
     gate = InputGate(123)
     for checkpoint_id in range(1, 124):
         for channel in range(123):
-            gate.deliver(channel, savepoint(checkpoint_id) if checkpoint_id % 2 else barrier(checkpoint_id))
+            gate.deliver(channel, unaligned(checkpoint_id) if checkpoint_id % 2 else barrier(checkpoint_id))
     assert gate.triggered_ids == list(range(1, 124))
-    assert [item.is_savepoint for item in gate.triggered] == [bool(number % 2) for number in range(1, 124)]
     assert gate.aborted == []
 
 
@@ -398,7 +386,7 @@ def test_an_announcement_begins_the_checkpoint_and_the_end_of_a_channel_its_alig
     assert gate.triggered == [waiting]
 
 
-def test_alignment_is_measured_alike_for_checkpoint_savepoint_and_unaligned_checkpoint() -> None:
+def test_alignment_is_measured_alike_for_aligned_and_unaligned_checkpoints() -> None:
     """Case: AlternatingCheckpointsTest.testMetricsAlternation"""
     gate = InputGate(2)
     gate.deliver(0, barrier(1, gate.now_ms - 10), Data("0"))
@@ -409,10 +397,10 @@ def test_alignment_is_measured_alike_for_checkpoint_savepoint_and_unaligned_chec
     assert (gate.handler.current_checkpoint_id, times.duration_ms, times.start_delay_ms) == (1, 6, 10)
     assert gate.read_while_aligning == 200
 
-    gate.deliver(0, savepoint(2, gate.now_ms - 5), Data("0"))
+    gate.deliver(0, barrier(2, gate.now_ms - 5), Data("0"))
     assert (gate.handler.alignment_times.start_delay_ms, gate.handler.alignment_times.started_ms) == (5, gate.now_ms)
     gate.pass_time(5)
-    gate.deliver(1, savepoint(2, gate.now_ms - 10))
+    gate.deliver(1, barrier(2, gate.now_ms - 10))
     assert gate.handler.alignment_times.duration_ms == 5
     assert gate.read_while_aligning == 100
 
@@ -427,7 +415,7 @@ def test_alignment_is_measured_alike_for_checkpoint_savepoint_and_unaligned_chec
     assert gate.read_while_aligning == 200
 
 
-@pytest.mark.parametrize("make", [barrier, savepoint, unaligned])
+@pytest.mark.parametrize("make", [barrier, unaligned])
 def test_one_channel_aligns_in_no_time(make: Callable[[int, int], CheckpointBarrier]) -> None:
     """Case: AlternatingCheckpointsTest.testMetricsSingleChannel"""
     gate = InputGate(1)
@@ -443,7 +431,7 @@ def test_a_newer_checkpoint_takes_the_place_of_a_pending_one() -> None:
     gate = InputGate(2)
     for checkpoint_id in range(1, 5):
         channel = (checkpoint_id - 1) % 2
-        gate.deliver(channel, savepoint(checkpoint_id) if channel == 0 else barrier(checkpoint_id))
+        gate.deliver(channel, barrier(checkpoint_id))
         assert gate.blocked == {channel} == gate.handler.blocked_channels
         assert gate.handler.pending
         assert not gate.handler.all_received(gate.handler.current_checkpoint_id)
@@ -464,7 +452,7 @@ def test_an_older_barrier_is_dropped_and_its_channel_free() -> None:
     gate = InputGate(2)
     gate.deliver(0, barrier(10))
     gate.blocked.add(1)  # a channel stops at its own aligned barrier
-    gate.deliver(1, savepoint(5))
+    gate.deliver(1, barrier(5))
     assert gate.handler.current_checkpoint_id == 10
     assert gate.blocked == {0}
     assert gate.handler.pending

@@ -16,7 +16,6 @@ from tests.harness.tasks.input_gate import (
     InputGate,
     Payload,
     barrier,
-    savepoint,
     timeoutable,
     unaligned,
 )
@@ -71,8 +70,6 @@ class Sender:
         match self.kinds[checkpoint_id % len(self.kinds)]:
             case "aligned":
                 return barrier(checkpoint_id, self.gate.now_ms)
-            case "savepoint":
-                return savepoint(checkpoint_id, self.gate.now_ms)
             case "timeoutable" if not overtake:
                 return timeoutable(checkpoint_id, self.gate.now_ms, TIMEOUT_MS)
         return unaligned(checkpoint_id, self.gate.now_ms)
@@ -81,7 +78,7 @@ class Sender:
 plans = st.builds(
     Plan, st.integers(0, 3), st.sampled_from(["barrier"] * 12 + ["overtake"] * 3 + ["skip", "cancel", "end"])
 )
-kinds = st.sampled_from(["timeoutable"] * 3 + ["unaligned", "aligned", "savepoint"])
+kinds = st.sampled_from(["timeoutable"] * 3 + ["unaligned", "aligned"])
 actions = st.sampled_from(["put 0", "put 1", "put 2"] * 2 + ["poll", "drain", "time", "time, late timer"])
 
 

@@ -10,7 +10,6 @@ from milepost.protocol.subtask.barrier_states import AlignmentState
 from tests.harness.tasks.input_gate import Cancel, Data, End, InputGate, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
-ENDED = CheckpointFailureReason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM
 
 
 def _names(data: list[Data]) -> list[str]:
@@ -133,7 +132,7 @@ def test_trailing_data_of_an_aborted_checkpoint_is_no_channel_state(ends: tuple[
     """Case: UnalignedCheckpointsTest.testMultiChannelTrailingInflightData
     Case: UnalignedCheckpointsTest.testEarlyCleanup
     """
-    gate = InputGate(3, after_finish=False)
+    gate = InputGate(3)
     for channel in (1, 2, 0):
         gate.send(channel, Data("x"))
     for channel in (1, 2, 0):
@@ -141,8 +140,8 @@ def test_trailing_data_of_an_aborted_checkpoint_is_no_channel_state(ends: tuple[
     assert gate.recorded == []
     gate.send(1, unaligned(2), Data("after"))
     assert gate.triggered_ids == [1, 2]
-    gate.send(ends[0], End())
-    assert [(item.checkpoint_id, item.reason) for item in gate.aborted] == [(2, ENDED)]
+    gate.send(ends[0], Cancel(2))
+    assert gate.aborted_ids == [2]
     gate.recorded.clear()
     for channel in ends[1:]:
         gate.send(channel, Data("trailing"), unaligned(2), Data("trailing"), End())
@@ -281,17 +280,6 @@ def test_a_barrier_after_its_cancel_marker_is_ignored() -> None:
     gate.deliver(0, unaligned(1))
     assert gate.commands == before
     assert (gate.handler.pending, gate.handler.current_checkpoint_id, gate.triggered_ids) == (False, 1, [])
-
-
-def test_the_end_of_a_channel_gives_the_checkpoint_up_where_none_goes_on_after_it() -> None:
-    """Case: UnalignedCheckpointsTest.testEndOfStreamWithPendingCheckpoint"""
-    gate = InputGate(2, after_finish=False)
-    gate.deliver(0, unaligned(1))
-    assert gate.handler.open_channels == {0, 1}
-    gate.deliver(0, End())
-    assert (gate.handler.pending, gate.handler.current_checkpoint_id) == (False, 1)
-    assert gate.handler.open_channels == {1}
-    assert [(item.checkpoint_id, item.reason) for item in gate.aborted] == [(1, ENDED)]
 
 
 def test_the_end_of_the_last_channel_ends_the_checkpoint() -> None:

@@ -13,7 +13,6 @@ from milepost.protocol.subtask.subtask_commands import (
     DeclineCheckpoint,
     DiscardSnapshot,
     RecordIncomplete,
-    SnapshotContent,
 )
 from tests.harness.tasks.subtask_driver import SubtaskDriver, barrier
 
@@ -56,10 +55,10 @@ def test_closing_a_running_snapshot_keeps_what_was_measured_marked_incomplete() 
 
 def test_acknowledged_state_is_never_discarded() -> None:
     snapshot = AsyncSnapshot(ID)
-    assert snapshot.completed(stateless=False) == (AcknowledgeCheckpoint(ID, SnapshotContent.STATE, finished=False),)
+    assert snapshot.completed() == (AcknowledgeCheckpoint(ID, finished=False),)
     assert snapshot.close() == ()
     assert snapshot.failed("late", running=True) == ()
-    assert snapshot.completed(stateless=False) == ()
+    assert snapshot.completed() == ()
     assert snapshot.state is SnapshotState.COMPLETED
 
 
@@ -67,18 +66,13 @@ def test_acknowledged_state_is_never_discarded() -> None:
 def test_what_is_stored_after_a_discard_is_dropped_and_not_acknowledged(ended_by: str) -> None:
     snapshot = AsyncSnapshot(ID)
     _ = snapshot.close() if ended_by == "close" else snapshot.failed("no space", running=True)
-    assert snapshot.completed(stateless=False) == (DiscardSnapshot(ID),)
+    assert snapshot.completed() == (DiscardSnapshot(ID),)
     assert snapshot.failed("a sibling, cancelled", running=True) == ()
     assert snapshot.state is SnapshotState.DISCARDED
-
-
-def test_an_empty_snapshot_is_acknowledged_as_stateless() -> None:
-    commands = AsyncSnapshot(ID).completed(stateless=True)
-    assert commands == (AcknowledgeCheckpoint(ID, SnapshotContent.STATELESS, finished=False),)
 
 
 def test_a_finished_subtask_says_so_in_its_last_acknowledgement() -> None:
     subtask = SubtaskDriver()
     subtask.checkpoint(barrier(1), finished=True)
     subtask.end_upload(1)
-    assert subtask.all(AcknowledgeCheckpoint) == [AcknowledgeCheckpoint(ID, SnapshotContent.STATE, finished=True)]
+    assert subtask.all(AcknowledgeCheckpoint) == [AcknowledgeCheckpoint(ID, finished=True)]

@@ -27,7 +27,6 @@ from milepost.protocol.subtask.subtask_commands import (
     NotifyState,
     PrepareOperators,
     RecordIncomplete,
-    SnapshotContent,
     StartChannelState,
 )
 from tests.harness.tasks.subtask_driver import SubtaskDriver, barrier, data, unaligned
@@ -41,7 +40,6 @@ CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
         (Alignment.UNALIGNED, True),
         (Alignment.TIMEOUTABLE, True),
         (Alignment.ALIGNED, False),
-        (Alignment.FORCED_ALIGNED, False),
     ],
 )
 def test_only_a_checkpoint_that_may_overtake_data_opens_channel_state(alignment: Alignment, started: bool) -> None:
@@ -51,51 +49,6 @@ def test_only_a_checkpoint_that_may_overtake_data_opens_channel_state(alignment:
     assert bool(subtask.all(StartChannelState)) is started
     assert bool(subtask.all(CollectInFlight)) is (alignment is Alignment.UNALIGNED)
     assert bool(subtask.all(FinishInput)) is started
-
-
-def test_a_savepoint_opens_no_channel_state_and_takes_none() -> None:
-    """Case: SubtaskCheckpointCoordinatorTest.testSkipChannelStateForSavepoints
-    Case: SubtaskCheckpointCoordinatorTest.testInitCheckpoint
-    """
-    subtask = SubtaskDriver()
-    subtask.in_flight = [data()]
-    subtask.take(barrier(1, savepoint=True))
-    assert subtask.order[:2] == [
-        PrepareOperators(CheckpointId(1)),
-        BroadcastBarrier(barrier(1, savepoint=True), priority=False),
-    ]
-    assert subtask.all(FreezeState) == [FreezeState(CheckpointId(1), channel_state=False)]
-    assert subtask.spill.writer.held == ()
-
-
-def test_a_savepoint_overtakes_nothing() -> None:
-    """Case: SubtaskCheckpointCoordinatorTest.testSavepointNotResultingInPriorityEvents"""
-    subtask = SubtaskDriver()
-    subtask.checkpoint(barrier(1, savepoint=True))
-    assert subtask.all(BroadcastBarrier) == [BroadcastBarrier(barrier(1, savepoint=True), priority=False)]
-
-
-def test_a_barrier_forced_to_align_overtakes_again_behind_the_subtask() -> None:
-    """Case: SubtaskCheckpointCoordinatorTest.testForceAlignedCheckpointResultingInPriorityEvents
-
-    The channel state is opened then, since the handler's `init` opened none: buffers can be added before the freeze.
-    """
-    subtask = SubtaskDriver()
-    subtask.in_flight = [data(500)]
-    subtask.take(barrier(42, Alignment.FORCED_ALIGNED))
-    assert [type(command) for command in subtask.order] == [
-        StartChannelState,
-        CollectInFlight,
-        FinishInput,
-        PrepareOperators,
-        BroadcastBarrier,
-        FinishOutput,
-        FreezeState,
-        SubmitUpload,
-    ]
-    assert subtask.all(BroadcastBarrier) == [BroadcastBarrier(unaligned(42), priority=True)]
-    subtask.spill.store()
-    assert subtask.results[42].size_bytes == 500
 
 
 def test_a_barrier_that_may_time_out_is_no_priority_event_and_still_has_a_channel_state_result() -> None:
@@ -120,7 +73,7 @@ def test_the_barrier_is_sent_before_the_state_is_frozen_and_acknowledged_after_t
     assert not subtask.all(AcknowledgeCheckpoint)
     subtask.spill.store()
     subtask.end_upload(5)
-    assert subtask.said[-1] == AcknowledgeCheckpoint(CheckpointId(5), SnapshotContent.STATE, finished=False)
+    assert subtask.said[-1] == AcknowledgeCheckpoint(CheckpointId(5), finished=False)
     assert subtask.coordinator.pending_ids == frozenset()
 
 

@@ -15,7 +15,6 @@ from milepost.protocol.subtask.subtask_commands import (
     AcknowledgeCheckpoint,
     AwaitUpload,
     DeclineCheckpoint,
-    SnapshotContent,
 )
 from milepost.protocol.subtask.task_lifecycle import TaskState
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -26,7 +25,7 @@ from tests.harness.tasks.task_driver import TaskDriver
 
 
 def finished(checkpoint_id: int) -> AcknowledgeCheckpoint:
-    return AcknowledgeCheckpoint(CheckpointId(checkpoint_id), SnapshotContent.STATE, finished=True)
+    return AcknowledgeCheckpoint(CheckpointId(checkpoint_id), finished=True)
 
 
 def test_a_subtask_whose_data_ended_still_takes_checkpoints() -> None:

@@ -14,6 +14,7 @@ from milepost.protocol.manifest.transaction.requests import FinishRequest
 from milepost.protocol.records.errors import Fenced, ProtocolViolation, SubtaskDeclined
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.barrier_events import Alignment
 from milepost.protocol.subtask.subtask import SubtaskCommand
@@ -27,16 +28,17 @@ from milepost.protocol.subtask.subtask_commands import (
     NotifyOperators,
     NotifyState,
     RecordIncomplete,
-    SnapshotContent,
 )
 from milepost.protocol.subtask.subtask_commands import Notification as Told
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.layout import MANIFEST_PREFIX
+from milepost.storage.local import LocalStore
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, at
 from tests.harness.stores.job_stores import break_store
+from tests.harness.tasks.dataplane import SCHEMA, DataPlane
 from tests.harness.tasks.subtask_driver import barrier, data, unaligned
 from tests.harness.tasks.task_driver import TaskDriver
 
@@ -259,7 +261,7 @@ def test_a_cancel_discards_what_is_not_acknowledged_and_only_that(stored: bool) 
         task.end_upload(17)
     task.execute(task.life.cancel())
     if stored:
-        assert task.acknowledged() == [AcknowledgeCheckpoint(CheckpointId(17), SnapshotContent.STATE, finished=False)]
+        assert task.acknowledged() == [AcknowledgeCheckpoint(CheckpointId(17), finished=False)]
         assert task.all(DiscardSnapshot) == []
     else:
         gone = CheckpointId(17)
@@ -270,12 +272,13 @@ def test_a_cancel_discards_what_is_not_acknowledged_and_only_that(stored: bool) 
     assert task.all(DeclineCheckpoint) == []
 
 
-def test_a_subtask_without_state_acknowledges_as_stateless() -> None:
+def test_a_subtask_without_state_acknowledges_without_an_object(tmp_path: Path) -> None:
     """Case: StreamTaskTest.testEmptySubtaskStateLeadsToStatelessAcknowledgment"""
-    task = TaskDriver()
-    task.checkpoint(barrier(4))
-    task.end_upload(4, stateless=True)
-    assert task.acknowledged() == [AcknowledgeCheckpoint(CheckpointId(4), SnapshotContent.STATELESS, finished=False)]
+    plane = DataPlane(LocalStore(StoreConfig(tmp_path.as_uri())))
+    plane.epoch([SCHEMA.empty_table()])
+    acks = [ack for subtasks in plane.acks.values() for ack in subtasks]
+    assert len(acks) == 8 and all(ack["state"]["runs"] == [] and ack["channel"] is None for ack in acks)
+    assert not list(plane.store.list(""))
 
 
 def test_a_snapshot_that_cannot_be_frozen_is_declined_and_its_parts_are_dropped() -> None:
@@ -318,7 +321,7 @@ def test_one_part_of_an_upload_that_fails_cancels_its_siblings() -> None:
     task.fail_upload(30, "the channel state was refused")
     assert task.all(CancelUpload) == [CancelUpload(CheckpointId(30))]
     assert task.all(DiscardSnapshot) == [DiscardSnapshot(CheckpointId(30))]
-    assert snapshot.completed(stateless=False) == (DiscardSnapshot(CheckpointId(30)),)
+    assert snapshot.completed() == (DiscardSnapshot(CheckpointId(30)),)
     assert snapshot.failed("and so was the state", running=True) == ()
 
 

@@ -48,24 +48,23 @@ TIMEOUT_MS = 100
 WAITING = {AlignmentState.WAITING_FOR_FIRST, AlignmentState.ALTERNATING_WAITING_FOR_FIRST}
 
 
-def _barrier(checkpoint_id: int, alignment: Alignment, *, is_savepoint: bool = False) -> CheckpointBarrier:
+def _barrier(checkpoint_id: int, alignment: Alignment) -> CheckpointBarrier:
     timeout_ms = TIMEOUT_MS if alignment is Alignment.TIMEOUTABLE else None
-    return CheckpointBarrier(CheckpointId(checkpoint_id), 0, alignment, timeout_ms, is_savepoint)
+    return CheckpointBarrier(CheckpointId(checkpoint_id), 0, alignment, timeout_ms)
 
 
 ALIGNED, TIMEOUTABLE, UNALIGNED = (
     _barrier(1, kind) for kind in (Alignment.ALIGNED, Alignment.TIMEOUTABLE, Alignment.UNALIGNED)
 )
-SAVEPOINT = _barrier(1, Alignment.ALIGNED, is_savepoint=True)
 ONE, TWO = CheckpointId(1), CheckpointId(2)
 
 
 def _alternating(channels: int = 2) -> BarrierHandler:
-    return BarrierHandler(channels, alternating=True, after_finish=True)
+    return BarrierHandler(channels, alternating=True)
 
 
 def _aligned(channels: int = 2) -> BarrierHandler:
-    return BarrierHandler(channels, alternating=False, after_finish=True)
+    return BarrierHandler(channels, alternating=False)
 
 
 def _inside(held: object) -> object:
@@ -89,30 +88,25 @@ def _refused(handler: BarrierHandler, event: Callable[[], object], message: str)
 
 
 @pytest.mark.parametrize(
-    ("checkpoint_id", "alignment", "timeout_ms", "is_savepoint", "message"),
+    ("checkpoint_id", "alignment", "timeout_ms", "message"),
     [
-        (0, Alignment.ALIGNED, None, False, "id above 0"),
-        (1, Alignment.TIMEOUTABLE, None, False, "expected a timeout above 0 ms when aligned with timeout, got None"),
-        (1, Alignment.TIMEOUTABLE, 0, False, "expected a timeout above 0 ms when aligned with timeout, got 0"),
-        (1, Alignment.ALIGNED, 5, False, "expected no timeout when aligned, got 5"),
-        (1, Alignment.UNALIGNED, 5, False, "expected no timeout when unaligned, got 5"),
-        (1, Alignment.UNALIGNED, None, True, "barrier of savepoint 1 refused, expected aligned, got unaligned"),
-        (1, Alignment.TIMEOUTABLE, 5, True, "barrier of savepoint 1 refused"),
+        (0, Alignment.ALIGNED, None, "id above 0"),
+        (1, Alignment.TIMEOUTABLE, None, "expected a timeout above 0 ms when aligned with timeout, got None"),
+        (1, Alignment.TIMEOUTABLE, 0, "expected a timeout above 0 ms when aligned with timeout, got 0"),
+        (1, Alignment.ALIGNED, 5, "expected no timeout when aligned, got 5"),
+        (1, Alignment.UNALIGNED, 5, "expected no timeout when unaligned, got 5"),
     ],
 )
 def test_a_barrier_that_contradicts_itself_is_refused(
-    checkpoint_id: int, alignment: Alignment, timeout_ms: int | None, is_savepoint: bool, message: str
+    checkpoint_id: int, alignment: Alignment, timeout_ms: int | None, message: str
 ) -> None:
     with pytest.raises(ProtocolViolation, match=message):
-        CheckpointBarrier(CheckpointId(checkpoint_id), 0, alignment, timeout_ms, is_savepoint)
+        CheckpointBarrier(CheckpointId(checkpoint_id), 0, alignment, timeout_ms)
 
 
-def test_every_barrier_but_a_savepoints_may_become_unaligned() -> None:
+def test_every_barrier_may_become_unaligned() -> None:
     assert UNALIGNED.unaligned() is UNALIGNED
     assert ALIGNED.unaligned() == TIMEOUTABLE.unaligned() == UNALIGNED
-    assert _barrier(1, Alignment.FORCED_ALIGNED).unaligned() == UNALIGNED
-    with pytest.raises(ProtocolViolation, match="savepoint 1 must not become unaligned"):
-        SAVEPOINT.unaligned()
 
 
 def test_a_handler_needs_a_channel() -> None:
@@ -169,13 +163,6 @@ def test_one_barrier_of_a_channel_is_taken_once() -> None:
     _refused(handler, lambda: handler.barrier(0, TIMEOUTABLE, 0), "barrier of checkpoint 1 on channel 0 refused")
 
 
-def test_checkpoint_and_savepoint_of_one_id_are_not_mixed() -> None:
-    handler = _alternating()
-    handler.barrier(0, SAVEPOINT, 0)
-    _refused(handler, lambda: handler.barrier(1, UNALIGNED, 0), "one channel says savepoint, another says not")
-    _refused(handler, lambda: handler.announcement(1, 0, ALIGNED, 0), "one channel says savepoint, another says not")
-
-
 def test_an_unaligned_barrier_is_not_announced() -> None:
     handler = _alternating()
     _refused(handler, lambda: handler.announcement(0, 0, UNALIGNED, 0), "does not wait in the queue")
@@ -192,8 +179,8 @@ def test_a_handler_that_only_aligns_refuses_what_is_unaligned() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("first", [ALIGNED, SAVEPOINT, _barrier(1, Alignment.FORCED_ALIGNED)])
-def test_a_checkpoint_without_timeout_never_becomes_unaligned(first: CheckpointBarrier) -> None:
+def test_a_checkpoint_without_timeout_never_becomes_unaligned() -> None:
+    first = ALIGNED
     announced, collecting = _alternating(), _alternating()
     announced.announcement(0, 0, first, 0)
     _refused(announced, lambda: announced.timeout(ONE, 10**9), "because the barrier has no timeout")
@@ -227,9 +214,6 @@ def test_a_channel_must_not_end_before_the_barrier_it_announced() -> None:
     handler = _alternating()
     handler.announcement(0, 0, TIMEOUTABLE, 0)
     _refused(handler, lambda: handler.end_of_partition(0, 0), "was announced and has not come")
-    without = BarrierHandler(2, alternating=True, after_finish=False)
-    without.announcement(0, 0, TIMEOUTABLE, 0)
-    assert [type(item) for item in without.end_of_partition(0, 0)] == [CancelTimer, AbortCheckpoint]
 
 
 def test_announcements_of_checkpoints_that_are_over_are_ignored() -> None:
@@ -256,17 +240,6 @@ def test_nothing_is_known_of_a_checkpoint_that_has_not_begun() -> None:
     assert handler.all_received(ONE)
     handler.end_of_partition(0, 0)
     assert handler.all_received(TWO), "nothing can arrive any more"
-
-
-def test_an_injected_barrier_never_blocks_and_its_channel_is_recorded_at_a_timeout() -> None:
-    """What such a channel holds was read neither before the snapshot nor overtaken: it must be channel state."""
-    handler = _alternating(3)
-    assert handler.barrier(0, TIMEOUTABLE, 0, injected=True) == (ArmTimer(ONE, TIMEOUT_MS),)
-    assert handler.barrier(1, TIMEOUTABLE, 0) == (BlockChannel(1),)
-    assert handler.timeout(ONE, TIMEOUT_MS) == (
-        InitInputs(UNALIGNED), StartRecording(0), StartRecording(2), TriggerCheckpoint(UNALIGNED),
-    )  # fmt: skip
-    assert handler.barrier(2, UNALIGNED, TIMEOUT_MS) == (StopRecording(0), StopRecording(2), UnblockChannel(1))
 
 
 def test_a_late_barrier_is_dropped_without_freeing_a_channel_that_a_newer_one_blocks() -> None:
@@ -362,7 +335,6 @@ class Ledger:
                 case TriggerCheckpoint(of):
                     assert not self.triggered or of.checkpoint_id > self.triggered[-1].checkpoint_id, "ids rise"
                     assert of.checkpoint_id not in self.aborted
-                    assert not (of.is_savepoint and of.is_unaligned)
                     assert not of.is_unaligned or of == self.initialised, "inputs are initialised first"
                     self.triggered.append(of)
                 case AbortCheckpoint(checkpoint_id):
@@ -394,8 +366,6 @@ def _happen(handler: BarrierHandler, ledger: Ledger, happening: Happening) -> tu
             return handler.announcement(channel, 0, barrier, now_ms)
         case "barrier":
             return handler.barrier(channel, barrier, now_ms)
-        case "injected":
-            return handler.barrier(channel, barrier, now_ms, injected=True)
         case "cancel":
             return handler.cancel(channel, CheckpointId(checkpoint_id))
         case "end":
@@ -419,7 +389,7 @@ def _step(handler: BarrierHandler, ledger: Ledger, happening: Happening, before:
 
 
 happenings = st.tuples(
-    st.sampled_from(["announcement", "barrier", "barrier", "injected", "cancel", "end", "timeout"]),
+    st.sampled_from(["announcement", "barrier", "barrier", "cancel", "end", "timeout"]),
     st.integers(0, 3),
     st.integers(1, 3),
     st.sampled_from(list(Alignment)),
@@ -428,11 +398,11 @@ happenings = st.tuples(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.integers(1, 4), st.booleans(), st.booleans(), st.lists(happenings, max_size=25))
+@given(st.integers(1, 4), st.booleans(), st.lists(happenings, max_size=25))
 def test_after_any_events_nothing_is_triggered_twice_and_no_channel_stays_blocked(
-    channels: int, alternating: bool, after_finish: bool, events: list[Happening]
+    channels: int, alternating: bool, events: list[Happening]
 ) -> None:
-    handler, ledger = BarrierHandler(channels, alternating=alternating, after_finish=after_finish), Ledger()
+    handler, ledger = BarrierHandler(channels, alternating=alternating), Ledger()
     for happening in events:
         _step(handler, ledger, happening, _inside(handler))
 
@@ -520,8 +490,8 @@ def test_every_reachable_situation_keeps_the_rules_and_every_row_is_reached(monk
     monkeypatch.setattr(barrier_handler, "transition", noting)
     situations = 0
     for alternating in (False, True):
-        situations += _explore(BarrierHandler(3, alternating=alternating, after_finish=True), (1,))
-        situations += _explore(BarrierHandler(2, alternating=alternating, after_finish=False), (1, 2))
+        situations += _explore(BarrierHandler(3, alternating=alternating), (1,))
+        situations += _explore(BarrierHandler(2, alternating=alternating), (1, 2))
     assert situations > 100
     legal = {(rule.state, rule.event, rule.steps) for rule in ALIGNMENT_RULES if rule.after is not None}
     assert used == legal

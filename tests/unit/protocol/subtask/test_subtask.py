@@ -111,7 +111,7 @@ class SubtaskMachine(RuleBasedStateMachine):
     @rule(
         index=operators,
         choice=st.randoms(use_true_random=False),
-        outcome=st.sampled_from(["stored", "stateless", "failed"]),
+        outcome=st.sampled_from(["stored", "failed"]),
     )
     def end_upload(self, index: int, choice: object, outcome: str) -> None:
         subtask = self.subtasks[index]
@@ -121,7 +121,7 @@ class SubtaskMachine(RuleBasedStateMachine):
         if outcome == "failed":
             subtask.fail_upload(checkpoint_id)
         else:
-            subtask.end_upload(checkpoint_id, stateless=outcome == "stateless")
+            subtask.end_upload(checkpoint_id)
 
     @precondition(lambda self: self.spill.to_write)
     @rule()

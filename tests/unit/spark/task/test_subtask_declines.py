@@ -9,6 +9,7 @@ import pytest
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
@@ -17,6 +18,9 @@ from milepost.storage.notices import AbortNotice, write_notice
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.tasks.dataplane import DataPlane, ticking
 from tests.unit.spark.test_unaligned_epochs import SMALL, cut, events, nothing
+
+FIRST = token_prefix(CheckpointId(1), FencingToken(1))
+"""Where the first epoch writes."""
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def declined(plane: DataPlane, error: type[CheckpointError] = SubtaskDeclined) -
 @pytest.mark.parametrize("what", ["state/", "channel/"])
 def test_an_upload_that_fails_declines_the_checkpoint(inner: LocalStore, what: str) -> None:
     """DESIGN 4.2: a value that travels to the driver, not an exception; the reason is the upload's own."""
-    fault = Fault(at("put", f"chk-1/t1/{what}"), Effect.UNAVAILABLE)
+    fault = Fault(at("put", f"{FIRST}{what}"), Effect.UNAVAILABLE)
     declines = declined(DataPlane(FaultyStore(inner, [fault])))
     assert fault.reached.is_set() and declines
     assert all(one.reason is CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION for one in declines)
@@ -45,14 +49,14 @@ def test_an_upload_that_fails_declines_the_checkpoint(inner: LocalStore, what: s
 
 def test_a_machine_that_cannot_be_used_is_said_to_be_that(inner: LocalStore) -> None:
     error = EnvironmentUnusable("the disk is full", hint="free some space")
-    fault = Fault(at("put", "chk-1/t1/state/"), Effect.UNAVAILABLE, error=error)
+    fault = Fault(at("put", f"{FIRST}state/"), Effect.UNAVAILABLE, error=error)
     declines = declined(DataPlane(FaultyStore(inner, [fault])), EnvironmentUnusable)
     assert declines[0].reason is CheckpointFailureReason.ENVIRONMENT_UNUSABLE
     assert declines[0].payload == {"hint": "free some space"}
 
 
 def test_the_epoch_runs_again_after_a_decline_as_if_it_had_not_happened(inner: LocalStore) -> None:
-    plane = DataPlane(FaultyStore(inner, [Fault(at("put", "chk-1/t1/channel/"), Effect.UNAVAILABLE)]))
+    plane = DataPlane(FaultyStore(inner, [Fault(at("put", f"{FIRST}channel/"), Effect.UNAVAILABLE)]))
     declined(plane)
     plane.epoch(events(7, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
     other = DataPlane(inner)
@@ -63,7 +67,7 @@ def test_the_epoch_runs_again_after_a_decline_as_if_it_had_not_happened(inner: L
 def test_channel_state_that_cannot_be_read_declines_as_corrupt(inner: LocalStore) -> None:
     plane = DataPlane(inner)
     plane.epoch(events(7, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
-    for stat in list(inner.list("chk-1/t1/channel/")):
+    for stat in list(inner.list(f"{FIRST}channel/")):
         inner.delete([stat.key])
     with pytest.raises(StateCorrupt, match="channel state"):
         plane.epoch(nothing())
@@ -73,7 +77,7 @@ def test_channel_state_that_cannot_be_read_declines_as_corrupt(inner: LocalStore
 
 def test_a_cancel_marker_is_passed_on_with_the_reason_of_the_sender(inner: LocalStore) -> None:
     """Level 1 declines, level 2 takes the marker: its own answer names who declined first, and why."""
-    fault = Fault(at("put", "chk-1/t1/state/unique/"), Effect.UNAVAILABLE)
+    fault = Fault(at("put", f"{FIRST}state/unique/"), Effect.UNAVAILABLE)
     declines = declined(DataPlane(FaultyStore(inner, [fault])))
     assert {(one.level, one.subtask) for one in declines} == {(1, 0)} and len(declines) == 2
 
@@ -103,3 +107,16 @@ def test_what_became_of_other_checkpoints_is_told_at_the_start_and_stops_nothing
     aborted = (CheckpointId(2), CheckpointId(3))
     plane.epoch(events(7, 1, 30), notifications=Notifications(completed=CheckpointId(1), aborted=aborted))
     assert plane.epochs == 4 and not [answer for answer in plane.answers if isinstance(answer, Decline)]
+
+
+def test_the_node_forgets_what_an_aborted_checkpoint_staged_there(inner: LocalStore, tmp_path: Path) -> None:
+    """Level 1 is uploaded and in the cache when level 2 declines."""
+    fault = Fault(at("put", f"{FIRST}state/totals/"), Effect.UNAVAILABLE)
+    plane = DataPlane(FaultyStore(inner, [fault]))
+    declined(plane)
+    staged = set(tmp_path.parent.glob(f"{tmp_path.name}-cache/*/*.1.arrow"))
+    assert staged
+    plane.epochs = 1
+    plane.epoch(events(7, 1, 30), notifications=Notifications(aborted=(CheckpointId(1),)))
+    assert not any(path.exists() for path in staged)
+    assert list(tmp_path.parent.glob(f"{tmp_path.name}-cache/*/*.2.arrow"))
