@@ -22,6 +22,9 @@ _TEST_RESULTS = "tests/conformance/protocol/leadership/test_job_result_store.py:
 _TEST_LEADERSHIP = "tests/conformance/protocol/leadership/test_leadership.py::"
 _TEST_LIFECYCLE = "tests/conformance/protocol/task/test_task_lifecycle.py::"
 _TEST_CONTROL = "tests/unit/jobmaster/leadership/test_lifecycle.py::"
+_TEST_NOTIFICATIONS = "tests/unit/jobmaster/run/test_notifications.py::"
+_TEST_DECLINES = "tests/unit/spark/task/test_subtask_declines.py::"
+_TEST_CACHE = "tests/unit/state/cache/test_cache.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -242,5 +245,40 @@ MUTANTS: tuple[Mutant, ...] = (
         "        replayed = self.notify_complete(latest_completed)\n",
         "        replayed: Commands = ()\n",
         (_TEST_LIFECYCLE + "test_a_replayed_completion_is_told_before_the_abort_that_carries_it",),
+    ),
+    Mutant(
+        "a subtask is told nothing of what became of other checkpoints",
+        "I11",
+        "pipeline/milepost/spark/task/operator_subtask.py",
+        "            self._run(self._lifecycle.notify(self._plan.notifications))\n",
+        "",
+        (
+            _TEST_NOTIFICATIONS + "test_each_completed_checkpoint_is_told_by_the_epoch_that_continues_it",
+            _TEST_DECLINES + "test_the_node_forgets_what_an_aborted_checkpoint_staged_there",
+        ),
+    ),
+    Mutant(
+        "the completion of the restored checkpoint counts as told",
+        "I11",
+        _LIFECYCLE,
+        "        self._last_reported = checkpoint_id if reported is None else reported\n",
+        "        self._last_reported = checkpoint_id\n",
+        (_TEST_NOTIFICATIONS + "test_each_completed_checkpoint_is_told_by_the_epoch_that_continues_it",),
+    ),
+    Mutant(
+        "a restore removes what another try has staged on the node",
+        "I11",
+        "pipeline/milepost/state/cache/cache.py",
+        "path.suffix == _SUFFIX and _checkpoint_of(path) <= restored\n",
+        "path.suffix == _SUFFIX\n",
+        (_TEST_CACHE + "test_what_an_aborted_checkpoint_staged_goes_when_that_is_told",),
+    ),
+    Mutant(
+        "what a subsumed checkpoint alone has used stays on the node",
+        "I11",
+        "pipeline/milepost/state/cache/cache.py",
+        "                        if _newest(folder) < checkpoint_id:\n",
+        "                        if checkpoint_id < 0:\n",
+        (_TEST_CACHE + "test_what_no_newer_checkpoint_uses_goes_when_its_last_one_is_subsumed",),
     ),
 )
