@@ -48,7 +48,7 @@ from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.buffers.spill import SpillFile
 from milepost.state.keyed.keyed_state import read_state
 from milepost.state.runs.handles import StateHandle
-from milepost.storage.layout import channel_prefix, state_prefix
+from milepost.storage.layout import channel_prefix, state_prefix, token_prefix
 from tests.harness.jobs.sparkless_runner import rows_for
 from tests.harness.tasks.key_hashes import KEYED
 
@@ -57,6 +57,8 @@ MINUTE_US = 60_000_000
 DELAY_US = 5 * MINUTE_US
 SCHEMA = pa.schema([("k", pa.string()), ("id", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
 LEVELS = 2
+FIRST = token_prefix(CheckpointId(1), FencingToken(1))
+"""Where the first epoch writes."""
 
 
 def operators() -> dict[str, StatefulOperator]:

@@ -15,19 +15,14 @@ from hypothesis import strategies as st
 
 from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.wire.exchange import BufferLimits
-from milepost.storage.layout import channel_prefix
 from milepost.storage.local import LocalStore
-from tests.harness.tasks.dataplane import DELAY_US, MINUTE_US, SCHEMA, DataPlane, ticking
+from tests.harness.tasks.dataplane import DELAY_US, FIRST, MINUTE_US, SCHEMA, DataPlane, ticking
 
 FINAL = EpochAlignment(None, None, 0, True)
 SMALL = BufferLimits(bytes=10**6, rows=3)
 APPENDED = ("unique", "unique.late", "hourly", "hourly.late", "steady", "steady.late")
-
-IN_FLIGHT = channel_prefix(CheckpointId(1), FencingToken(1))
-"""Where the first epoch leaves its rows in flight."""
 
 
 def cut(timeout_ms: int) -> EpochAlignment:
@@ -129,7 +124,7 @@ def test_an_acknowledgement_says_what_it_left_in_flight(plane: DataPlane) -> Non
         assert ack["unaligned"] == (ack["channel"] is not None)
         if ack["channel"] is not None:
             assert ack["channel"]["buffers"] >= 1 and ack["channel"]["signature"] == "made so"
-            assert ack["channel"]["key"].startswith(IN_FLIGHT)
+            assert ack["channel"]["key"].startswith(f"{FIRST}channel/")
             assert ack["firing_us"] is None, "rows without a stamp are in flight, so nothing may fire"
 
 
@@ -143,7 +138,7 @@ def test_the_operators_of_a_task_share_one_file_of_channel_state(plane: DataPlan
 
 def test_an_epoch_with_time_to_spare_is_aligned_and_writes_no_channel_state(plane: DataPlane) -> None:
     plane.epoch(events(3, 0, 60), alignment=cut(10**9), clock=ticking(1), limits=SMALL)
-    assert plane.in_flight == 0 and not list(plane.store.list(IN_FLIGHT))
+    assert plane.in_flight == 0 and not list(plane.store.list(f"{FIRST}channel/"))
     assert not any(ack["unaligned"] for acks in plane.acks.values() for ack in acks)
 
 

@@ -38,7 +38,7 @@ from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.job_stores import break_store
-from tests.harness.tasks.dataplane import DataPlane
+from tests.harness.tasks.dataplane import FIRST, DataPlane
 from tests.harness.tasks.subtask_driver import barrier
 from tests.harness.tasks.task_driver import TaskDriver
 from tests.unit.spark.test_unaligned_epochs import events
@@ -356,7 +356,7 @@ def test_an_error_that_is_no_answer_ends_the_attempt_and_another_one_begins_from
     Ray: JobWorker.rollback of a recreated worker
     """
     store = LocalStore(StoreConfig((tmp_path / "broken").as_uri()))
-    fault = Fault(at("put", "chk-1/t1/state/"), Effect.UNAVAILABLE, error=RuntimeError("a bug"))
+    fault = Fault(at("put", f"{FIRST}state/"), Effect.UNAVAILABLE, error=RuntimeError("a bug"))
     broken, whole = DataPlane(FaultyStore(store, [fault])), DataPlane(LocalStore(StoreConfig(tmp_path.as_uri())))
     with pytest.raises(RuntimeError, match="a bug"):
         broken.epoch(events(7, 0, 60))

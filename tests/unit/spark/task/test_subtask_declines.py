@@ -9,18 +9,14 @@ import pytest
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.storage.local import LocalStore
 from milepost.storage.notices import AbortNotice, write_notice
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.tasks.dataplane import DataPlane, ticking
+from tests.harness.tasks.dataplane import FIRST, DataPlane, ticking
 from tests.unit.spark.test_unaligned_epochs import SMALL, cut, events, nothing
-
-FIRST = token_prefix(CheckpointId(1), FencingToken(1))
-"""Where the first epoch writes."""
 
 
 @pytest.fixture
