@@ -197,27 +197,18 @@ class ChannelStateFile:
         """Whether the subtask has registered its result."""
         return subtask in self._parts
 
-    def unfinished(self, subtask: str) -> bool:
-        """Whether the subtask takes part, and has not finished both sides of a file that is still open."""
-        return self._state is FileState.OPEN and subtask in self._parts and not self._parts[subtask].finished
-
     def register(self, subtask: str, result: ChannelStateResult) -> None:
         """Let a subtask take part.
 
         Raises:
-            ProtocolViolation: the file is not open any more; the subtask is not awaited (it takes part, or left).
+            ProtocolViolation: the file is not open any more; the subtask is not awaited (it takes part).
         """
         if self._state is not FileState.OPEN:
             raise self._illegal(f"subtask {subtask} came when the file was {self._state.value}")
         if subtask not in self._awaited:
-            raise self._illegal(f"subtask {subtask} takes part already, or has left")
+            raise self._illegal(f"subtask {subtask} takes part already")
         self._awaited.remove(subtask)
         self._parts[subtask] = _Part(result)
-
-    def leave(self, subtask: str) -> ChannelCommands:
-        """Go on without a subtask that will not take part. One that takes part stays until it has finished."""
-        self._awaited.discard(subtask)
-        return self._try_finish()
 
     def add_input(self, subtask: str, channel: InputChannel, buffers: Iterable[InFlightBuffer]) -> ChannelCommands:
         """Hold buffers for the file, behind the subtask's others.

@@ -225,23 +225,6 @@ class ChannelStateWriter:
             self._failure = error
         return file.fail(ChannelStateFailure(reason, error.message))
 
-    def leave(self, subtask: str) -> ChannelCommands:
-        """Go on without a subtask: its untaken results are dropped, and no file waits for it.
-
-        One that left in the middle of a checkpoint fails it for the others too. Unknown subtasks are ignored.
-        """
-        if self._closed or subtask not in self._subtasks:
-            return ()
-        self._registering = False
-        self._subtasks.remove(subtask)
-        self._results = {key: result for key, result in self._results.items() if key[0] != subtask}
-        if self._file is None:
-            return ()
-        if self._file.unfinished(subtask):
-            reason = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
-            return self.abort(subtask, self._ongoing, reason, f"subtask {subtask} left", cleanup=True)
-        return self._file.leave(subtask)
-
     def close(self) -> ChannelCommands:
         """Take no more: what is not stored fails, and its buffers are released. Idempotent; results taken stay valid.
 

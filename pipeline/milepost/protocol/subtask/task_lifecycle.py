@@ -5,7 +5,7 @@ come back in the order in which the driver executes them.
 
     CREATED --restore--> RUNNING --end_of_data--> DRAINED
     RUNNING, DRAINED --finish--> CLOSING --close--> FINISHED
-    any but an end --fail--> FAILED, --cancel--> CANCELED
+    any but an end --fail--> FAILED, --close--> CANCELED
 
 A Spark task lives for one epoch, so a subtask finishes in every epoch, once its snapshot is stored. `end_of_data` is of
 the last epoch alone: then it finishes only after it has taken part in a checkpoint that was begun after its data ended.
@@ -188,16 +188,12 @@ class TaskLifecycle:
         return coordinator.wait_for_pending()
 
     def close(self) -> Commands:
-        """Release what is left, after `finish` and what it waits for; a subtask that did not finish is given up."""
+        """Release what is left, after `finish` and what it waits for; who did not finish is given up, in any state."""
         return self._end(TaskState.FINISHED if self._state is TaskState.CLOSING else TaskState.CANCELED)
 
     def fail(self) -> Commands:
         """An error that is no answer to a checkpoint ends the subtask: what is not acknowledged is discarded."""
         return self._end(TaskState.FAILED)
-
-    def cancel(self) -> Commands:
-        """Give up in any state, also before `restore`; again: nothing. What is acknowledged stays."""
-        return self._end(TaskState.CANCELED)
 
     def _end(self, state: TaskState) -> Commands:
         if self._state in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELED):

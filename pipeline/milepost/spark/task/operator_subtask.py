@@ -93,12 +93,7 @@ class OperatorSubtask:
         if self._after_barrier is None:
             raise ProtocolViolation(f"operator {self.uid}: snapshot before its barrier. Nothing was uploaded.")
         commands, self._after_barrier = self._after_barrier, ()
-        try:
-            self._run(commands)
-        except ProtocolViolation:
-            raise  # a bug, not a refusal
-        except CheckpointError as error:
-            self.fail_for(error, CheckpointFailureReason.IO_EXCEPTION)
+        self._run(commands)
 
     def settle(self) -> None:
         """Wait for the upload, and acknowledge or decline."""
@@ -276,8 +271,7 @@ class OperatorSubtask:
                     self._after_barrier = commands[index + 1 :]
                     return
                 case coordinator_says.FreezeState():
-                    self._freeze(command)
-                    yield from self._obey(self._coordinator.frozen(command.checkpoint_id))
+                    yield from self._obey(self._freeze(command))
                 case SubmitUpload():
                     self._submit(command.snapshot)
                 case coordinator_says.AwaitUpload():
@@ -302,11 +296,19 @@ class OperatorSubtask:
                     cache, key_groups = self._resources.cache, self._resources.key_groups
                     cache.notify(self.uid, key_groups, command.checkpoint_id, command.what)
 
-    def _freeze(self, command: coordinator_says.FreezeState) -> None:
-        frozen = self._at_work.rows.freeze()
-        taken = self._writer.take_result(self.uid, command.checkpoint_id) if command.channel_state else None
+    def _freeze(self, command: coordinator_says.FreezeState) -> Commands:
+        try:
+            frozen = self._at_work.rows.freeze()
+            taken = self._writer.take_result(self.uid, command.checkpoint_id) if command.channel_state else None
+        except ProtocolViolation:
+            raise  # a bug, not a refusal
+        except CheckpointError as error:
+            cause = self._identity.decline_for(error, f"operator {self.uid}", CheckpointFailureReason.IO_EXCEPTION)
+            self._cause = cause
+            return self._coordinator.freeze_failed(command.checkpoint_id, cause.reason, cause.detail)
         self._snapshot = Snapshot(frozen, taken)
         self._resources.metrics.mark("sync_ms")
+        return self._coordinator.frozen(command.checkpoint_id)
 
     def _submit(self, asynchronous: AsyncSnapshot) -> None:
         snapshot = self._snapshot

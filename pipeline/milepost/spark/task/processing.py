@@ -8,14 +8,14 @@ one slice: nothing is divided, and what is frozen is encoded while the output is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import OperatorRun
-from milepost.protocol.exchange.watermarks import latest, operator_watermark
+from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.task.input_gate import Chunk
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
@@ -93,9 +93,9 @@ class Processing:
         Args:
             in_flight: stamps of the rows that stay in flight: nothing fires beyond them.
         """
-        last_us = operator_watermark([self._watermark_us, *in_flight])
+        stamps = tuple(in_flight)
         if self._at_once is not None:
-            yield from self._fire_last(self._at_once, last_us, 0)
+            yield from self._fire_last(self._at_once, stamps, 0)
             self._state = self._at_once.state
             return
         slices = self._slices()
@@ -104,10 +104,10 @@ class Processing:
             for chunk in self._waiting:
                 yield from self._take_up(opened, chunk.buffers, chunk.buffers[0].lateness_us, 0)
             self._waiting = []
-            yield from self._fire_last(opened, last_us, 0)
+            yield from self._fire_last(opened, stamps, 0)
             self._state = opened.state
             return
-        yield from self._slice_by_slice(slices, last_us)
+        yield from self._slice_by_slice(slices, stamps)
 
     def freeze(self) -> FrozenState | EncodedSlices:
         """The state at the barrier. Raises ProtocolViolation: before `finish`."""
@@ -117,7 +117,7 @@ class Processing:
             raise ProtocolViolation(f"operator {self._uid}: frozen before its input was finished")
         return self._state.freeze(self.fired_us)
 
-    def _slice_by_slice(self, slices: list[range], last_us: int | None) -> Iterator[Item]:
+    def _slice_by_slice(self, slices: list[range], in_flight: Sequence[int | None]) -> Iterator[Item]:
         stamps = [chunk.buffers[0].lateness_us for chunk in self._waiting]
         parts = self._divide(slices)
         encoder = SliceEncoder(self._item.handles, self._memory.spill)
@@ -127,7 +127,7 @@ class Processing:
             part = index + 1 if self._apart else 0
             for stamp_us, chunk in zip(stamps, parts, strict=True):
                 yield from self._take_up(opened, chunk[index], stamp_us, part)
-            yield from self._fire_last(opened, last_us, part)
+            yield from self._fire_last(opened, in_flight, part)
             frozen = opened.state.freeze(self.fired_us)
             del opened
             snapshot = frozen.encode(self._item.directory)
@@ -190,9 +190,9 @@ class Processing:
         if output.late.num_rows:
             yield Rows(f"{self._uid}.late", output.late)
 
-    def _fire_last(self, opened: Opened, last_us: int | None, part: int) -> Iterator[Item]:
+    def _fire_last(self, opened: Opened, in_flight: Sequence[int | None], part: int) -> Iterator[Item]:
         before_us = self.fired_us
-        self.fired_us = latest(before_us, last_us)
+        self.fired_us = firing_watermark(before_us, self._watermark_us, in_flight)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
 
     def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:

@@ -181,7 +181,8 @@ def test_nothing_can_be_added_after_the_end() -> None:
     with pytest.raises(ProtocolViolation, match="after it had finished"):
         spill.writer.add_input(ME, ID, CHANNEL, [data()])
     spill.writer.finish_output(ME, ID)
-    spill.writer.leave("window/0")
+    spill.writer.start("window/0", ID)
+    _finish(spill, "window/0")
     with pytest.raises(ProtocolViolation, match="empty"):
         spill.writer.add_input(ME, ID, CHANNEL, [data()])
 
@@ -397,7 +398,6 @@ def test_a_writer_that_did_nothing_can_be_closed() -> None:
     writer = _writer()
     assert writer.close() == ()
     assert writer.abort(ME, ID, OWN, "late", cleanup=True) == ()
-    assert writer.leave(ME) == ()
 
 
 def test_a_subtask_that_is_not_registered_can_ask_for_nothing() -> None:
@@ -432,15 +432,6 @@ def test_the_first_checkpoint_ends_the_registration() -> None:
     writer = _writer()
     assert writer.registering
     writer.start(ME, ID)
-    assert not writer.registering
-    with pytest.raises(ProtocolViolation, match="registration was over"):
-        writer.register("window/0")
-
-
-def test_a_subtask_that_leaves_ends_the_registration() -> None:
-    """Case: ChannelStateWriteRequestExecutorImplTest.testReleaseSubtaskBeforeRegisterCompleted"""
-    writer = _writer()
-    writer.leave(ME)
     assert not writer.registering
     with pytest.raises(ProtocolViolation, match="registration was over"):
         writer.register("window/0")
@@ -549,49 +540,6 @@ def test_the_file_does_not_depend_on_which_subtask_was_first() -> None:
         (*_, written_last) = [command for subtask in order for command in file.finish_output(subtask)]
         written.append(written_last)
     assert written[0] == written[1]
-
-
-@TWO_OR_MORE
-def test_a_file_does_not_wait_for_a_subtask_that_left(subtasks: int) -> None:
-    """Case: ChannelStateCheckpointWriterTest.testTaskUnregister"""
-    leaving, *staying = _names(subtasks)
-    spill = SpillFile(_writer(leaving, *staying))
-    for subtask in staying:
-        spill.writer.start(subtask, ID)
-        _finish(spill, subtask)
-    results = [spill.writer.take_result(subtask, ID) for subtask in staying]
-    assert not any(result.done for result in results)
-    spill.execute(spill.writer.leave(leaving))
-    assert all(result.done and result.failure is None for result in results)
-
-
-def test_a_subtask_that_left_asks_for_nothing_and_no_later_file_waits_for_it() -> None:
-    spill = SpillFile(_writer(ME, "window/0"))
-    for subtask in (ME, "window/0"):
-        spill.writer.start(subtask, ID)
-        _finish(spill, subtask)
-    spill.writer.leave(ME)
-    with pytest.raises(ProtocolViolation, match="result"):
-        spill.writer.take_result(ME, ID)
-    with pytest.raises(ProtocolViolation, match="without being registered"):
-        spill.writer.start(ME, CheckpointId(43))
-    spill.writer.start("window/0", CheckpointId(43))
-    _finish(spill, "window/0", CheckpointId(43))
-    assert spill.writer.take_result("window/0", CheckpointId(43)).done
-
-
-@TWO_OR_MORE
-def test_a_subtask_that_leaves_in_the_middle_fails_the_file_for_the_others(subtasks: int) -> None:
-    leaving, *staying = _names(subtasks)
-    spill = SpillFile(_writer(leaving, *staying))
-    buffer = data()
-    spill.writer.start(leaving, ID)
-    spill.writer.add_input(leaving, ID, CHANNEL, [buffer])
-    spill.execute(spill.writer.leave(leaving))
-    for subtask in staying:
-        spill.writer.start(subtask, ID)
-    assert {_reason(spill.writer.take_result(subtask, ID)) for subtask in staying} == {SHARED}
-    assert spill.released == [buffer]
 
 
 @TWO_OR_MORE

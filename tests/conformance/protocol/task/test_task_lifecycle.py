@@ -43,7 +43,7 @@ from tests.harness.tasks.subtask_driver import barrier, data, unaligned
 from tests.harness.tasks.task_driver import TaskDriver
 
 Reason = CheckpointFailureReason
-ENDS: list[Callable[[TaskLifecycle], object]] = [TaskLifecycle.finish, TaskLifecycle.fail, TaskLifecycle.cancel]
+ENDS: list[Callable[[TaskLifecycle], object]] = [TaskLifecycle.finish, TaskLifecycle.fail, TaskLifecycle.close]
 
 
 def test_a_completion_told_again_or_replayed_by_an_abort_counts_once() -> None:
@@ -133,7 +133,7 @@ def test_a_checkpoint_triggered_before_the_restore_is_declined_and_cancelled_dow
     ("end", "reason"),
     [
         (TaskLifecycle.finish, Reason.CHECKPOINT_DECLINED_TASK_CLOSING),
-        (TaskLifecycle.cancel, Reason.CHECKPOINT_DECLINED_TASK_CLOSING),
+        (TaskLifecycle.close, Reason.CHECKPOINT_DECLINED_TASK_CLOSING),
         (TaskLifecycle.fail, Reason.TASK_FAILURE),
     ],
 )
@@ -219,8 +219,7 @@ def test_an_error_while_a_subtask_restores_is_not_lost() -> None:
 def test_a_subtask_may_be_canceled_before_it_is_restored() -> None:
     """Case: StreamTaskTest.testEarlyCanceling"""
     life = TaskLifecycle("join/0")
-    assert life.cancel() == ()
-    assert life.cancel() == ()
+    assert life.close() == ()
     assert life.close() == ()
     assert life.state is TaskState.CANCELED
     with pytest.raises(ProtocolViolation, match="it is canceled"):
@@ -259,7 +258,7 @@ def test_a_cancel_discards_what_is_not_acknowledged_and_only_that(stored: bool) 
     task.take(unaligned(17))
     if stored:
         task.end_upload(17)
-    task.execute(task.life.cancel())
+    task.execute(task.life.close())
     if stored:
         assert task.acknowledged() == [AcknowledgeCheckpoint(CheckpointId(17), finished=False)]
         assert task.all(DiscardSnapshot) == []

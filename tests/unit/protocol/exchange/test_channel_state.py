@@ -13,7 +13,6 @@ from milepost.protocol.exchange.channel_file import (
     ChannelStateFailure,
     ChannelStateFile,
     ChannelStateResult,
-    FileState,
     InFlightBuffer,
     InputChannel,
     Release,
@@ -58,7 +57,6 @@ class _Run:
             "finish output": lambda: writer.finish_output(subtask, checkpoint_id),
             "abort": lambda: writer.abort(subtask, checkpoint_id, OWN, "division by zero", cleanup=False),
             "abort and clean": lambda: writer.abort(subtask, checkpoint_id, OWN, "division by zero", cleanup=True),
-            "leave": lambda: writer.leave(subtask),
             "close": writer.close,
         }
         if name == "take":
@@ -127,7 +125,7 @@ def test_a_file_is_for_somebody() -> None:
 def test_a_subtask_takes_part_once_and_only_if_it_is_awaited() -> None:
     file, _ = _file(ME)
     for subtask in (ME, STRANGER):
-        with pytest.raises(ProtocolViolation, match="takes part already, or has left"):
+        with pytest.raises(ProtocolViolation, match="takes part already"):
             file.register(subtask, ChannelStateResult())
 
 
@@ -139,13 +137,6 @@ def test_a_failed_file_takes_nothing_and_ends_once() -> None:
     assert file.fail(ChannelStateFailure(ASYNC, "later")) == ()
     assert file.written(stored()) == ()
     assert results[ME].failure == CAUSE
-    assert not file.unfinished(ME)
-
-
-def test_a_file_that_all_have_left_is_empty() -> None:
-    file = ChannelStateFile(ID, [ME])
-    assert file.leave(ME) == ()
-    assert file.state is FileState.EMPTY
 
 
 def test_nothing_is_stored_that_was_not_to_be_written() -> None:
@@ -230,20 +221,3 @@ def test_an_older_checkpoint_that_cannot_be_written_breaks_the_writer() -> None:
         spill.writer.finish_input(ME, CheckpointId(6))
     with pytest.raises(StoreUnavailable):
         spill.execute(spill.writer.close())
-
-
-def test_a_subtask_that_has_finished_may_leave_without_harm() -> None:
-    spill = SpillFile(ChannelStateWriter())
-    for subtask in (ME, OTHER):
-        spill.writer.register(subtask)
-    for subtask in (ME, OTHER):
-        spill.writer.start(subtask, ID)
-    spill.writer.add_input(ME, ID, CHANNEL, [data()])
-    for subtask in (ME, OTHER):
-        spill.execute(spill.writer.finish_input(subtask, ID))
-    spill.execute(spill.writer.finish_output(ME, ID))
-    result = spill.writer.take_result(ME, ID)
-    spill.execute(spill.writer.leave(ME))
-    spill.execute(spill.writer.finish_output(OTHER, ID))
-    spill.store()
-    assert result.size_bytes == 10

@@ -12,6 +12,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
+from milepost.spark.task.processing import Processing
 from milepost.storage.local import LocalStore
 from milepost.storage.notices import AbortNotice, write_notice
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
@@ -107,12 +108,26 @@ def test_what_became_of_other_checkpoints_is_told_at_the_start_and_stops_nothing
 
 def test_the_node_forgets_what_an_aborted_checkpoint_staged_there(inner: LocalStore, tmp_path: Path) -> None:
     """Level 1 is uploaded and in the cache when level 2 declines."""
-    fault = Fault(at("put", f"{FIRST}state/totals/"), Effect.UNAVAILABLE)
-    plane = DataPlane(FaultyStore(inner, [fault]))
+    fault = Fault(lambda operation, key: operation == "put" and "state/totals/" in key, Effect.UNAVAILABLE)
+    plane = DataPlane(FaultyStore(inner, [fault]), epochs=1)
     declined(plane)
-    staged = set(tmp_path.parent.glob(f"{tmp_path.name}-cache/*/*.1.arrow"))
-    assert staged
-    plane.epochs = 1
-    plane.epoch(events(7, 1, 30), notifications=Notifications(aborted=(CheckpointId(1),)))
-    assert not any(path.exists() for path in staged)
-    assert list(tmp_path.parent.glob(f"{tmp_path.name}-cache/*/*.2.arrow"))
+    cache = tmp_path.parent / f"{tmp_path.name}-cache"
+    assert list(cache.glob("*/*.2.arrow"))
+    plane.epochs = 0
+    plane.epoch(events(7, 1, 30), notifications=Notifications(aborted=(CheckpointId(2),)))
+    assert list(cache.glob("*/*.1.arrow")) and not list(cache.glob("*/*.2.arrow"))
+
+
+def test_a_state_that_cannot_be_frozen_declines_behind_its_barrier(
+    inner: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The barrier is on its way: the level below gets it, then the cancel marker, and snapshots nothing."""
+
+    def full(processing: Processing) -> None:
+        raise EnvironmentUnusable("the disk is full", hint="free some space")
+
+    monkeypatch.setattr(Processing, "freeze", full)
+    plane = DataPlane(inner)
+    declines = declined(plane, EnvironmentUnusable)
+    assert {one.reason for one in declines} == {CheckpointFailureReason.ENVIRONMENT_UNUSABLE}
+    assert "the disk is full" in declines[0].detail and not list(inner.list(f"{FIRST}state/"))
