@@ -29,7 +29,7 @@ CAUSE = ChannelStateFailure(OWN, "division by zero")
 ME, OTHER, STRANGER = "join/0", "window/0", "stranger/0"
 ID = CheckpointId(5)
 
-REQUESTS = ["start", "add", "add event", "finish input", "finish output", "abort", "abort and clean", "take", "leave"]
+REQUESTS = ["start", "add", "add event", "finish input", "finish output", "abort", "abort and clean", "take"]
 requests = st.tuples(st.sampled_from(REQUESTS), st.sampled_from([ME, OTHER, STRANGER]), st.integers(1, 3))
 writes = st.tuples(st.sampled_from(["written", "write failed", "close"]), st.just(""), st.integers(1, 3))
 
