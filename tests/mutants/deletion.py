@@ -49,14 +49,6 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/unit/protocol/manifest/upkeep/test_pins.py::test_a_pinned_checkpoint_is_a_root_until_it_is_let_go",),
     ),
     Mutant(
-        "savepoints are subsumed",
-        "I8",
-        _RETENTION,
-        "for checkpoint in ordered if checkpoint.kind is CheckpointKind.SAVEPOINT)",
-        "for checkpoint in ())",
-        (_TEST_AFTER_COMMIT + "test_retention_keeps_savepoints",),
-    ),
-    Mutant(
         "a run that a kept checkpoint refers to becomes garbage with the one that wrote it",
         "I8",
         _RETENTION,

@@ -13,11 +13,10 @@ from typing import Annotated, Any, ClassVar
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.contract import ArrowSchema, Committable
 from milepost.dataflow.sources.event_times import RowsAhead
-from milepost.epoch.metadata_formats import from_format_1, from_format_2, from_format_3, from_format_4
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
-from milepost.protocol.codec.records import dump, from_json, load, to_json
+from milepost.protocol.codec.records import dump, from_json, load_document, to_json
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
@@ -27,8 +26,6 @@ from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.layout import require_own_key
-
-METADATA_FORMAT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +136,12 @@ class AcknowledgedSubtask:
     consumed: Mapping[str, str]
 
 
-def _stored_secret(hasher: KeyHash) -> str | None:
+def _stored_secret(hasher: KeyHash) -> str:
     return hasher.secret
 
 
 def _hasher(secret: object) -> KeyHash:
-    if secret is not None and not (isinstance(secret, str) and KEY_HASH_SECRET_PATTERN.fullmatch(secret)):
+    if not isinstance(secret, str) or not KEY_HASH_SECRET_PATTERN.fullmatch(secret):
         raise ValueError("the key hash secret is not 32 hexadecimal digits")  # it is not shown
     return KeyHash(secret)
 
@@ -154,8 +151,7 @@ class CheckpointMetadata:
     """Everything of one checkpoint.
 
     Attributes:
-        code: what ran, by name: ``milepost`` and ``<uid>: <module>`` -> SHA-256; `code_hash` is of all of it. Empty in
-            checkpoints from before it was recorded.
+        code: what ran, by name: ``milepost`` and ``<uid>: <module>`` -> SHA-256; `code_hash` is of all of it.
         hasher: the key hash of its state and of its rows in flight.
         marks: position of every sink of this lineage, also of those that the spec has dropped: what a sink that comes
             back must follow.
@@ -166,7 +162,7 @@ class CheckpointMetadata:
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
     """
 
-    stored_format: ClassVar[int] = METADATA_FORMAT
+    stored_format: ClassVar[str] = "milepost.metadata/1"
 
     job: str
     checkpoint_id: int
@@ -190,7 +186,7 @@ class CheckpointMetadata:
     verdict: GateVerdict
     unaligned: bool = False
     held_back: str | None = None
-    throughput: Annotated[ThroughputEstimate, StoredName("pace")] = field(default_factory=ThroughputEstimate)
+    throughput: ThroughputEstimate = field(default_factory=ThroughputEstimate)
     started_ms: Count | None = None
     timings: Mapping[str, Count] = field(default_factory=dict)
     tasks: tuple[TaskTimes, ...] = ()
@@ -200,7 +196,7 @@ class CheckpointMetadata:
         document = to_json(self)
         sources = {name: _packed_source(item) for name, item in document["sources"].items()}
         document |= {"plan": shortened(document["plan"]), "sources": sources, "tasks": packed(document["tasks"])}
-        return dump(document, ascii_only=True)
+        return dump(document)
 
     def references(self) -> Iterator[str]:
         """Every stored object of the job that the checkpoint needs, `_metadata` itself left out."""
@@ -225,16 +221,8 @@ class CheckpointMetadata:
 
 def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
     """Read a `_metadata` object. Raises StateCorrupt: unreadable, another format, or a reference outside the job."""
-    document: Any = load(body, key, hint=_VERIFY)
+    document = load_document(CheckpointMetadata.stored_format, body, key, hint=_VERIFY)
     try:
-        for number, upgrade in _UPGRADES.items():
-            if document["format"] == number:
-                document = upgrade(document)
-        if document["format"] != METADATA_FORMAT:
-            raise StateCorrupt(
-                f"{key}: format {document['format']}, expected 1 to {METADATA_FORMAT}",
-                hint="it was written by another version of Milepost",
-            )
         sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
         whole = {"plan": restored(document["plan"]), "sources": sources, "tasks": unpacked(document["tasks"])}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -245,7 +233,6 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
     return metadata
 
 
-_UPGRADES = {1: from_format_1, 2: from_format_2, 3: from_format_3, 4: from_format_4}
 _VERIFY = "Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store."
 
 

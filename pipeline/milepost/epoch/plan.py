@@ -16,9 +16,8 @@ from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.process import ProcessFunction
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
-from milepost.protocol.codec.records import dump, from_json, load, to_json
+from milepost.protocol.codec.records import dump, from_json, load_document, to_json
 from milepost.protocol.records.checkpoints import SubtaskKey
-from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.subtask.task_lifecycle import Notifications
@@ -30,7 +29,6 @@ from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.evolution import evolved
 from milepost.state.runs.handles import StateHandle
 
-INPUT_RECORD_FORMAT = 3
 _WHAT = "input record"
 
 NAMED_BAD_NAMES = 20
@@ -90,7 +88,7 @@ class InputRecord:
         held_back: why less new input was planned than the sources' limits allow; None when it was not.
     """
 
-    stored_format: ClassVar[int] = INPUT_RECORD_FORMAT
+    stored_format: ClassVar[str] = "milepost.input/1"
 
     sources: tuple[SourceInput, ...]
     final: bool = False
@@ -113,26 +111,15 @@ def encode_input_record(record: InputRecord) -> bytes:
     """Return the canonical JSON of the input record; its sources are stored by name."""
     document = to_json(record)
     document["sources"] = {source.pop("name"): source for source in document["sources"]}
-    return dump(document, ascii_only=True)
+    return dump(document)
 
 
 def decode_input_record(body: bytes) -> InputRecord:
-    """Return the record that `encode_input_record` had written, now or in an older format.
-
-    Format 1 had no last epoch, and 2 named no bad names.
-
-    Raises:
-        StateCorrupt: it is unreadable.
-    """
-    document: Any = load(body, _WHAT)
-    number = document.get("format") if isinstance(document, dict) else None
-    if type(number) is not int or number not in range(1, INPUT_RECORD_FORMAT + 1):
-        raise StateCorrupt(f"{_WHAT}: has format {number}, expected 1 to {INPUT_RECORD_FORMAT}. Nothing was changed.")
+    """Return the record that `encode_input_record` had written. Raises StateCorrupt: it is none."""
+    document = load_document(InputRecord.stored_format, body, _WHAT)
     sources = from_json(dict[str, dict[str, Any]], document.get("sources"), f"{_WHAT}: sources")
-    since_3: dict[str, Any] = {"bad_names": []} if number < 3 else {}
-    since_2: dict[str, Any] = {"final": False, "held_back": None} if number < 2 else {}
-    named = [{**since_3, **source, "name": name} for name, source in sorted(sources.items())]
-    return from_json(InputRecord, {**since_2, **document, "format": INPUT_RECORD_FORMAT, "sources": named}, _WHAT)
+    named = [{**source, "name": name} for name, source in sorted(sources.items())]
+    return from_json(InputRecord, {**document, "sources": named}, _WHAT)
 
 
 def split_inputs(

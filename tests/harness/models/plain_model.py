@@ -94,8 +94,8 @@ class PlainModel:
     def entry(self, body: bytes) -> None:
         """A new entry of the manifest log, or the tombstone of one that nothing retained needs (I6)."""
         document = entry_of(body)
-        if "tombstone" in document:
-            version = document["tombstone"][0]
+        if isinstance(document, list):
+            version = document[1]
             require(
                 version < min([self.version, *self._tokens]), f"I6: version {version} is compacted, and needed whole"
             )

@@ -145,8 +145,8 @@ class TimelineModel:
     def entry(self, body: bytes) -> None:
         """A new entry of the manifest log."""
         document = entry_of(body)
-        if "tombstone" in document:
-            version = document["tombstone"][0]
+        if isinstance(document, list):
+            version = document[1]
             needed = [one["token"] for one in self.state["checkpoints"]]
             require(version < min([self.version, *needed]), f"I6: version {version} is compacted, and needed whole")
             return

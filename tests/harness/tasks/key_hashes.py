@@ -13,7 +13,6 @@ from milepost.state.layers.key_hash import KeyHash
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
 
 KEYED = KeyHash(KEY_HASH_SECRET)
-UNKEYED = KeyHash()
 
 
 @dataclass(frozen=True)

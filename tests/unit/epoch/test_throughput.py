@@ -43,7 +43,7 @@ def test_what_fits_is_never_more_than_the_budget_allows(work: list[Work], source
         if fits:
             needed = fits * throughput.ms_per_source_byte + throughput.in_flight_ms
             assert needed <= budget_ms * PROCESSING_SHARE * (1 + 1e-9)
-    assert from_json(ThroughputEstimate, to_json(throughput), "pace") == throughput
+    assert from_json(ThroughputEstimate, to_json(throughput), "throughput") == throughput
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,7 @@ import pytest
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.leadership import leadership
 from milepost.jobmaster.reports.tables import operator_rows
-from milepost.jobmaster.rollback import imported_checkpoint as installation
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_hash import KeyHash, new_secret
@@ -23,7 +20,7 @@ from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.saved_job import OtherJob, moved
 
 
-def secret_of(context: JobContext) -> str | None:
+def secret_of(context: JobContext) -> str:
     return context.head().state.key_hash_secret
 
 
@@ -32,10 +29,6 @@ def head_metadata(context: JobContext) -> CheckpointMetadata:
     metadata = context.base_metadata(state, state.timeline().head)
     assert metadata is not None
     return metadata
-
-
-def versions(metadata: CheckpointMetadata) -> set[int]:
-    return {handle.hash_version for item in metadata.operators.values() for handle in item.handles}
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +43,6 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
     return prepared.copy_to(tmp_path / "job")
 
 
-@pytest.fixture
-def older(tmp_path: Path) -> Iterator[CountedJob]:
-    """A job whose manifest and state are from before there were secrets."""
-    with pytest.MonkeyPatch.context() as patched:
-        for module in (leadership, installation):
-            patched.setattr(module, "new_secret", lambda: None)
-        job = CountedJob.with_epochs(tmp_path / "older", 2)
-        job.land([3, 4])
-    yield job
-
-
 def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_it(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 0)
     job.land([1, 2])
@@ -68,31 +50,11 @@ def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_
     job.small.trigger(Session.cli())
     *_, first = context.log.entries()  # which the first epoch compacts
     assert isinstance(first, LogEntry) and first.version == 1
-    assert first.state.key_hash_secret is not None
     job.master.abort_running()
     job.run(2)
     assert first.state.key_hash_secret == secret_of(context)
-    metadata = head_metadata(context)
-    assert metadata.hasher == KeyHash(secret_of(context)) and versions(metadata) == {2}
+    assert head_metadata(context).hasher == KeyHash(secret_of(context))
     job.assert_tables_equal_the_oracle()
-
-
-def test_state_of_version_1_keeps_it_until_it_is_rebuilt(older: CountedJob) -> None:
-    context = older.small.context
-    older.run(1)
-    assert secret_of(context) is None and versions(head_metadata(context)) == {1}
-    older.assert_tables_equal_the_oracle()
-
-    older.rollback(0)
-    older.run(4)
-    metadata = head_metadata(context)
-    assert metadata.hasher == KeyHash(secret_of(context)) and versions(metadata) == {2}
-    older.assert_tables_equal_the_oracle()
-
-    older.rollback(3)
-    older.run(1)
-    assert versions(head_metadata(context)) == {1}, "what is gone back to keeps its own"
-    older.assert_tables_equal_the_oracle()
 
 
 def test_a_job_that_starts_from_a_savepoint_goes_on_with_its_secret(job: CountedJob, tmp_path: Path) -> None:
@@ -108,28 +70,14 @@ def test_a_job_that_starts_from_a_savepoint_goes_on_with_its_secret(job: Counted
     assert secret_of(other.context) != secret_of(job.small.context)
 
 
-def test_a_job_that_starts_from_a_savepoint_of_version_1_goes_on_with_that(older: CountedJob, tmp_path: Path) -> None:
-    location = moved(older.master.create_savepoint("two"), tmp_path / "away")
-    other = OtherJob.beside(older)
-    other.master.start(location)
-    other.run(2)
-    older.run(2)
-    other.assert_equals(older)
-    assert secret_of(other.context) is not None and versions(head_metadata(other.context)) == {1}
-
-
 def test_state_that_was_not_hashed_as_its_checkpoint_says_is_refused(job: CountedJob) -> None:
-    """Another version is named; another secret shows as rows that are not where their hash says."""
+    """It shows as rows that are not where their hash says."""
     context = job.small.context
     metadata = head_metadata(context)
     item = metadata.operators["latest"]
-    for hasher, problem in (
-        (KeyHash(), "with key hash version 2, expected 'latest' with version 1"),
-        (KeyHash("0" * 32), "another version of the key hash"),
-    ):
-        with pytest.raises(StateCorrupt, match=problem) as refused:
-            operator_rows(context.store, replace(metadata, hasher=hasher), "latest", item)
-        assert str(secret_of(context)) not in str(refused.value)
+    with pytest.raises(StateCorrupt, match="another version of the key hash") as refused:
+        operator_rows(context.store, replace(metadata, hasher=KeyHash("0" * 32)), "latest", item)
+    assert secret_of(context) not in str(refused.value)
 
 
 def test_nobody_is_told_the_secret(job: CountedJob, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -137,7 +85,6 @@ def test_nobody_is_told_the_secret(job: CountedJob, tmp_path: Path, caplog: pyte
     caplog.set_level(logging.DEBUG)
     spec, context = job.spec_path, job.small.context
     secret = secret_of(context)
-    assert secret is not None
     job.master.create_savepoint("two")
     state = tmp_path / "state.csv"
     told = [

@@ -47,7 +47,7 @@ class Veto:
         shortened: rows or observed values were left out, because the object would have been too large.
     """
 
-    stored_format: ClassVar[int] = 1
+    stored_format: ClassVar[str] = "milepost.veto/1"
 
     checkpoint_id: int
     refusals: tuple[Refusal, ...]

@@ -34,7 +34,7 @@ class TableOwner:
             in another storage, is another.
     """
 
-    stored_format: ClassVar[str] = "milepost-table-owner/1"
+    stored_format: ClassVar[str] = "milepost.table-owner/1"
 
     job: str
     identity: str
@@ -84,7 +84,7 @@ def _created(store: ObjectStore, owner: TableOwner) -> TableOwner:
 
 
 def _encode(owner: TableOwner) -> bytes:
-    return encode(owner, ascii_only=True)
+    return encode(owner)
 
 
 def _decode(body: bytes) -> TableOwner:

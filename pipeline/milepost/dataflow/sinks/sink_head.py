@@ -12,16 +12,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from milepost.dataflow.sinks.contract import Committable, SchemaText, SinkMark, StagedFile
-from milepost.protocol.codec.records import decode, encode, from_json, load
+from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.stored_fields import Count
 
-HEAD_FORMAT_1 = "milepost-sink-head/1"
-HEAD_FORMAT = "milepost-sink-head/2"
-"""Written. Format 1 knows no timelines but its own: it is read as decision 0, with nothing followed."""
-
-SNAPSHOT_FORMAT = "milepost-sink-snapshot/1"
 HEADS = "_heads/"
 SNAPSHOTS = "_snapshots/"
 
@@ -30,7 +25,6 @@ _HEAD_KEY = re.compile(r"_heads/(\d{20})\.json")
 _SNAPSHOT_KEY = re.compile(r"_snapshots/(\d{20})-[0-9a-f]{64}\.json")
 _DATA_KEY = re.compile(r"data/chk-(\d{20})/t(\d+)/(?:\d+|all)-[0-9a-f]{64}\.parquet")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_SINCE_FORMAT_2 = {"decision", "followed_at", "followed"}
 
 
 def data_file_fault(file: StagedFile) -> str | None:
@@ -141,7 +135,7 @@ class SinkHead:
         followed: what this very head follows with; None for a commit.
     """
 
-    stored_format: ClassVar[str] = HEAD_FORMAT
+    stored_format: ClassVar[str] = "milepost.table-head/1"
 
     version: int
     write_id: str
@@ -197,7 +191,7 @@ EMPTY_CONTENT = ChainContent((), ())
 class _StoredContent:
     """The content as of head `version`, as a snapshot has it."""
 
-    stored_format: ClassVar[str] = SNAPSHOT_FORMAT
+    stored_format: ClassVar[str] = "milepost.table-snapshot/1"
 
     version: int
     files: tuple[TableFile, ...]
@@ -255,27 +249,22 @@ def data_key_owner(key: str) -> tuple[CheckpointId, FencingToken] | None:
 
 def committable_digest(committable: Committable) -> str:
     """Hex SHA-256 of what a commit publishes."""
-    return hashlib.sha256(encode(committable, ascii_only=True)).hexdigest()
+    return hashlib.sha256(encode(committable)).hexdigest()
 
 
 def head_to_bytes(head: SinkHead) -> bytes:
-    """Format 2, canonical."""
-    return encode(head, ascii_only=True)
+    """Canonical JSON."""
+    return encode(head)
 
 
 def head_from_bytes(key: str, body: bytes) -> SinkHead:
-    """Read formats 1 and 2. Strict: raises StateCorrupt, naming the key."""
-    document = load(body, key, key=key)
-    if isinstance(document, dict) and document.get("format") == HEAD_FORMAT_1:
-        if not isinstance(document.get("schema"), str) or _SINCE_FORMAT_2 & document.keys():
-            raise StateCorrupt(f"{key}: is not a head of the format {HEAD_FORMAT_1}", key=key)
-        document = {**document, "format": HEAD_FORMAT, "decision": 0, "followed_at": 0, "followed": None}
-    return from_json(SinkHead, document, key, key=key)
+    """Strict: raises StateCorrupt, naming the key."""
+    return decode(SinkHead, body, key, key=key)
 
 
 def content_to_bytes(version: int, content: ChainContent) -> bytes:
-    """Format 1, canonical."""
-    return encode(_StoredContent(version, content.files, content.marks), ascii_only=True)
+    """Canonical JSON."""
+    return encode(_StoredContent(version, content.files, content.marks))
 
 
 def content_from_bytes(ref: SnapshotRef, body: bytes) -> ChainContent:

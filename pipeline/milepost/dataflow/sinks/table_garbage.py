@@ -19,7 +19,6 @@ from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 
 GARBAGE = "_garbage/"
-FORMAT = "milepost-sink-garbage/1"
 MAX_LISTED = 10_000
 """Files in one list; what is more waits for the next look."""
 
@@ -42,7 +41,7 @@ class GarbageList:
         files: keys below the table, ascending, each of the shape that staging, or a snapshot, gives.
     """
 
-    stored_format: ClassVar[str] = FORMAT
+    stored_format: ClassVar[str] = "milepost.table-garbage/1"
 
     manifest_version: int
     since_ms: int
@@ -82,8 +81,8 @@ def is_list_key(key: str) -> bool:
 
 
 def list_to_bytes(listed: GarbageList) -> bytes:
-    """Format 1, canonical."""
-    return encode(listed, ascii_only=True)
+    """Canonical JSON."""
+    return encode(listed)
 
 
 def list_from_bytes(key: str, body: bytes) -> GarbageList:

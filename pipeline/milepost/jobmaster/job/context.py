@@ -158,7 +158,7 @@ class JobContext:
         private = Path(tempfile.gettempdir()) / f"milepost-{os.getuid()}"
         base = Path(root) if root else Path.home() / ".cache" / "milepost" if _has_home() else private
         digest = hashlib.sha256(self.store_config.url.encode()).hexdigest()[:16]
-        return str(base / "state" / digest)
+        return str(base / "state-1" / digest)  # of one format: another version's entries are its own
 
     def head(self) -> Head:
         """The manifest's head. Raises NotFound for a job that has never run."""

@@ -25,10 +25,8 @@ from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.records.stored_fields import StoredName, sha256_fault
+from milepost.protocol.records.stored_fields import sha256_fault
 from milepost.storage.copying import MAX_OBJECT_BYTES
-
-DOCUMENT_FORMAT = "milepost-savepoint/1"
 
 _KEY = re.compile(
     rf"{METADATA_NAME}|inputs/[0-9a-f]{{64}}\.json|chk-\d{{20}}/t\d{{20}}/.+|tables/[^/]+/\d{{8}}-[0-9a-f]{{64}}\.parquet"
@@ -80,15 +78,15 @@ class SavepointDocument:
         objects: everything below the root but this document, ascending by key.
     """
 
-    stored_format: ClassVar[str] = DOCUMENT_FORMAT
+    stored_format: ClassVar[str] = "milepost.savepoint/1"
 
     job: str
-    checkpoint_id: Annotated[int, StoredName("checkpoint")]
+    checkpoint_id: int
     timeline: str
     created_ms: int
     code_hash: str
     spec_hash: str
-    spec_text: Annotated[str, StoredName("spec")]
+    spec_text: str
     max_parallelism: int
     tables: Mapping[str, SavedTable]
     objects: tuple[Annotated[ObjectHandle, _object_fault], ...]
@@ -125,7 +123,7 @@ class SavepointDocument:
 
     def encode(self) -> bytes:
         """Return its canonical JSON."""
-        return encode(self, ascii_only=True)
+        return encode(self)
 
 
 def decode_document(body: bytes, where: str) -> SavepointDocument:

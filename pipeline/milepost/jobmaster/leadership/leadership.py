@@ -314,7 +314,6 @@ class Leadership:
             spec_hash=context.job.spec_hash,
             min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
             timeline=self.timeline_id,
-            key_hash_secret=new_secret(),
         )
         return context.transact(request)
 

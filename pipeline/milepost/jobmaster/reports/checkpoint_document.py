@@ -10,6 +10,7 @@ from milepost.protocol.codec.log_entries import Tombstone
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.checkpoints import (
+    CheckpointKind,
     CheckpointStatus,
     CompletedCheckpoint,
     Holder,
@@ -47,7 +48,6 @@ def _common(
     failure_reason: str | None,
     failure_detail: str | None,
     sinks: dict[str, str],
-    kind: str = "checkpoint",
     summary: dict[str, Any] | None = None,
     veto: ObjectHandle | None = None,
 ) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _common(
         "epoch": int(epoch),
         "timeline": timeline,
         "live": False,
-        "kind": kind,
+        "kind": CheckpointKind.CHECKPOINT.value,
         "status": status.value,
         "trigger_time": iso_ms(trigger_time_ms),
         "duration_ms": duration_ms,
@@ -129,7 +129,6 @@ def completed_document(
         failure_reason=None,
         failure_detail=None,
         sinks=sinks,
-        kind=checkpoint.kind.value,
         summary=summary,
     )
 
@@ -142,7 +141,7 @@ def compacted_document(entry: Tombstone, checkpoint_id: int) -> dict[str, Any]:
         "checkpoint_id": int(checkpoint_id),
         "epoch": None if done is None else int(done.epoch),
         "live": False,
-        "kind": "checkpoint",
+        "kind": CheckpointKind.CHECKPOINT.value,
         "status": status.value,
         "watermark": None if done is None else done.watermark,
         "acks": {"received": None, "expected": None},

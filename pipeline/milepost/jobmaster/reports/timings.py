@@ -23,7 +23,6 @@ from milepost.storage.layout import after_commit_key, after_commit_prefix
 
 _LOG = logging.getLogger(__name__)
 
-AFTER_COMMIT_FORMAT = 1
 _NOTIFY = "notify "
 
 PHASES = (
@@ -48,7 +47,7 @@ class AfterCommit:
         notify_ms: by sink.
     """
 
-    stored_format: ClassVar[int] = AFTER_COMMIT_FORMAT
+    stored_format: ClassVar[str] = "milepost.times/1"
 
     ended_ms: int
     commit_ms: int | None = None

@@ -6,14 +6,8 @@ import logging
 from collections.abc import Collection
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.manifest.upkeep.garbage import (
-    MAX_KEPT_ENTRIES,
-    FoldRequest,
-    decode_list,
-    encode_list,
-    listable,
-    plan_fold,
-)
+from milepost.protocol.codec.garbage_lists import decode_list, encode_list
+from milepost.protocol.manifest.upkeep.garbage import MAX_KEPT_ENTRIES, FoldRequest, listable, plan_fold
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import garbage_list_key

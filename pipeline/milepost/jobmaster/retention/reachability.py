@@ -222,7 +222,7 @@ class _Roots:
                 due = sink in checkpoint.unconfirmed
                 why = f"commit to sink {sink}, not confirmed yet" if due else f"way back of sink {sink} to it"
                 self._wait(sink, staged_files(snapshot.committable), (*chain, why))
-        self.roots.append(f"{checkpoint.kind.value} {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
+        self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
 
     def walk_table(self, sink: str, table: TableWalk) -> TableNeeds | None:
         """Find what the retained checkpoints, all walked before, need of a table; None when that cannot be known."""

@@ -28,7 +28,6 @@ from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnkno
 from milepost.protocol.records.ids import IMPORTING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import Timeline
 from milepost.protocol.retention.lineage import open_forks
-from milepost.state.layers.key_hash import new_secret
 
 _LOG = logging.getLogger(__name__)
 
@@ -115,7 +114,6 @@ def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: 
         timeline=timeline,
         imports=True,
         above=made.above,
-        key_hash_secret=new_secret(),
     )
     state = context.transact(request).state
     found = next((one for one in state.timelines if one.timeline_id == timeline), None)

@@ -6,12 +6,11 @@ the one lists exactly what the other needs. Only then may an object of it be rea
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import METADATA_FORMAT, CheckpointMetadata, OperatorSnapshot, decode_metadata
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, decode_metadata
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.protocol.records.checkpoints import ObjectHandle
@@ -101,7 +100,7 @@ def _document_body(store: ObjectStore, where: str) -> bytes:
 def check_metadata(metadata: CheckpointMetadata, body: bytes, where: str) -> None:
     """Hold decoded metadata that this job did not write to itself. Raises StateCorrupt."""
     problem = _problem(metadata)
-    if problem is None and json.loads(body)["format"] == METADATA_FORMAT and metadata.encode() != body:
+    if problem is None and metadata.encode() != body:
         problem = "it has fields that Milepost does not write"
     if problem is not None:
         raise StateCorrupt(f"{METADATA_NAME} of {where}: {problem}. Nothing was copied.")

@@ -5,6 +5,7 @@ A reader is made once per type. The types that there are, and what a record may 
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -40,6 +41,31 @@ class Mismatch(Exception):
         """Say one step more of the way to the value, from the inside out."""
         self._path = step + self._path
         return self
+
+
+class OtherFormat(Mismatch):
+    """A stored object that another version of Milepost wrote, or nobody; never to be taken for one that is absent.
+
+    Attributes:
+        remedy: what to do.
+    """
+
+    def __init__(self, expected: str, got: object) -> None:
+        name, _, number = expected.rpartition("/")
+        later = re.fullmatch(re.escape(name) + r"/(\d{1,9})", got) if isinstance(got, str) else None
+        newer = later is not None and int(later[1]) > int(number)
+        who = "a newer Milepost" if newer else "an earlier Milepost, or by something else"
+        super().__init__(f"was written by {who}: expected the format {expected}, got {_short(got)}")
+        self.remedy = "use that version" if newer else "start under another storage, or put back what lay there"
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def check_format(found: object, expected: str) -> None:
+    """Raise OtherFormat unless what a stored object says of itself is this format."""
+    if type(found) is not str or found != expected:
+        raise OtherFormat(expected, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +266,7 @@ def _record(kind: type) -> Reader:
         if not isinstance(value, dict):
             raise _expected(f"an object ({kind.__name__})", value)
         if stored_format is not None:
-            if type(value.get(FORMAT_KEY)) is not type(stored_format) or value[FORMAT_KEY] != stored_format:
-                raise _expected(f"the format {stored_format}", value.get(FORMAT_KEY)).within(f".{FORMAT_KEY}")
+            check_format(value.get(FORMAT_KEY), stored_format)
             value = {key: item for key, item in value.items() if key != FORMAT_KEY}
         keys, plan = _plan(kind)
         if value.keys() != keys:
@@ -335,5 +360,9 @@ def _plain_types(hint: Any) -> frozenset[type]:
 
 
 def _expected(expectation: str, value: object) -> Mismatch:
+    return Mismatch(f"expected {expectation}, got {_short(value)}")
+
+
+def _short(value: object) -> str:
     text = repr(value)
-    return Mismatch(f"expected {expectation}, got {text if len(text) <= 80 else text[:77] + '...'}")
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -7,7 +7,8 @@ type is StateCorrupt, and nothing is guessed.
 What a record may declare beside its fields:
 
 * ``check(self) -> str | None``: what is wrong with values that fit one by one; None when they belong together.
-* ``stored_format: ClassVar[int | str]``: written as the key ``format``, and demanded when read.
+* ``stored_format: ClassVar[str]``: ``milepost.<kind>/<version>``, written as the key ``format``, demanded when read;
+  another one is refused by name.
 * ``stored_as_row: ClassVar[bool] = True``: stored as an array of its fields, in order. The last ones may be missing
   when they have defaults.
 
@@ -26,7 +27,16 @@ from functools import cache
 from types import NoneType
 from typing import Any, TypeVar
 
-from milepost.protocol.codec.readers import EVENT_TAG, FORMAT_KEY, SCALARS, Mismatch, fields_of, reader_of
+from milepost.protocol.codec.readers import (
+    EVENT_TAG,
+    FORMAT_KEY,
+    SCALARS,
+    Mismatch,
+    OtherFormat,
+    check_format,
+    fields_of,
+    reader_of,
+)
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES
 from milepost.protocol.records.errors import StateCorrupt
 
@@ -39,13 +49,9 @@ _PLAIN = {*SCALARS, NoneType}
 _EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
 
 
-def encode(record: object, *, ascii_only: bool = False) -> bytes:
-    """Return the canonical JSON of a dataclass made of records, tuples, enums and JSON values.
-
-    Args:
-        ascii_only: other characters are escaped, as in all objects but the manifest's and what is new.
-    """
-    return dump(to_json(record), ascii_only=ascii_only)
+def encode(record: object) -> bytes:
+    """Return the canonical JSON of a dataclass made of records, tuples, enums and JSON values."""
+    return dump(to_json(record))
 
 
 def decode(kind: type[Record], body: bytes | str, what: str, *, hint: str = RESTORE, **details: object) -> Record:
@@ -90,14 +96,16 @@ def from_json(kind: type[Record], value: object, what: str, *, hint: str = RESTO
     reads: Any = kind  # a type, and so hashable
     try:
         record: Record = reader_of(reads)(value)
+    except OtherFormat as other:
+        raise _other_format(what, other, details) from other
     except Mismatch as mismatch:
         raise StateCorrupt(f"{what}: {mismatch}. Nothing was changed.", hint=hint, **details) from mismatch
     return record
 
 
-def dump(value: object, *, ascii_only: bool = False) -> bytes:
-    """Return the canonical bytes of a JSON value; `ascii_only` as in `encode`."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=ascii_only, allow_nan=False).encode()
+def dump(value: object) -> bytes:
+    """Return the canonical bytes of a JSON value, ASCII alone: a name that is no text has a form too."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def load(body: bytes | str, what: str, *, hint: str = RESTORE, **details: object) -> object:
@@ -112,6 +120,41 @@ def load(body: bytes | str, what: str, *, hint: str = RESTORE, **details: object
         message = f"{what}: expected JSON, got a length of {len(body)}: {error}. Nothing was changed."
         raise StateCorrupt(message, hint=hint, **details) from error
     return value
+
+
+def load_document(
+    stored_format: str, body: bytes | str, what: str, *, hint: str = RESTORE, **details: object
+) -> dict[str, Any]:
+    """Return the JSON object of a stored document whose parts are unpacked before they are read.
+
+    Raises:
+        StateCorrupt: it is none, or of another format; arguments as in `decode`.
+    """
+    value = load(body, what, hint=hint, **details)
+    if not isinstance(value, dict):
+        raise StateCorrupt(f"{what}: expected an object with a `format`. Nothing was changed.", hint=hint, **details)
+    _require_format(stored_format, value.get(FORMAT_KEY), what, details)
+    return value
+
+
+def load_row(stored_format: str, body: bytes | str, what: str) -> list[Any]:
+    """Return a stored array without its first item, which is its format. Raises StateCorrupt."""
+    value = load(body, what)
+    if not isinstance(value, list):
+        raise StateCorrupt(f"{what}: expected an array that begins with its format. Nothing was changed.")
+    _require_format(stored_format, value[0] if value else None, what, {})
+    return value[1:]
+
+
+def _require_format(expected: str, found: object, what: str, details: Mapping[str, object]) -> None:
+    try:
+        check_format(found, expected)
+    except OtherFormat as other:
+        raise _other_format(what, other, details) from other
+
+
+def _other_format(what: str, other: OtherFormat, details: Mapping[str, object]) -> StateCorrupt:
+    return StateCorrupt(f"{what}: {other}. Nothing was changed.", hint=other.remedy, **details)
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

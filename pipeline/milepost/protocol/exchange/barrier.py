@@ -110,7 +110,7 @@ class ChannelDigest:
 
     def add(self, header: BufferHeader, payload: bytes | memoryview) -> None:
         """Add the next buffer."""
-        self._hash.update(dump([self._count, *header.edge, *header.times, len(payload)], ascii_only=True))
+        self._hash.update(dump([self._count, *header.edge, *header.times, len(payload)]))
         self._hash.update(payload)
         self._count += 1
 
@@ -136,7 +136,7 @@ class Barrier:
 
     def encode(self) -> bytes:
         """Canonical bytes: equal barriers encode equally."""
-        return encode(self, ascii_only=True)
+        return encode(self)
 
     @property
     def digest(self) -> str:
@@ -171,7 +171,7 @@ class SubtaskAck:
     @property
     def digest(self) -> str:
         """Identifies the sender's attempt: its output on all channels, its acknowledgement, and what it consumed."""
-        return _digest(encode(self, ascii_only=True))
+        return _digest(encode(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class AckEvent:
 
     def encode(self) -> bytes:
         """Canonical bytes: equal attempts encode equally."""
-        return encode(self, ascii_only=True)
+        return encode(self)
 
     @staticmethod
     def decode(body: bytes) -> AckEvent:

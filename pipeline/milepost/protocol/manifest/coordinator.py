@@ -179,7 +179,6 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             state, replace(timeline, leader=claimed, pending=checkpoint, frozen=frozen_by(timeline, now_ms))
         ),
         pins=live_pins(state, now_ms),
-        key_hash_secret=state.key_hash_secret or (request.key_hash_secret if head is None else None),
     )
 
 

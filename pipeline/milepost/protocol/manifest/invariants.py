@@ -37,7 +37,7 @@ def faults(state: ManifestState) -> list[str]:
         for checkpoint in state.checkpoints
         if not set(checkpoint.unconfirmed) <= set(checkpoint.unpublished) <= set(checkpoint.sinks)
     ]
-    if state.key_hash_secret is not None and KEY_HASH_SECRET_PATTERN.fullmatch(state.key_hash_secret) is None:
+    if KEY_HASH_SECRET_PATTERN.fullmatch(state.key_hash_secret) is None:
         found.append("the key hash secret must be 32 hexadecimal digits")  # and is not shown
     if not 0 <= state.compacted < horizon(state):
         found.append(

@@ -150,6 +150,5 @@ class CompletedCheckpoint:
     spec_hash: str
     sinks: tuple[str, ...]
     unconfirmed: tuple[str, ...]
-    kind: CheckpointKind = CheckpointKind.CHECKPOINT
     summary: dict[str, object] = field(default_factory=dict)
     unpublished: tuple[str, ...] = ()

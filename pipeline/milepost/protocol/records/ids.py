@@ -34,7 +34,7 @@ def checkpoint_name(checkpoint_id: int) -> str:
     return f"checkpoint {checkpoint_id}" if checkpoint_id else "the empty state"
 
 
-IMPORTING = "install:"
+IMPORTING = "import:"
 """How the ids of sessions begin that restore or bootstrap a checkpoint instead of running an epoch."""
 
 SessionDigest = NewType("SessionDigest", str)

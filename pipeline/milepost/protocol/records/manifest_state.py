@@ -215,7 +215,7 @@ class ManifestState:
         realignment: set from a switch of the live timeline until every sink has followed; None at all other times.
         savepoints: by name.
         key_hash_secret: what the key hash of state that begins empty is keyed with: 32 hexadecimal digits, never shown
-            or logged. None: of a job from before there was one; its state is hashed without.
+            or logged.
     """
 
     job: str
@@ -228,6 +228,7 @@ class ManifestState:
     checkpoints: tuple[CompletedCheckpoint, ...]
     failures: Failures
     garbage: tuple[Garbage, ...]
+    key_hash_secret: str = field(repr=False)
     last_scheduled_logical_date: str | None = None
     completed_sessions: tuple[tuple[SessionDigest, CheckpointId], ...] = ()
     aborted_sessions: tuple[tuple[SessionDigest, CheckpointId], ...] = ()
@@ -235,7 +236,6 @@ class ManifestState:
     pins: tuple[Pin, ...] = ()
     realignment: Realignment | None = None
     savepoints: tuple[Savepoint, ...] = ()
-    key_hash_secret: str | None = field(default=None, repr=False)
     garbage_lists: tuple[GarbageList, ...] = ()
     compacted: int = 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from milepost.protocol.records.checkpoints import CheckpointKind, CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
 from milepost.protocol.records.layout import (
@@ -57,10 +57,7 @@ class RetentionPolicy:
 
 def selected(checkpoints: Collection[CompletedCheckpoint], policy: RetentionPolicy) -> frozenset[CheckpointId]:
     """Return the checkpoints, in any order, that the policy keeps of these."""
-    own = sorted(
-        (checkpoint for checkpoint in checkpoints if checkpoint.kind is CheckpointKind.CHECKPOINT),
-        key=lambda checkpoint: checkpoint.checkpoint_id,
-    )
+    own = sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
     kept = {checkpoint.checkpoint_id for checkpoint in own[-policy.last :]}
     for count, length_ms in ((policy.hourly, _HOUR_MS), (policy.daily, _DAY_MS)):
         newest = {checkpoint.trigger_time_ms // length_ms: checkpoint.checkpoint_id for checkpoint in own}
@@ -73,7 +70,7 @@ def plan_retention(
 ) -> tuple[CheckpointId, ...]:
     """Return the checkpoints that nothing keeps, ascending.
 
-    Kept are: the roots, savepoints, checkpoints that a sink has not confirmed, and whatever a sink would need to be put
+    Kept are: the roots, checkpoints that a sink has not confirmed, and whatever a sink would need to be put
     at one of them.
 
     Args:
@@ -83,7 +80,6 @@ def plan_retention(
     ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
     kept = set(roots)
     kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.unconfirmed)
-    kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.kind is CheckpointKind.SAVEPOINT)
     kept = set(with_unpublished(ordered, kept))
     return tuple(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.checkpoint_id not in kept)
 

@@ -29,8 +29,6 @@ _SCHEMA = pa.schema(
         pa.field("narrowed_payload", pa.large_binary(), nullable=False),
     ]
 )
-_WIDE_SCHEMA = pa.schema([*list(_SCHEMA)[:-1], _SCHEMA.field("narrowed_payload").with_name("payload")])
-"""Of files that were written before buffers were narrowed. The other name has what wrote those refuse the new ones."""
 
 _SUFFIX = ".arrow"
 
@@ -192,7 +190,7 @@ def _read(handle: ChannelStateHandle, operator: str, store: ObjectStore, checkpo
         table = pa.ipc.open_file(body).read_all()
     except pa.ArrowException as error:
         raise refused(f"it is not a readable Arrow file ({error})") from error
-    if not table.schema.equals(_SCHEMA) and not table.schema.equals(_WIDE_SCHEMA):
+    if not table.schema.equals(_SCHEMA):
         raise refused(f"it has the columns {table.schema.names}")
     columns = [table.column(name).to_pylist() for name in _SCHEMA.names[:-1]]
     payloads = [value for chunk in table.columns[-1].chunks for value in chunk]

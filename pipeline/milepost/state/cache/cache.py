@@ -44,7 +44,7 @@ from milepost.state.runs.handles import RunHandle
 from milepost.state.runs.runs import DELETED_COLUMN
 from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, TIMER_COLUMN
 
-CACHE_FORMAT_VERSION = 4
+CACHE_FORMAT = "milepost.cache/1"
 _HASH_COLUMN = "__hash"
 _DRIFT_COLUMN = "__drift"
 _SUFFIX = ".arrow"
@@ -217,7 +217,7 @@ def _operator_digest(uid: str) -> str:
 
 def _digest(run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int) -> str:
     identity = {
-        "format": CACHE_FORMAT_VERSION,
+        "format": CACHE_FORMAT,
         "hash": keys.hasher.digest,
         "run": run.sha256,
         "wanted": [wanted.start, wanted.stop],

@@ -29,11 +29,10 @@ def references(
                 f"spec asks for {identity.max_parallelism}. Nothing was changed.",
                 hint="`checkpointing.max_parallelism` is fixed for the job's life: set it back.",
             )
-        version = identity.keys.hasher.version
-        if handle.hash_version != version or handle.uid != identity.uid:
+        if handle.uid != identity.uid:
             raise StateCorrupt(
-                f"checkpoint {checkpoint_id}: got state of {handle.uid!r} with key hash version {handle.hash_version}, "
-                f"expected {identity.uid!r} with version {version}. Nothing was changed.",
+                f"checkpoint {checkpoint_id}: got state of {handle.uid!r}, expected of {identity.uid!r}. Nothing was "
+                "changed.",
                 hint=f"Run `milepost verify {job}`.",
             )
         common = _intersection(handle.key_groups, own)

@@ -125,7 +125,6 @@ def joined_handle(slices: Sequence[StateHandle], before: Sequence[StateHandle]) 
         uid=first.uid,
         key_groups=range(first.key_groups.start, last.key_groups.stop),
         max_parallelism=first.max_parallelism,
-        hash_version=first.hash_version,
         runs=tuple(run for parts in kept.values() for run in parts),
         timers=tuple(timer for one in slices for timer in one.timers),
         live_rows=sum(one.live_rows for one in slices),

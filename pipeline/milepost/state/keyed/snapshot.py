@@ -129,7 +129,6 @@ class FrozenState:
             uid=self._identity.uid,
             key_groups=self._identity.key_groups,
             max_parallelism=self._identity.max_parallelism,
-            hash_version=self._identity.keys.hasher.version,
             runs=runs,
             timers=statistics.timers,
             live_rows=statistics.live_rows,

@@ -1,19 +1,16 @@
-"""Key groups and their owners follow from a key's hash alone, for ever. Version 1 of the hash is here.
+"""Key groups and their owners follow from a key's hash alone, for ever; and the words that keys are made of.
 
-The key hash decides where a row goes, and a run's handle says how many rows it put into each key group: it is a format.
-Its version is recorded with the state, golden vectors pin it, and a change needs a new version beside the old one.
-Version 1 has no secret, so that keys can be made to collide: new state has version 2 (`key_hash.py`).
+A run's handle says how many rows it put into each key group, so what is here is a format, pinned by golden vectors.
 
-Per column a value becomes one 64-bit word, independent of how Arrow stores it (chunks, slices, dictionaries, offset
-width, null bitmaps): integers by value, floats as doubles with one zero and one NaN, timestamps by instant, text and
-binary by their bytes. Columns are then combined in order. The mixing function is the finalizer of splitmix64.
+Per column a value becomes 64-bit words, independent of how Arrow stores it (chunks, slices, dictionaries, offset width,
+null bitmaps): integers by value, floats as doubles with one zero and one NaN, timestamps by instant, text and binary by
+their bytes. `key_hash.py` makes a hash of them. The mixing function is the finalizer of splitmix64.
 
 The key group is a *monotone* function of the hash's upper half, so rows sorted by hash are sorted by key group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -29,22 +26,11 @@ MAX_KEY_GROUPS = 32_768
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
-_SEED = np.uint64(0x4D696C65706F7374)
-_NULL = np.uint64(0x9AE16A3B2F90404F)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-_COMBINE = np.uint64(0xC2B2AE3D27D4EB4F)
-_TAG_INT = np.uint64(0x165667B19E3779F9)
-_TAG_FLOAT = np.uint64(0x27D4EB2F165667C5)
-_TAG_DATE = np.uint64(0x85EBCA77C2B2AE63)
-_TAG_TIMESTAMP = np.uint64(0xD6E8FEB86659FD93)
-_TAG_DECIMAL = np.uint64(0xA0761D6478BD642F)
-_TAG_BYTES = np.uint64(0xE7037ED1A0B428DB)
-_WORDS_PER_BLOCK = 1 << 20
 ROWS_AT_ONCE = 1 << 15
 """So many rows' words stay in the processor's cache from one step to the next: half the time of all rows at once."""
 KEPT_BYTES = np.array([2 ** (8 * used) - 1 for used in range(9)], dtype=np.uint64)
 """By number of bytes: the mask that keeps so many of a word, the first ones of a text."""
-_FEW_WORDS = 6
 PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -98,59 +84,11 @@ def is_bytes(data_type: pa.DataType) -> bool:
     )
 
 
-def key_hash(table: pa.Table, key: Sequence[str]) -> Hashes:
-    """Return one 64-bit hash of version 1 per row over the key columns, in their order.
-
-    Nulls hash to a fixed word; -0.0 equals 0.0; all NaNs are equal; integers (floats) of different widths with the same
-    value are equal, so widening a column moves no key.
-
-    Args:
-        table: has every column of `key`.
-        key: at least one column name.
-    Raises:
-        InvalidRequest: a key column's type cannot be a key.
-    """
-    columns = [key_column(table, name) for name in key]
-    hashes = np.full(table.num_rows, _SEED ^ np.uint64(len(key)), dtype=np.uint64)
-    for start in range(0, table.num_rows, ROWS_AT_ONCE):
-        block = hashes[start : start + ROWS_AT_ONCE]
-        for column in columns:
-            block[:] = mix(block * _COMBINE ^ _column_words(column.slice(start, ROWS_AT_ONCE)))
-    return hashes
-
-
 def key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     """A column that can be a key; text and bytes with wide offsets, which are dear to make of a slice far inside."""
     column = table.column(name)
     check_key_type(name, column.type)
     return column.cast(pa.large_binary()) if is_bytes(column.type) else column
-
-
-def _column_words(column: pa.ChunkedArray) -> Hashes:
-    if column.num_chunks == 0:
-        return np.empty(0, dtype=np.uint64)
-    return np.concatenate([_array_words(chunk) for chunk in column.chunks])
-
-
-def _array_words(array: pa.Array) -> Hashes:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    data_type = array.type
-    if pa.types.is_null(data_type):
-        return np.full(len(array), _NULL, dtype=np.uint64)
-    if pa.types.is_boolean(data_type) or pa.types.is_integer(data_type):
-        words = mix(integer_bits(array) ^ _TAG_INT)
-    elif pa.types.is_floating(data_type):
-        words = mix(float_bits(array) ^ _TAG_FLOAT)
-    elif pa.types.is_date(data_type):
-        words = mix(fixed_width(pc.cast(array, pa.date32()), pa.int32()).astype(np.uint64) ^ _TAG_DATE)
-    elif pa.types.is_timestamp(data_type):
-        words = _instant_words(fixed_width(array, pa.int64()), data_type.unit)
-    elif pa.types.is_decimal(data_type):
-        words = _decimal_words(array)
-    else:
-        words = _byte_words(pc.cast(array, pa.large_binary()))
-    return np.where(np.asarray(array.is_null()), _NULL, words) if array.null_count else words
 
 
 def fixed_width(array: pa.Array, storage: pa.DataType) -> npt.NDArray[Any]:
@@ -172,49 +110,11 @@ def float_bits(array: pa.Array) -> Hashes:
     return values.view(np.uint64)
 
 
-def _instant_words(values: Ints, unit: str) -> Hashes:
-    """The same instant in any unit gives the same word (beyond int64 microseconds it wraps, which stays stable)."""
-    if unit == "ns":
-        micros, rest = np.divmod(values, 1_000)
-        words = mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
-        return np.where(rest == 0, words, mix(words ^ rest.view(np.uint64)))
-    with np.errstate(over="ignore"):
-        micros = values * np.int64(PER_MICROSECOND[unit])
-    return mix(micros.view(np.uint64) ^ _TAG_TIMESTAMP)
-
-
-def _decimal_words(array: pa.Array) -> Hashes:
-    low, high = decimal_halves(array)
-    return mix(mix(low ^ _TAG_DECIMAL) ^ high)
-
-
 def decimal_halves(array: pa.Array) -> tuple[Hashes, Hashes]:
     """Lower and upper 64 bits of the unscaled values; of nulls anything."""
     wide = pc.cast(array, pa.decimal128(38, array.type.scale))
     halves = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
     return halves[0::2], halves[1::2]
-
-
-def _byte_words(array: pa.Array) -> Hashes:
-    """Sum of mixed 8-byte words, each keyed by its position, then mixed with the length: no loop over rows."""
-    count = len(array)
-    if count == 0:
-        return np.empty(0, dtype=np.uint64)
-    every_word, starts, lengths = words_of_bytes(array)
-    word_counts = np.maximum(1, (lengths + 7) // 8)
-    if int(word_counts.max()) <= _FEW_WORDS:
-        result = _sum_of_few_words(every_word, starts, lengths)
-        return mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
-    ends = np.cumsum(word_counts)
-    result = np.empty(count, dtype=np.uint64)
-    low = 0
-    while low < count:
-        done = int(ends[low - 1]) if low else 0
-        high = max(low + 1, int(np.searchsorted(ends, done + _WORDS_PER_BLOCK, side="right")))
-        block = slice(low, high)
-        result[block] = _sum_words(every_word, starts[block], lengths[block], word_counts[block])
-        low = high
-    return mix(result ^ (lengths.astype(np.uint64) * _STEP) ^ _TAG_BYTES)
 
 
 def words_of_bytes(array: pa.Array) -> tuple[Hashes, Ints, Ints]:
@@ -234,29 +134,6 @@ def words_of_bytes(array: pa.Array) -> tuple[Hashes, Ints, Ints]:
         padded[: last - first] = np.frombuffer(body, dtype=np.uint8, count=last - first, offset=first)
     every_word = np.ndarray(shape=(last - first + 1,), dtype="<u8", buffer=padded, strides=(1,))
     return every_word, offsets[:-1] - first, lengths
-
-
-def _sum_of_few_words(every_word: Hashes, starts: Ints, lengths: Ints) -> Hashes:
-    """The same sum for short values: word by word over all rows, and fewer rows each time."""
-    result = mix((every_word[starts] & KEPT_BYTES[np.minimum(lengths, 8)]) ^ _COMBINE)
-    for position in range(1, _FEW_WORDS):
-        begin = 8 * position
-        rows = np.flatnonzero(lengths > begin)
-        if not rows.size:
-            break
-        words = every_word[starts[rows] + begin] & KEPT_BYTES[np.minimum(lengths[rows] - begin, 8)]
-        result[rows] += mix(words ^ np.uint64((position + 1) * int(_COMBINE) % 2**64))
-    return result
-
-
-def _sum_words(every_word: Hashes, starts: Ints, lengths: Ints, word_counts: Ints) -> Hashes:
-    row_begins = np.cumsum(word_counts) - word_counts
-    position = np.arange(int(word_counts.sum()), dtype=np.int64) - np.repeat(row_begins, word_counts)
-    words = every_word[np.repeat(starts, word_counts) + 8 * position]
-    beyond = np.clip(8 * (position + 1) - np.repeat(lengths, word_counts), 0, 8)
-    keep = np.array([2 ** (8 * used) - 1 for used in range(8, -1, -1)], dtype=np.uint64)
-    mixed = mix((words & keep[beyond]) ^ ((position.astype(np.uint64) + np.uint64(1)) * _COMBINE))
-    return np.add.reduceat(mixed, row_begins)
 
 
 def check_max_parallelism(max_parallelism: int) -> None:

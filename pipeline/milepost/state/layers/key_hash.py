@@ -1,7 +1,7 @@
-"""The key hash of a job's state: version 2, keyed with a secret of the job, or version 1 where there is none.
+"""The key hash places the keys of a job's state; it is keyed with a secret of the job.
 
 Whoever writes the input chooses the keys: with a hash that everybody can compute, they can be chosen so that all of
-them share a hash, or a key group. Version 2 is keyed with 128 random bits. A key is a row of 32-bit numbers: of each
+them share a hash, or a key group. So this one is keyed with 128 random bits. A key is a row of 32-bit numbers: of each
 column whether it is null, the length of a text, and the value's 8-byte words, split in two. With coefficients that are
 drawn from the secret, 64 bits each, for every column, position and number of key columns,
 
@@ -14,8 +14,7 @@ probability 2^-64, and their upper halves, which decide the key group, with 2^-3
 away the order in which a linear function puts keys that are evenly spaced.
 
 A text of more than 512 bytes is taken for its length and its keyed BLAKE2b digest of 128 bits.
-Golden vectors pin both versions. Which of them placed its rows is recorded with each state, and the secret with the
-checkpoint.
+Golden vectors pin it: a change needs another format of the metadata, with which the secret is recorded.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ from milepost.state.layers.key_groups import (
     is_bytes,
     key_column,
     key_group,
-    key_hash,
     mix,
     words_of_bytes,
 )
@@ -68,19 +66,15 @@ class KeyHash:
     """How keys of one state are hashed; equal ones put every key in the same place.
 
     Attributes:
-        secret: of version 2, 32 hexadecimal digits, in no repr; None: version 1.
+        secret: 32 hexadecimal digits, in no repr.
     """
 
-    secret: str | None = field(default=None, repr=False)
-
-    @property
-    def version(self) -> int:
-        return 1 if self.secret is None else 2
+    secret: str = field(repr=False)
 
     @cached_property
     def digest(self) -> str:
         """A name that differs from that of every other key hash and does not tell the secret."""
-        return hashlib.sha256(f"{self.version} {self.secret}".encode()).hexdigest()
+        return hashlib.sha256(self.secret.encode()).hexdigest()
 
     def __call__(self, table: pa.Table, key: Sequence[str]) -> Hashes:
         """Return one stable 64-bit hash per row over the key columns, in their order.
@@ -94,7 +88,7 @@ class KeyHash:
         Raises:
             InvalidRequest: a key column's type cannot be a key.
         """
-        return key_hash(table, key) if self.secret is None else _keyed_hash(table, key, self.secret)
+        return _keyed_hash(table, key, self.secret)
 
     def key_groups(self, rows: pa.Table, key: Sequence[str], max_parallelism: int) -> Ints:
         """Return the key group of each row, by the key columns that route it. Raises as the hash."""

@@ -64,7 +64,6 @@ class StateHandle:
         uid: operator.
         key_groups: half-open range this subtask owns; its runs may cover more (after a rescale).
         max_parallelism: number of key groups of the job.
-        hash_version: of the key hash that placed the rows.
         runs: oldest first; a later run wins over an earlier one.
         timers: (key group, earliest timer that has not fired yet, us), ascending, groups without one left out.
         live_rows: rows alive at this checkpoint.
@@ -73,7 +72,6 @@ class StateHandle:
     uid: Text
     key_groups: range
     max_parallelism: Count
-    hash_version: Count
     runs: tuple[RunHandle, ...] = ()
     timers: tuple[tuple[int, int], ...] = ()
     live_rows: Count = 0

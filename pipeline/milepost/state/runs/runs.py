@@ -5,8 +5,7 @@ reader brings rows into that order: the hash is not stored but computed, which i
 offsets, which say how many rows each key group has, prove that the same hash came out. A column that says the same as
 one before it is named, not stored.
 
-The file itself names its format. A file without a number is of format 1: sorted by (key group, key hash), with all its
-columns. A run's bytes are a pure function of its rows, so its name can be its content hash.
+The file itself names its format. A run's bytes are a pure function of its rows, so its name can be its content hash.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from milepost.state.runs.evolution import converted, stored_names
 from milepost.state.runs.handles import RunHandle, RunKind
 from milepost.state.runs.run_columns import Packing, copied_columns, order_by_key, packings
 
-RUN_FORMAT_VERSION = 2
 DELETED_COLUMN = "__deleted"
-_FORMAT_KEY = b"milepost.run_format"
+_FORMAT_KEY = b"milepost.state-run"
+_FORMAT = b"1"
 _COPIES_KEY = b"milepost.run_copies"
 _ROWS_PER_ROW_GROUP = 256 * 1024
 _ROWS_PER_PAGE = 128 * 1024
@@ -65,7 +64,7 @@ def encode_run(
     names = stored_names(state.schema if schema is None else schema)
     table = rows.combine_chunks().rename_columns([*names, DELETED_COLUMN])
     copies = copied_columns(table)
-    metadata: dict[bytes, str] = {_FORMAT_KEY: str(RUN_FORMAT_VERSION)}
+    metadata: dict[bytes, str | bytes] = {_FORMAT_KEY: _FORMAT}
     if copies:
         metadata[_COPIES_KEY] = json.dumps(copies, sort_keys=True)
     body = _as_parquet(table.drop_columns(list(copies)).replace_schema_metadata(metadata))
@@ -129,16 +128,11 @@ def decode_run(
     with pq.ParquetFile(pa.BufferReader(body)) as file:
         if file.metadata.num_rows != handle.rows:
             raise StateCorrupt(f"state run {handle.key} has {file.metadata.num_rows} rows, expected {handle.rows}.")
-        version = (file.metadata.metadata or {}).get(_FORMAT_KEY, b"1")
-        if version == b"1":
-            layer = _read_by_hash(file, handle, offsets[0], offsets[-1], schema, keys)
-        elif version == b"2":
-            layer = _read_by_key(file, handle, range(start, stop), schema, keys, max_parallelism)
-        else:
-            raise StateCorrupt(
-                f"state run {handle.key} has format {version.decode(errors='replace')!r}, expected one of 1 to "
-                f"{RUN_FORMAT_VERSION}; a later version of Milepost may have written it."
-            )
+        version = (file.metadata.metadata or {}).get(_FORMAT_KEY)
+        if version != _FORMAT:
+            who = "an earlier Milepost, or by something else" if version is None else "a newer Milepost"
+            raise StateCorrupt(f"state run {handle.key} was written by {who}: its format is {version!r}.")
+        layer = _read(file, handle, range(start, stop), schema, keys, max_parallelism)
     expected = tuple(offset - offsets[0] for offset in offsets)
     ordered = bool(np.all(layer.hashes[1:] >= layer.hashes[:-1]))
     if not ordered or group_offsets(layer, range(start, stop), max_parallelism) != expected:
@@ -149,25 +143,10 @@ def decode_run(
     return layer
 
 
-def _read_by_hash(
-    file: pq.ParquetFile, handle: RunHandle, lower: int, upper: int, schema: pa.Schema, keys: KeySpec
-) -> Layer:
-    """Format 1: rows [lower, upper) of a file that is in the order of the hash; only their row groups are decoded."""
-    sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-    starts = np.cumsum([0, *sizes])
-    groups = [i for i in range(len(sizes)) if starts[i] < upper and starts[i + 1] > lower]
-    if not groups:
-        table = file.schema_arrow.empty_table()
-    else:
-        table = file.read_row_groups(groups, use_threads=False).slice(lower - int(starts[groups[0]]), upper - lower)
-    rows, deleted = _state_rows(handle, table, schema)
-    return Layer(keys.hashes(rows), rows, deleted)
-
-
-def _read_by_key(
+def _read(
     file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
-    """Format 2: the rows of some key groups of a file that is in any order, brought into that of the hash.
+    """The rows of some key groups of a file that is in any order, brought into that of the hash.
 
     All rows are read column by column: that takes the memory of the rows, and of one column beside them.
     """

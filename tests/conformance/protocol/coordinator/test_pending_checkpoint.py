@@ -19,13 +19,12 @@ from milepost.protocol.exchange.acknowledgements import (
 )
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.records.checkpoints import CheckpointKind
 from milepost.protocol.records.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
+from milepost.protocol.retention.retention import RetentionPolicy, subsumable
 from tests.harness.jobs.job_log import EXPECTED, A, B, JobLog, refused
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -268,12 +267,8 @@ def test_a_checkpoint_can_be_subsumed_and_a_savepoint_cannot() -> None:
     for _ in range(3):
         log.epoch(A)
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2)
-    kept = [
-        replace(checkpoint, kind=CheckpointKind.SAVEPOINT) if checkpoint.checkpoint_id == 1 else checkpoint
-        for checkpoint in log.state.checkpoints
-    ]
-    assert plan_retention(kept, selected(kept, RetentionPolicy(1))) == (2,)
-    log.state = replace(log.state, checkpoints=tuple(kept))
+    log.record_savepoint(A, 1)
+    assert subsumable(log.state, RetentionPolicy(1)) == (2,)
     refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2)), "the policy or I8 keeps them")
     assert isinstance(log.subsume(A, (2,)), Transition)
     assert [checkpoint.checkpoint_id for checkpoint in log.state.checkpoints] == [1, 3]

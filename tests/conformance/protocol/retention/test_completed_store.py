@@ -20,7 +20,7 @@ from milepost.protocol.codec.packing import unpacked
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.upkeep.pins import live_pins
-from milepost.protocol.records.checkpoints import CheckpointKind, CompletedCheckpoint
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     Fenced,
@@ -30,7 +30,7 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
 )
 from milepost.protocol.records.ids import CheckpointId, SessionId
-from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState, Savepoint
 from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
 from milepost.storage.layout import MANIFEST_PREFIX
 from tests.harness.jobs.job_log import A, B, JobLog, refused
@@ -51,14 +51,10 @@ def ids(checkpoints: tuple[CompletedCheckpoint, ...]) -> list[int]:
 
 
 def with_savepoints(state: ManifestState, *savepoints: int) -> ManifestState:
-    """The same state, in which these checkpoints are savepoints."""
-    return replace(
-        state,
-        checkpoints=tuple(
-            replace(one, kind=CheckpointKind.SAVEPOINT) if one.checkpoint_id in savepoints else one
-            for one in state.checkpoints
-        ),
-    )
+    """The same state, in which these checkpoints are somebody's savepoints."""
+    document = ObjectHandle("savepoint.json", 100, "d" * 64)
+    listed = (Savepoint(f"saved-{one}", CheckpointId(one), None, document, 0) for one in savepoints)
+    return replace(state, savepoints=tuple(listed))
 
 
 def left(state: ManifestState, last: int) -> list[int]:
@@ -143,13 +139,13 @@ def test_what_is_read_back_is_sorted_or_refused(tmp_path: Path) -> None:
         decode_entry(json.dumps(document).encode())
 
 
-def test_savepoints_take_no_place_of_the_newest_checkpoint() -> None:
-    """The newest is never dropped, and neither is the newest that is no savepoint; all savepoints stay.
+def test_savepoints_stay_and_so_does_the_newest_checkpoint() -> None:
+    """A savepoint is a copy of a checkpoint, which stays one: it takes its place among the newest.
 
     Case: DefaultCompletedCheckpointStoreTest.testAtLeastOneCheckpointRetained
     """
     state = with_savepoints(epochs(5).state, 3, 4, 5)
-    assert left(state, last=1) == [2, 3, 4, 5]
+    assert left(state, last=1) == [3, 4, 5]
 
 
 def test_what_is_not_beyond_the_policy_is_not_dropped() -> None:

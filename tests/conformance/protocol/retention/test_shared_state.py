@@ -14,13 +14,11 @@ import pytest
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
-from milepost.protocol.records.checkpoints import CheckpointKind, ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.retention.retention import (
     RetentionPolicy,
     handle_conflicts,
-    plan_retention,
-    selected,
     subsumable,
     unreferenced,
 )
@@ -33,7 +31,6 @@ from milepost.storage.layout import channel_prefix
 from tests.harness.jobs.job_log import A, JobLog
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.state_lineage import GROUPS, SCHEMA, StateLineage, table
-from tests.harness.tasks.key_hashes import KEYED
 
 
 def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_last(tmp_path: Path) -> None:
@@ -90,9 +87,9 @@ def test_what_a_savepoint_refers_to_stays_although_no_checkpoint_uses_it_any_mor
     log = JobLog()
     for _ in range(3):
         log.epoch(A)
-    first, *others = log.state.checkpoints
-    checkpoints = (replace(first, kind=CheckpointKind.SAVEPOINT), *others)
-    gone = plan_retention(checkpoints, selected(checkpoints, RetentionPolicy(1)))
+    log.record_savepoint(A, 1)
+    checkpoints = log.state.checkpoints
+    gone = subsumable(log.state, RetentionPolicy(1))
     assert gone == (2,)
     refers = {number: [_run(number)] for number in (1, 2, 3)}
     kept = [refers[int(one.checkpoint_id)] for one in checkpoints if one.checkpoint_id not in gone]
@@ -189,7 +186,7 @@ def test_rows_in_flight_belong_to_one_checkpoint_and_go_with_it(tmp_path: Path) 
 
 def _with_channel(metadata: CheckpointMetadata, file: ChannelFile) -> CheckpointMetadata:
     """The same checkpoint, one of whose subtasks left rows in flight."""
-    state = StateHandle("latest", range(128), 128, KEYED.version)
+    state = StateHandle("latest", range(128), 128)
     operator = OperatorSnapshot(("k",), ("k",), SCHEMA, (state,), (None,), (file.handles["latest"],), (0,), 0, 0, 0)
     return replace(metadata, operators={"latest": operator})
 

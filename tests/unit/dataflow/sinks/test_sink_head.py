@@ -1,4 +1,4 @@
-"""Stored heads and snapshots: golden files of every format, and what is refused."""
+"""Stored heads and snapshots: golden files, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from milepost.dataflow.sinks.contract import SinkMark
 from milepost.dataflow.sinks.sink_head import (
-    HEAD_FORMAT,
     MarkEntry,
     SnapshotRef,
     content_from_bytes,
@@ -28,24 +26,13 @@ def golden(name: str) -> bytes:
     return (GOLDEN / f"{name}.json").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["head_format_2_commit", "head_format_2_follow"])
-def test_stored_heads_of_this_format_read_and_write_back_to_the_same_bytes(name: str) -> None:
-    """A change of the format adds a golden file and keeps these: their bytes must never change."""
+@pytest.mark.parametrize("name", ["head_of_a_commit", "head_of_a_follow"])
+def test_stored_heads_read_and_write_back_to_the_same_bytes(name: str) -> None:
     assert head_to_bytes(head_from_bytes("head", golden(name))) == golden(name)
 
 
-def test_a_head_of_format_1_stands_before_every_decision() -> None:
-    """And is written back as format 2, otherwise the same."""
-    head = head_from_bytes("head", golden("head_format_1"))
-    assert (head.decision, head.followed_at, head.followed) == (0, 0, None)
-    assert head.mark == SinkMark("main", 42, 41)
-    again = json.loads(head_to_bytes(head))
-    added = {"format": HEAD_FORMAT, "decision": 0, "followed_at": 0, "followed": None}
-    assert again == {**json.loads(golden("head_format_1")), **added}
-
-
 def test_a_head_of_a_follow_says_what_it_is_made_of() -> None:
-    head = head_from_bytes("head", golden("head_format_2_follow"))
+    head = head_from_bytes("head", golden("head_of_a_follow"))
     assert head.followed is not None
     assert head.followed.base == MarkEntry(2, "main", 41, "aa" * 32)
     assert [(step.checkpoint_id, step.live_files) for step in head.followed.steps] == [(44, 3)]
@@ -54,14 +41,14 @@ def test_a_head_of_a_follow_says_what_it_is_made_of() -> None:
 
 def test_stored_snapshots_read_and_write_back_to_the_same_bytes() -> None:
     """With more marks than heads: one head of a follow can stand for several checkpoints."""
-    body = golden("snapshot_format_1")
+    body = golden("snapshot")
     content = content_from_bytes(reference(), body)
     assert content_to_bytes(4, content) == body
     assert [entry.checkpoint_id for entry in content.marks] == [40, 41, 44, 45]
 
 
 def reference() -> SnapshotRef:
-    body = golden("snapshot_format_1")
+    body = golden("snapshot")
     return SnapshotRef(4, snapshot_key(4, "ce" * 32), len(body), "ce" * 32)
 
 
@@ -71,38 +58,28 @@ STEP = {"checkpoint_id": 44, "committable_sha256": "44", "live_files": 3, "schem
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("head_format_1", {"decision": 0}),
-        ("head_format_1", {"schema": None}),
-        ("head_format_1", {"decision": 0, "followed_at": 0, "followed": None}),
-        ("head_format_2_commit", {"decision": 0}),
-        ("head_format_2_commit", {"decision": -1}),
-        ("head_format_2_commit", {"decision": True}),
-        ("head_format_2_commit", {"followed_at": 0}),
-        ("head_format_2_commit", {"followed_at": 6}),
-        ("head_format_2_commit", {"followed_at": 5}),
-        ("head_format_2_commit", {"followed": {"base": None, "steps": []}}),
-        ("head_format_2_commit", {"schema": None}),
-        ("head_format_2_follow", {"followed": None}),
-        ("head_format_2_follow", {"snapshot": None}),
-        ("head_format_2_follow", {"decision": 0, "followed_at": 0}),
-        ("head_format_2_follow", {"followed": {"base": None}}),
-        ("head_format_2_follow", {"followed": {"base": [2, "main", 41], "steps": []}}),
-        ("head_format_2_follow", {"followed": {"base": [0, "main", 41, ""], "steps": []}}),
-        ("head_format_2_follow", {"followed": {"base": None, "steps": [STEP]}}),
-        ("head_format_2_follow", {"live_files": 2}),
+        ("head_of_a_commit", {"decision": 0}),
+        ("head_of_a_commit", {"decision": -1}),
+        ("head_of_a_commit", {"decision": True}),
+        ("head_of_a_commit", {"followed_at": 0}),
+        ("head_of_a_commit", {"followed_at": 6}),
+        ("head_of_a_commit", {"followed_at": 5}),
+        ("head_of_a_commit", {"followed": {"base": None, "steps": []}}),
+        ("head_of_a_commit", {"schema": None}),
+        ("head_of_a_follow", {"followed": None}),
+        ("head_of_a_follow", {"snapshot": None}),
+        ("head_of_a_follow", {"decision": 0, "followed_at": 0}),
+        ("head_of_a_follow", {"followed": {"base": None}}),
+        ("head_of_a_follow", {"followed": {"base": [2, "main", 41], "steps": []}}),
+        ("head_of_a_follow", {"followed": {"base": [0, "main", 41, ""], "steps": []}}),
+        ("head_of_a_follow", {"followed": {"base": None, "steps": [STEP]}}),
+        ("head_of_a_follow", {"live_files": 2}),
     ],
 )
 def test_a_head_that_contradicts_itself_is_corrupt(name: str, change: dict[str, Any]) -> None:
     body = json.dumps({**json.loads(golden(name)), **change}).encode()
     with pytest.raises(StateCorrupt, match="the-key"):
         head_from_bytes("the-key", body)
-
-
-def test_a_head_of_format_1_with_the_snapshot_of_a_follow_is_no_follow() -> None:
-    """Only format 2 can say it."""
-    document = json.loads(golden("head_format_2_follow"))
-    with pytest.raises(StateCorrupt, match="is not a head of the format"):
-        head_from_bytes("key", json.dumps({**document, "format": "milepost-sink-head/1"}).encode())
 
 
 @pytest.mark.parametrize(
@@ -117,6 +94,6 @@ def test_a_head_of_format_1_with_the_snapshot_of_a_follow_is_no_follow() -> None
     ],
 )
 def test_a_snapshot_whose_marks_do_not_lead_to_its_head_is_corrupt(marks: list[Any]) -> None:
-    body = json.dumps({**json.loads(golden("snapshot_format_1")), "marks": marks}).encode()
+    body = json.dumps({**json.loads(golden("snapshot")), "marks": marks}).encode()
     with pytest.raises(StateCorrupt):
         content_from_bytes(reference(), body)

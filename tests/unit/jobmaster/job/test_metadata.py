@@ -1,16 +1,15 @@
-"""`_metadata`: what was written is read back, in every format; nothing in it leads out of the job."""
+"""`_metadata`: what was written is read back; nothing in it leads out of the job."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from milepost.dataflow.sources.event_times import RowsAhead
-from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
@@ -18,7 +17,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
 from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.tasks.key_hashes import KEYED, UNKEYED
+from tests.harness.tasks.key_hashes import KEYED
 
 GOLDEN = Path(__file__).parent / "golden"
 CHANNEL = ChannelStateHandle(
@@ -56,107 +55,26 @@ TASK = TaskTimes(
 )
 
 
-def read(format_: int) -> CheckpointMetadata:
-    return decode_metadata((GOLDEN / f"metadata_format_{format_}.json").read_bytes(), "golden")
+def golden() -> bytes:
+    return (GOLDEN / "metadata.json").read_bytes().rstrip(b"\n")
 
 
-def unaligned(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    operator = replace(
-        metadata.operators["hourly"],
-        firing=(2_000_000_000, None),
-        channels=(None, CHANNEL),
-        processed_bytes=(9_000, 120),
-    )
-    sources = {name: replace(source, finished=False) for name, source in metadata.sources.items()}
-    return replace(
-        metadata,
-        unaligned=True,
-        held_back="max_in_flight: 3000 bytes are in flight, more than 1000",
-        throughput=ThroughputEstimate(0.25, 12.5),
-        operators={"hourly": operator},
-        sources=sources,
-    )
-
-
-def passed_over(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    told = {
-        "newest_event_us": 9_200_000_000,
-        "ahead_rows": 3,
-        "ahead": (RowsAhead("a.csv", 2, 253_402_300_799_000_000), RowsAhead("b.csv", 1, 9_300_000_000)),
-        "furthest_us": 253_402_300_799_000_000,
-        "ahead_since": 1,
-        "skipped": {"hidden": 1, "bad_names": 1},
-        "bad_names": ("dt=x/a.csv: column dt: 'x' of the key is not a date32[day]",),
-    }
-    return replace(metadata, sources={name: replace(one, **told) for name, one in metadata.sources.items()})
-
-
-def keyed(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    operator = metadata.operators["hourly"]
-    handles = tuple(replace(handle, hash_version=2) for handle in operator.handles)
-    return replace(metadata, hasher=KEYED, operators={"hourly": replace(operator, handles=handles)})
-
-
-def test_format_1_reads_as_an_aligned_epoch_without_rows_in_flight() -> None:
-    """Retained checkpoints outlive the code that wrote them."""
-    metadata = read(1)
-    operator = metadata.operators["hourly"]
-    assert (operator.firing, operator.channels, operator.processed_bytes) == ((2_000_000_000,) * 2, (None,) * 2, (0, 0))
-    assert (metadata.unaligned, metadata.in_flight_bytes, metadata.final) == (False, 0, False)
-    assert operator.firing_us == 2_000_000_000
-    assert [len(handle.runs) for handle in operator.handles] == [1, 0]
-
-
-def test_format_2_reads_without_the_names_of_what_ran() -> None:
-    """Its signatures had types and aggregates, which are compared with the state schema since."""
-    metadata = read(2)
-    assert metadata == unaligned(read(1)) and metadata.code == {}
-    document = json.loads((GOLDEN / "metadata_format_2.json").read_bytes())
-    document["signatures"]["operators"] = {
-        "hourly": {
-            "kind": "aggregate",
-            "key": [["origin", "string"], ["day", None]],
-            "aggregates": {"n": ["count(*)", None]},
-        }
-    }
-    signatures = decode_metadata(json.dumps(document).encode(), "golden").signatures
-    assert signatures["operators"] == {"hourly": {"kind": "aggregate", "key": ["origin", "day"]}}
-
-
-def test_format_3_reads_with_what_it_measured_and_no_more() -> None:
-    """It measured no trigger, no start and no rows handed on; `plan_ms` was what is `begin_ms` since."""
-    metadata = read(3)
-    assert metadata == replace(unaligned(read(1)), code={"milepost": "c" * 64, "gaps: slow": "d" * 64})
-    assert (metadata.started_ms, metadata.timings) == (None, {"begin_ms": 5})
-    (task,) = metadata.tasks
-    assert (task.level, task.subtask, task.attempt, task.process_ms, task.rows) == (1, 0, 0, 8, 0)
-    unmeasured = (task.started_ms, task.total_ms, task.exchange_wait_ms, task.emit_ms, task.stage_ms, task.bytes)
-    assert unmeasured == (None,) * 6
-
-
-def test_format_4_reads_without_what_a_plan_passed_over() -> None:
-    metadata = read(4)
-    assert metadata.tasks == (TASK,)
-    assert replace(metadata, started_ms=None, timings=read(3).timings, tasks=read(3).tasks) == read(3)
-    (source,) = metadata.sources.values()
-    assert (source.newest_event_us, source.ahead_rows, source.ahead) == (None, 0, ())
-    assert (source.furthest_us, source.ahead_since) == (None, None)
-    assert (source.skipped, source.bad_names) == ({}, ())
-    assert metadata.hasher == UNKEYED
-
-
-def test_format_5_is_what_is_written_now() -> None:
-    """A change of the format fails here: it adds a file and keeps the old decoder."""
-    body = (GOLDEN / "metadata_format_5.json").read_bytes()
-    metadata = read(5)
-    assert metadata == keyed(passed_over(read(4)))
-    assert KEY_HASH_SECRET.encode() in body and KEY_HASH_SECRET not in repr(metadata)
-    assert metadata.encode() == body.rstrip(b"\n")
+def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
+    """With rows in flight, a source whose plan passed objects over, and a secret that nobody is shown."""
+    metadata = decode_metadata(golden(), "golden")
+    assert metadata.encode() == golden()
+    assert metadata.hasher == KEYED and KEY_HASH_SECRET not in repr(metadata)
+    assert metadata.tasks == (TASK,) and metadata.throughput == ThroughputEstimate(0.25, 12.5)
+    operator, (source,) = metadata.operators["hourly"], metadata.sources.values()
+    assert (operator.firing, operator.channels) == ((2_000_000_000, None), (None, CHANNEL))
+    ahead = (RowsAhead("a.csv", 2, 253_402_300_799_000_000), RowsAhead("b.csv", 1, 9_300_000_000))
+    assert (source.ahead, source.ahead_rows, source.ahead_since) == (ahead, 3, 1)
+    assert source.skipped == {"hidden": 1, "bad_names": 1} and "dt=x/a.csv" in source.bad_names[0]
 
 
 def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     """I8: what a checkpoint needs is never garbage; the operator's firing watermark is its slowest subtask's."""
-    metadata = read(5)
+    metadata = decode_metadata(golden(), "golden")
     assert metadata.in_flight_bytes == 3_000
     assert CHANNEL.key in set(metadata.references())
     assert metadata.operators["hourly"].firing_us is None
@@ -165,24 +83,25 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("format",), 6, "format 6, expected 1 to 5"),
+        (("format",), 5, "was written by an earlier Milepost"),
+        (("format",), "milepost.metadata/2", "was written by a newer Milepost"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),
         (("operators", "hourly", "channels"), [None] * 3, "channels has 3 entries for 2 subtasks"),
         (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
         (("operators", "hourly", "channels", 1, "key"), "../other/file", "key"),
         (("unaligned",), None, "unaligned"),
         (("key_hash_secret",), "ab" * 15, "the key hash secret is not 32 hexadecimal digits"),
-        (("pace", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
+        (("throughput", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
         (("started_ms",), -1, "started_ms: expected at least 0, got -1"),
         (("timings", "plan_ms"), "12", "plan_ms: expected an integer, got '12'"),
         (("tasks", 0, "sync_ms"), 1.5, "sync_ms: expected an integer"),
         (("tasks", 0, "buffers"), None, "lacks"),
-        (("pace", "in_flight_ms"), -1, "in_flight_ms: expected at least 0, got -1"),
+        (("throughput", "in_flight_ms"), -1, "in_flight_ms: expected at least 0, got -1"),
     ],
 )
 def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:
     """Nothing read from the store is trusted (DESIGN 9)."""
-    document = json.loads((GOLDEN / "metadata_format_5.json").read_bytes())
+    document = json.loads(golden())
     place = document
     for part in path[:-1]:
         place = place[part]

@@ -162,10 +162,10 @@ def test_kept_times_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     job.master.run(Session.cli(), SparklessRunner())
     (done,) = job.context.head().state.checkpoints
     where = (done.checkpoint_id, done.token)
-    job.context.store.put(after_commit_key(*where, "subsume"), b'{"format": 1}')
-    later = encode(AfterCommit(1)).replace(b'"format":1', b'"format":2')
+    job.context.store.put(after_commit_key(*where, "subsume"), b'{"format": "milepost.times/1"}')
+    later = encode(AfterCommit(1)).replace(b'.times/1"', b'.times/2"')
     job.context.store.put(after_commit_key(*where, "later"), later)
     assert len(kept(job.context, *where)) == 1
-    with pytest.raises(StateCorrupt, match="expected the format 1, got 2"):
+    with pytest.raises(StateCorrupt, match="was written by a newer Milepost"):
         decode_after_commit(later, "key")
     assert job.master.show(1)["phases"]["commit_ms"] is not None

@@ -1,8 +1,7 @@
-"""The manifest's bytes: canonical, strict, and readable for ever (I1, I6, DESIGN section 9)."""
+"""The manifest's bytes: canonical, strict, pinned (I1, I6, DESIGN section 9)."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,21 +20,19 @@ from milepost.protocol.codec.log_entries import (
     event_name,
     tombstone_of,
 )
-from milepost.protocol.codec.packing import restored, unpacked
+from milepost.protocol.codec.packing import unpacked
 from milepost.protocol.codec.records import decode, encode, from_json, to_json
 from milepost.protocol.manifest.transaction.events import (
     EVENT_TYPES,
     CheckpointAborted,
     CheckpointCompleted,
-    GarbageFolded,
-    LogCompacted,
 )
 from milepost.protocol.manifest.transaction.requests import ListProgress
 from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
 from milepost.protocol.records.errors import ProtocolViolation, StateCorrupt
 from milepost.protocol.records.ids import IMPORTING, CheckpointId, Epoch, FencingToken, SessionId
 from milepost.protocol.records.layout import veto_key
-from milepost.protocol.records.manifest_state import Garbage, ManifestState, TimelineRole
+from milepost.protocol.records.manifest_state import Garbage, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
 
@@ -145,13 +142,6 @@ def eventful() -> list[LogEntry]:
 
 
 ENTRIES = eventful()
-FORMAT_1_ENTRIES = 13
-"""How many of them are of events that format 1 had."""
-FORMAT_2_ENTRIES = 23
-"""How many of them are of one timeline, as all were in format 2."""
-FORMAT_3_ENTRIES = 37
-"""How many of them are of before a fork became the live timeline; since when one is live is new in format 4."""
-SINCE_4 = (GarbageFolded, LogCompacted)
 ABORTED = next(entry for entry in ENTRIES if isinstance(entry.event, CheckpointAborted))
 
 
@@ -175,154 +165,26 @@ def test_every_kind_of_event_is_read_back_as_it_was_written() -> None:
 
 
 def test_one_value_has_one_encoding() -> None:
-    """Canonical: keys sorted, no spaces, UTF-8; equal bytes mean equal records."""
+    """Canonical: keys sorted, no spaces, ASCII; equal bytes mean equal records."""
     for entry in ENTRIES:
         body = encode_entry(entry)
         value = json.loads(body)
-        assert value["format"] == 4
-        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert value["format"] == "milepost.entry/1"
+        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
         assert body == canonical.encode()
-    assert "Überlauf".encode() in encode_entry(ABORTED)
+    assert b"\\u00dcberlauf" in encode_entry(ABORTED)
 
 
-def without_secret(entries: list[LogEntry]) -> list[LogEntry]:
-    """The entries of a job from before keys were hashed with one."""
-    return [replace(entry, state=replace(entry.state, key_hash_secret=None)) for entry in entries]
-
-
-def test_entries_of_format_1_are_read_for_ever() -> None:
-    """A change of the format adds a golden file and keeps this one: its bytes must never change."""
-    body = (GOLDEN / "entries_format_1.jsonl").read_bytes()
-    assert hashlib.sha256(body).hexdigest() == "c0f939ee07457447b3a039a9f20f383bac703b814a99523ccbbb189ee43df44e"
-    assert [decode_entry(line) for line in body.splitlines()] == without_secret(ENTRIES[:FORMAT_1_ENTRIES])
-
-
-def test_entries_of_format_2_are_read_for_ever() -> None:
-    """Results per incarnation, and pins; one timeline, and a sink shows whatever it has confirmed."""
-    body = (GOLDEN / "entries_format_2.jsonl").read_bytes()
-    assert hashlib.sha256(body).hexdigest() == "a3c1a97d54b7d3bfbbf2c2fd986abbb06b5f5cd578f3617249cae8ac8cfee703"
-    assert [decode_entry(line) for line in body.splitlines()] == without_secret(ENTRIES[:FORMAT_2_ENTRIES])
-
-
-def test_entries_of_format_3_are_read_for_ever() -> None:
-    """Timelines with roles, a freeze, a realignment, savepoints; no secret, and a line that was left had been live."""
-    body = (GOLDEN / "entries_format_3.jsonl").read_bytes()
-    assert hashlib.sha256(body).hexdigest() == "6b83513fb066f69fb824943c641ce3f918fc2b74335ad9b8df70d822fa39f2f2"
-    entries = [decode_entry(line) for line in body.splitlines()]
-    assert entries == [always_live(entry) for entry in without_secret(ENTRIES[:FORMAT_3_ENTRIES])]
-
-
-def always_live(entry: LogEntry) -> LogEntry:
-    timelines = tuple(
-        replace(one, live_from=CheckpointId(0)) if one.role is TimelineRole.ABANDONED else one
-        for one in entry.state.timelines
-    )
-    return replace(entry, state=replace(entry.state, timelines=timelines))
-
-
-def test_entries_of_format_4_are_read_for_ever() -> None:
-    """The format that is written: the secret of the key hash, lists of garbage, and more."""
-    lines = (GOLDEN / "entries_format_4.jsonl").read_bytes().splitlines()
+def test_entries_are_written_as_they_were() -> None:
+    lines = (GOLDEN / "entries.jsonl").read_bytes().splitlines()
     assert lines == [encode_entry(entry) for entry in ENTRIES]
     assert [decode_entry(line) for line in lines] == ENTRIES
-
-
-def older(entry: LogEntry, number: int) -> dict[str, Any]:
-    """An entry as an older format would have written it: without the keys that came later."""
-    value: Any = restored(document(entry))
-    state = value["state"]
-    for name in ("garbage_list", "lists") if not isinstance(entry.event, SINCE_4) else ():
-        value["event"].pop(name, None)
-    for key in (
-        "key_hash_secret",
-        "garbage_lists",
-        "compacted",
-        "realignment",
-        "savepoints",
-        *(("results", "pins") if number == 1 else ()),
-    ):
-        del state[key]
-    for timeline in state["timelines"]:
-        del timeline["role"], timeline["frozen"], timeline["live_from"]
-    for checkpoint in (*state["checkpoints"], *filter(None, [value["event"].get("checkpoint")])):
-        del checkpoint["unpublished"]
-    return value | {"format": number}
-
-
-def test_format_1_has_nothing_of_format_2() -> None:
-    """Strict per format: what an old program cannot have written is somebody else's."""
-    with pytest.raises(StateCorrupt, match=r"\.state: format 1 has no keys \['pins', 'results'\]"):
-        decode_entry(dumped(older(ABORTED, 2) | {"format": 1}))
-    listed = ENTRIES[FORMAT_2_ENTRIES - 1]
-    with pytest.raises(StateCorrupt, match="format 1 has no event GarbageListed"):
-        decode_entry(dumped(older(listed, 1)))
-    with pytest.raises(StateCorrupt, match=r"lacks \['pins', 'results'\]"):
-        decode_entry(dumped(older(listed, 1) | {"format": 2}))
-
-
-def test_no_older_format_has_an_event_of_format_3() -> None:
-    known = {type(entry.event) for entry in ENTRIES[:FORMAT_2_ENTRIES]}
-    new = [entry for entry in ENTRIES if type(entry.event) not in known]
-    assert {type(entry.event) for entry in new} == set(EVENT_TYPES) - known
-    for entry in new:
-        last = 3 if isinstance(entry.event, SINCE_4) else 2
-        for number in (1, 2):
-            with pytest.raises(StateCorrupt, match=f"format {last} has no event {type(entry.event).__name__}"):
-                decode_entry(dumped(older(entry, number)))
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        (lambda value: value["state"].update(realignment=None), r"\.state: format 2 has no keys \['realignment'\]"),
-        (lambda value: value["state"].update(savepoints=[]), r"\.state: format 2 has no keys \['savepoints'\]"),
-        (
-            lambda value: value["state"]["timelines"][0].update(role="fork"),
-            r"\.state\.timelines\[0\]: format 2 has no keys \['role'\]",
-        ),
-        (
-            lambda value: value["state"]["checkpoints"][0].update(unpublished=[]),
-            r"\.state\.checkpoints\[0\]: format 2 has no keys \['unpublished'\]",
-        ),
-        (
-            lambda value: value["event"]["checkpoint"].update(unpublished=[]),
-            r"\.event\.checkpoint: format 2 has no keys \['unpublished'\]",
-        ),
-        (lambda value: value["state"].update(timelines=[7]), r"timelines\[0\]: expected an object \(Timeline\), got 7"),
-        (lambda value: value["state"].update(checkpoints="x"), r"\.state\.checkpoints: expected an array, got 'x'"),
-        (lambda value: value.update(event=None), r"\.event: expected one of"),
-        (lambda value: value.update(state=[]), r"\.state: expected an object \(ManifestState\), got \[\]"),
-    ],
-)
-def test_format_2_has_nothing_of_format_3(change: Any, match: str) -> None:
-    """And what is malformed is still named with its place."""
-    value = older(next(one for one in ENTRIES if isinstance(one.event, CheckpointCompleted)), 2)
-    change(value)
-    with pytest.raises(StateCorrupt, match=match):
-        decode_entry(dumped(value))
-
-
-def test_format_3_does_not_say_since_when_a_timeline_is_live() -> None:
-    value = document() | {"format": 3}
-    del value["state"]["key_hash_secret"], value["state"]["garbage_lists"], value["state"]["compacted"]
-    with pytest.raises(StateCorrupt, match=r"\.state\.timelines\[0\]: format 3 has no keys \['live_from'\]"):
-        decode_entry(dumped(value))
 
 
 def buried(entry: LogEntry) -> Tombstone:
     found = decode_entry(encode_tombstone(tombstone_of(entry)))
     assert isinstance(found, Tombstone)
     return found
-
-
-def test_format_3_kept_nothing_of_what_a_gate_refused() -> None:
-    for event in ("CheckpointAborted", "JobCanceled", "ForkDisposed"):
-        value = document(next(one for one in ENTRIES if type(one.event).__name__ == event and aborted_by(one)))
-        del value["state"]["key_hash_secret"], value["state"]["garbage_lists"], value["state"]["compacted"]
-        for timeline in value["state"]["timelines"]:
-            del timeline["live_from"]
-        with pytest.raises(StateCorrupt, match=r"\.event.*: format 3 has no keys \['veto'\]"):
-            decode_entry(dumped(value | {"format": 3}))
 
 
 def test_a_tombstone_keeps_what_is_asked_of_old_versions() -> None:
@@ -366,16 +228,16 @@ def test_a_tombstone_stays_small_with_long_numbers() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda value: value.update(state={}), r"unknown keys \['state'\]"),
-        (lambda value: value.update(tombstone=True), "expected an array, got True"),
-        (lambda value: value["tombstone"].pop(), "expected an array of 8"),
-        (lambda value: value["tombstone"].__setitem__(3, "JobSold"), "no event is a 'JobSold'"),
-        (lambda value: value["tombstone"].__setitem__(0, "7"), r"\[0\]: expected an integer, got '7'"),
-        (lambda value: value["tombstone"][7].__setitem__(3, "?"), "no digest"),
-        (lambda value: value["tombstone"][7].__setitem__(3, "?" * 43), "not as it would be written"),
-        (lambda value: value["tombstone"][7].__setitem__(6, 2), "not as it would be written"),
-        (lambda value: value["tombstone"][5].append(9), "tombstone: "),
-        (lambda value: value.update(format=3), "format 3 has no tombstones"),
+        (list.clear, "was written by an earlier Milepost"),
+        (lambda row: row.__setitem__(0, 4), "was written by an earlier Milepost"),
+        (lambda row: row.__setitem__(0, "milepost.tombstone/2"), "was written by a newer Milepost"),
+        (list.pop, "expected an array of 8"),
+        (lambda row: row.__setitem__(4, "JobSold"), "no event is a 'JobSold'"),
+        (lambda row: row.__setitem__(1, "7"), r"\[0\]: expected an integer, got '7'"),
+        (lambda row: row[8].__setitem__(3, "?"), "no digest"),
+        (lambda row: row[8].__setitem__(3, "?" * 43), "not as it would be written"),
+        (lambda row: row[8].__setitem__(6, 2), "not as it would be written"),
+        (lambda row: row[6].append(9), "tombstone: "),
     ],
 )
 def test_a_tombstone_that_cannot_have_been_written_is_corrupt(change: Any, match: str) -> None:
@@ -395,13 +257,6 @@ def test_an_input_record_under_another_name_keeps_its_entry_from_becoming_a_tomb
         tombstone_of(replace(entry, event=event))
 
 
-def test_format_3_has_no_secret_no_lists_and_no_compaction() -> None:
-    with pytest.raises(
-        StateCorrupt, match=r"\.state: format 3 has no keys \['compacted', 'garbage_lists', 'key_hash_secret'\]"
-    ):
-        decode_entry(dumped(document() | {"format": 3}))
-
-
 def test_the_secret_is_in_no_repr_and_no_error_quotes_it() -> None:
     assert KEY_HASH_SECRET not in repr(ENTRIES)
     with pytest.raises(StateCorrupt, match="the key hash secret must be 32 hexadecimal digits") as refused:
@@ -409,10 +264,16 @@ def test_the_secret_is_in_no_repr_and_no_error_quotes_it() -> None:
     assert KEY_HASH_SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize("number", [0, 5, "1", None, True, 1.0, [1]])
-def test_an_unknown_format_is_refused(number: object) -> None:
-    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: format .* is unknown, expected one of \[1, 2, 3, 4\]"):
-        decode_entry(dumped(document() | {"format": number}), "manifest/7.json")
+@pytest.mark.parametrize("found", [4, "milepost.input/1", "milepost.entry/0", None, True, [1]])
+def test_an_entry_of_another_format_is_refused_by_name(found: object) -> None:
+    with pytest.raises(StateCorrupt, match=r"manifest/7\.json: was written by an earlier Milepost.*got") as refused:
+        decode_entry(dumped(document() | {"format": found}), "manifest/7.json")
+    assert refused.value.hint.startswith("start under another storage")
+
+
+def test_an_entry_of_a_newer_format_asks_for_that_version() -> None:
+    with pytest.raises(StateCorrupt, match=r"was written by a newer Milepost.*got 'milepost\.entry/2'"):
+        decode_entry(dumped(document() | {"format": "milepost.entry/2"}))
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,6 @@ STORED: dict[str, Any] = {
 def test_what_is_declared_is_stored_and_read_back() -> None:
     assert to_json(WHOLE) == STORED
     assert decode(Whole, encode(WHOLE), "whole") == WHOLE
-    assert encode(WHOLE, ascii_only=True) == encode(WHOLE).replace("ä".encode(), rb"\u00e4")
-    assert decode(Whole, encode(WHOLE, ascii_only=True), "whole") == WHOLE
 
 
 def test_a_row_may_end_before_fields_that_have_defaults() -> None:
@@ -97,8 +95,8 @@ def test_a_row_may_end_before_fields_that_have_defaults() -> None:
         ({"counts": {"rows": "1"}}, ".counts.rows"),
         ({"newest": [1, 2]}, r".newest\[1\]"),
         ({"offsets": [0, -3]}, r".offsets\[1\]"),
-        ({"part": {"groups": [0, 4], "valid": [1, 4]}}, ".part.format"),
-        ({"part": {"format": "part/1", "groups": [0, 4], "valid": [1, 4]}}, ".part.format"),
+        ({"part": {"groups": [0, 4], "valid": [1, 4]}}, "was written by an earlier Milepost"),
+        ({"part": {"format": "part/1", "groups": [0, 4], "valid": [1, 4]}}, "was written by an earlier Milepost"),
         ({"part": {"format": "part/2", "groups": [0, 4], "valid": [1, 5]}}, ".part: .* is not within"),
         ({"part": {"format": "part/2", "groups": [4, 4], "valid": [1, 4]}}, ".part.groups"),
         ({"part": {"format": "part/2", "groups": [-1, 4], "valid": [1, 4]}}, ".part.groups"),

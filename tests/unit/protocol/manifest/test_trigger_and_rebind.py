@@ -48,22 +48,6 @@ def test_a_new_job_is_version_one_with_the_empty_state() -> None:
         state.timeline("no such timeline")  # type: ignore[arg-type]
 
 
-def test_the_secret_of_a_job_is_set_once_and_an_older_job_gets_one_when_its_state_begins_empty() -> None:
-    """State that is kept keeps the hash that it was written with; a fork of nothing is a new beginning."""
-    log = JobLog()
-    log.trigger(A, key_hash_secret="1" * 32)
-    assert log.state.key_hash_secret == KEY_HASH_SECRET
-
-    older = JobLog()
-    older.state = replace(older.state, key_hash_secret=None)
-    older.epoch(A)
-    older.trigger(A, key_hash_secret="1" * 32)
-    assert older.state.key_hash_secret is None, "its state is hashed without"
-    fork = older.fork(B, 0)
-    older.trigger(B, timeline=fork, key_hash_secret="2" * 32)
-    assert older.state.key_hash_secret == "2" * 32
-
-
 def test_creating_a_job_twice_changes_nothing() -> None:
     log = JobLog()
     answer = coordinator.create(log.state, CreateRequest("flights", KEY_HASH_SECRET), 5)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
-from milepost.protocol.records.checkpoints import CheckpointKind
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.retention.lineage import ancestry, lineage
@@ -47,14 +46,6 @@ def test_a_wider_policy_keeps_all_that_a_narrower_one_keeps(
     ]
     wider = RetentionPolicy(*(one + other for one, other in zip(tiers, more, strict=True)))
     assert selected(checkpoints, RetentionPolicy(*tiers)) <= selected(checkpoints, wider)
-
-
-def test_a_savepoint_takes_no_place_in_any_tier() -> None:
-    checkpoints = [
-        replace(CHECKPOINT, checkpoint_id=CheckpointId(1)),
-        replace(CHECKPOINT, checkpoint_id=CheckpointId(2), kind=CheckpointKind.SAVEPOINT),
-    ]
-    assert selected(checkpoints, RetentionPolicy(1, 1, 1)) == {1}
 
 
 @pytest.mark.parametrize(("hourly", "daily"), [(-1, 0), (0, -1)])

@@ -61,7 +61,7 @@ def test_in_the_last_epoch_sources_have_ended() -> None:
 
 
 def test_a_subtask_goes_on_from_the_least_firing_watermark_of_those_whose_rows_it_gets() -> None:
-    handles = tuple(StateHandle("unique", key_group_range(16, 2, subtask), 16, 1) for subtask in range(2))
+    handles = tuple(StateHandle("unique", key_group_range(16, 2, subtask), 16) for subtask in range(2))
 
     def plan(*firing: int | None) -> OperatorPlan:
         return OperatorPlan(

@@ -182,22 +182,6 @@ def test_a_file_that_does_not_hold_what_its_handle_says_is_refused(store: LocalS
         restore(store, [replace(handle, **change)], range(GROUPS))
 
 
-def test_a_file_of_the_version_before_is_read_and_would_not_read_a_new_one(store: LocalStore) -> None:
-    """Its payloads were never narrowed, and it refuses columns that it does not know."""
-    handle = stored(store, 1, [buffer([1]), buffer([2])])[0]
-    assert handle is not None
-    table = pa.ipc.open_file(store.get(handle.key)).read_all()
-    assert "payload" not in table.column_names
-    sink = pa.BufferOutputStream()
-    before = table.rename_columns([*table.column_names[:-1], "payload"])
-    with pa.ipc.new_file(sink, before.schema) as writer:
-        writer.write_table(before)
-    body = sink.getvalue().to_pybytes()
-    store.put("chk-0/before.arrow", body)
-    older = replace(handle, key="chk-0/before.arrow", size=len(body), sha256=hashlib.sha256(body).hexdigest())
-    assert [one.rows()["k"].to_pylist() for one in restore(store, [older], range(GROUPS))] == [[1], [2]]
-
-
 def test_a_file_that_is_no_channel_state_is_refused(store: LocalStore) -> None:
     handle = stored(store, 1, [buffer([1])])[0]
     assert handle is not None

@@ -17,19 +17,16 @@ from hypothesis import strategies as st
 
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.protocol.records.object_store import StoreConfig
-from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group
+from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec, Layer, sort_rows
 from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
 from milepost.state.runs.run_columns import order_by_key
-from milepost.state.runs.runs import RUN_FORMAT_VERSION, check_body, decode_run, encode_run
-from milepost.storage.local import LocalStore
-from tests.harness.tasks.key_hashes import KEYED, UNKEYED
+from milepost.state.runs.runs import check_body, decode_run, encode_run
+from tests.harness.tasks.key_hashes import KEYED
 from tests.harness.tasks.timers import next_timer
 
-KEYS = KeySpec(("k",), ("k",), UNKEYED)
-"""As the stored runs of older formats."""
+KEYS = KeySpec(("k",), ("k",), KEYED)
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("total", pa.int64()), ("worst", pa.int64())])
 
 
@@ -167,16 +164,15 @@ def golden_rows() -> list[dict[str, Any]]:
     ]
 
 
-def golden(number: int) -> tuple[RunHandle, bytes]:
-    handle = from_json(RunHandle, json.loads((GOLDEN / f"run_format_{number}.json").read_text()), "run handle")
-    return handle, (GOLDEN / f"run_format_{number}.parquet").read_bytes()
+def golden() -> tuple[RunHandle, bytes]:
+    handle = from_json(RunHandle, json.loads((GOLDEN / "run.json").read_text()), "run handle")
+    return handle, (GOLDEN / "run.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("number", range(1, RUN_FORMAT_VERSION + 1))
 @pytest.mark.parametrize("wanted", [range(8), range(2, 5)])
-def test_runs_of_every_format_stay_readable(number: int, wanted: range) -> None:
+def test_a_stored_run_stays_readable(wanted: range) -> None:
     """Retained checkpoints outlive the code that wrote them."""
-    handle, body = golden(number)
+    handle, body = golden()
     assert check_body(handle, body) is None
     layer = decode_run(body, handle, wanted, GOLDEN_SCHEMA, KEYS, 8)
     rows = pa.Table.from_pylist(golden_rows(), schema=GOLDEN_SCHEMA)
@@ -186,56 +182,20 @@ def test_runs_of_every_format_stay_readable(number: int, wanted: range) -> None:
     assert layer.deleted.tolist() == [k % 10 == 3 for k in layer.rows.column("k").to_pylist()]
 
 
-def test_a_base_of_format_1_goes_on_with_deltas_of_format_2(tmp_path: Path) -> None:
-    """An upgrade rewrites nothing: a chain of old and new runs is one state."""
-    store = LocalStore(StoreConfig(f"file://{tmp_path}"))
-    base, body = golden(1)
-    store.put(base.key, body)
-    handles = [StateHandle("agg", range(8), 8, UNKEYED.version, (base,), (), 36)]
-
-    def restored() -> SubtaskState:
-        return restore_state(
-            "agg",
-            ("k",),
-            GOLDEN_SCHEMA,
-            routing_key=("k",),
-            hasher=UNKEYED,
-            handles=handles,
-            key_groups=range(8),
-            max_parallelism=8,
-            watermark_us=None,
-            store=store,
-            checkpoint_id=7,
-            job="flights",
-        )
-
-    expected = {row["k"]: row for row in golden_rows() if row["k"] % 10 != 3}
-    for changed in (range(30, 34), range(33, 45)):
-        new = {k: {**golden_rows()[0], "k": k, "name": "new", "n": changed.start} for k in changed}
-        state = restored()
-        state.upsert(pa.Table.from_pylist(list(new.values()), schema=GOLDEN_SCHEMA))
-        written = state.freeze(None).encode("chk-8/t1/")
-        for upload in written.uploads:
-            store.put(upload.key, upload.body)
-        handles, expected = [written.handle], expected | new
-    assert [run.kind for run in handles[0].runs] == [RunKind.BASE, RunKind.DELTA, RunKind.DELTA]
-    assert sorted(restored().rows().to_pylist(), key=lambda row: int(row["k"])) == [
-        expected[k] for k in sorted(expected)
-    ]
-
-
 @pytest.mark.parametrize(
     ("metadata", "problem"),
     [
-        ({"milepost.run_format": "3"}, "has format '3'"),
-        ({"milepost.run_format": "2", "milepost.run_copies": '{"again": "missing"}'}, "copies of others"),
-        ({"milepost.run_format": "2", "milepost.run_copies": '{"n": "k"}'}, "copies of others"),
-        ({"milepost.run_format": "2", "milepost.run_copies": "["}, "copies of others"),
+        ({}, "was written by an earlier Milepost"),
+        ({"milepost.run_format": "2"}, "was written by an earlier Milepost"),
+        ({"milepost.state-run": "2"}, "was written by a newer Milepost"),
+        ({"milepost.state-run": "1", "milepost.run_copies": '{"again": "missing"}'}, "copies of others"),
+        ({"milepost.state-run": "1", "milepost.run_copies": '{"n": "k"}'}, "copies of others"),
+        ({"milepost.state-run": "1", "milepost.run_copies": "["}, "copies of others"),
     ],
 )
-def test_a_run_of_an_unknown_format_is_refused(metadata: dict[str, str], problem: str) -> None:
+def test_a_run_of_another_format_is_refused(metadata: dict[str, str], problem: str) -> None:
     """What a later version writes is not guessed at."""
-    handle, body = golden(2)
+    handle, body = golden()
     table = pq.read_table(pa.BufferReader(body)).replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
@@ -256,7 +216,7 @@ def test_decoding_a_range_gives_exactly_its_key_groups(wanted: range) -> None:
 
 def test_a_run_in_the_order_of_another_hash_is_refused() -> None:
     """The order is part of the format: a run written under another hash would be searched wrongly."""
-    other = KeySpec(("k",), ("k",), KEYED)
+    other = KeySpec(("k",), ("k",), KeyHash("0" * 32))
     handle, body = encode_run(
         sort_rows(aggregates(100), other, deleted=False), RunKind.BASE, range(4), 4, "chk-1/t1/", other
     )
@@ -265,7 +225,7 @@ def test_a_run_in_the_order_of_another_hash_is_refused() -> None:
 
 
 RUN = RunHandle("chk-1/t1/x.parquet", 10, "0" * 64, 3, RunKind.DELTA, range(2), range(2), (0, 1, 3))
-HANDLE = StateHandle("agg", range(2), 4, UNKEYED.version, (RUN,), ((0, 5),), 3)
+HANDLE = StateHandle("agg", range(2), 4, (RUN,), ((0, 5),), 3)
 
 
 def test_handles_read_back_equal() -> None:

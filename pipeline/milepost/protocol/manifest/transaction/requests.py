@@ -38,7 +38,6 @@ class TriggerRequest:
         above: of what is imported: the checkpoint that is copied, whose id lies below the new one. What is copied may
             hold names that were made from ids up to it, and in this job too a later id must never make one of them
             again.
-        key_hash_secret: random; for a job from before there was one, from when its state begins empty again.
     """
 
     session_id: SessionId
@@ -54,7 +53,6 @@ class TriggerRequest:
     timeline: TimelineId | None = None
     imports: bool = False
     above: CheckpointId = NO_CHECKPOINT
-    key_hash_secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,13 @@ be deleted at once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
 from milepost.protocol.manifest.transaction.events import GarbageDeleted, GarbageFolded
 from milepost.protocol.manifest.transaction.requests import ListProgress
-from milepost.protocol.records.errors import CommitConflict, ProtocolViolation, StateCorrupt
+from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import checkpoint_of_key, key_fault
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
@@ -35,8 +33,6 @@ MAX_FOLDED_KEYS = 8_192
 
 STRETCHES = 4
 """The grace period is so many stretches of time; lists of one stretch are folded, so a key waits a quarter longer."""
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +59,6 @@ class FoldRequest:
     plan: FoldPlan
     keys: tuple[str, ...]
     listed: str
-
-
-def encode_list(keys: Collection[str], version: int) -> tuple[str, bytes]:
-    """Return the digest and the body of a list of garbage.
-
-    Args:
-        keys: each once. version: of the head that it is made from.
-    """
-    document = {"format": _FORMAT, "keys": list(keys), "version": version}
-    body = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    return sha256(body).hexdigest(), body
-
-
-def decode_list(body: bytes, named: GarbageList) -> tuple[str, ...]:
-    """Return the keys of a list. Raises StateCorrupt: it is not what the manifest names."""
-    keys: object = None
-    if sha256(body).hexdigest() == named.sha256:
-        keys = json.loads(body)["keys"]
-    if not isinstance(keys, list) or len(keys) != named.count or newest_of(keys) != named.newest:
-        raise StateCorrupt(
-            f"list of garbage {named.sha256}: expected {named.count} keys below checkpoints up to {named.newest} with"
-            f" this digest, got {len(body)} other bytes. Nothing was deleted.",
-            hint="milepost gc finds again what it named",
-        )
-    return tuple(keys)
 
 
 def newest_of(keys: Iterable[str]) -> CheckpointId | None:

@@ -8,7 +8,6 @@ import pytest
 
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
-from milepost.protocol.records.checkpoints import CheckpointKind
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import metadata_key, token_prefix
@@ -94,9 +93,8 @@ def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
 def test_retention_keeps_savepoints() -> None:
     """A savepoint is owned by a person and never subsumed."""
     log = epochs(3)
-    first, *others = log.state.checkpoints
-    kept = (replace(first, kind=CheckpointKind.SAVEPOINT), *others)
-    assert plan_retention(kept, selected(kept, RetentionPolicy(1))) == (2,)
+    log.record_savepoint(A, 1)
+    assert subsumable(log.state, RetentionPolicy(1)) == (2,)
 
 
 def test_retention_keeps_what_other_timelines_stand_on() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.protocol.codec.garbage_lists import decode_list, encode_list
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import GarbageDeleted, GarbageFolded, GarbageListed
 from milepost.protocol.manifest.transaction.requests import ListProgress
@@ -18,8 +19,6 @@ from milepost.protocol.manifest.upkeep.garbage import (
     STRETCHES,
     FoldPlan,
     FoldRequest,
-    decode_list,
-    encode_list,
     newest_of,
     plan_fold,
 )
