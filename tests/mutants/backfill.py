@@ -13,8 +13,8 @@ MUTANTS = (
         "a backfill triggers on the live timeline and fences the schedule",
         "I2",
         "pipeline/milepost/jobmaster/leadership/leadership.py",
-        "            timeline=self.timeline_id,\n            key_hash_secret=",
-        "            timeline=None,\n            key_hash_secret=",
+        "            timeline=self.timeline_id,\n        )\n        return context.transact(request)",
+        "            timeline=None,\n        )\n        return context.transact(request)",
         (_ALL_AT_ONCE,),
     ),
     Mutant(

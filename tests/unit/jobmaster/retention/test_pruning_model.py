@@ -34,6 +34,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.retention.lineage import still_listed
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable
 from milepost.storage.open import open_store
+from tests.harness.jobs.job_log import KEY_HASH_SECRET
 from tests.harness.stores.hooked_store import HookedStore
 from tests.harness.stores.sink_machine import Commit, Completed, Follow, Killed, SinkMachine
 
@@ -141,7 +142,8 @@ class PrunedMachine(SinkMachine):
             switch = Realignment(decision, TimelineId(timeline), CheckpointId(target), ("table",))
         return ManifestState(
             "job", self.next_version, CheckpointId(self.next_id), 1, JobStatus.RUNNING, TimelineId(self.live),
-            still_listed(tuple(timelines), checkpoints), tuple(checkpoints), Failures(), (), realignment=switch,
+            still_listed(tuple(timelines), checkpoints), tuple(checkpoints), Failures(), (),
+            KEY_HASH_SECRET, realignment=switch,
         )  # fmt: skip
 
     def shares(self) -> dict[CheckpointId, TableShare]:

@@ -67,8 +67,8 @@ def test_a_savepoint_holds_all_of_its_checkpoint_and_of_every_table(job: Counted
     saved = read_savepoint(open_store(StoreConfig(made["location"])))
     assert set(saved.metadata.references()) <= set(files), "every reference leads to an object of the savepoint"
     assert {name: table.rows for name, table in saved.document.tables.items()} == {"table": 6, "seen": 6}
-    assert (document["job"], document["checkpoint"], document["timeline"]) == ("small", 2, "main")
-    assert document["spec"] == job.spec_path.read_text()
+    assert (document["job"], document["checkpoint_id"], document["timeline"]) == ("small", 2, "main")
+    assert document["spec_text"] == job.spec_path.read_text()
 
 
 def test_it_is_listed_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
