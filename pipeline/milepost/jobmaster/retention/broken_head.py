@@ -79,7 +79,8 @@ def _suggest_rollback(context: JobContext, error: StateCorrupt) -> None:
         state = context.head().state
         target = newest_whole_ancestor(context, state)
     except CheckpointError as failure:  # the first error is the one to report
-        _LOG.warning("no checkpoint to go back to could be looked for: %s", failure.message)
+        if failure.message != error.message:
+            _LOG.warning("no checkpoint to go back to could be looked for: %s", failure.message)
         return
     if target is None:
         return

@@ -43,6 +43,9 @@ class Mismatch(Exception):
         return self
 
 
+_ANOTHER_PLACE = "start under another storage, the sink at another path; or put back what lay there"
+
+
 class OtherFormat(Mismatch):
     """A stored object that another version of Milepost wrote, or nobody; never to be taken for one that is absent.
 
@@ -56,7 +59,7 @@ class OtherFormat(Mismatch):
         newer = later is not None and int(later[1]) > int(number)
         who = "a newer Milepost" if newer else "an earlier Milepost, or by something else"
         super().__init__(f"was written by {who}: expected the format {expected}, got {_short(got)}")
-        self.remedy = "use that version" if newer else "start under another storage, or put back what lay there"
+        self.remedy = "use that version" if newer else _ANOTHER_PLACE
 
     def __str__(self) -> str:
         return str(self.args[0])
