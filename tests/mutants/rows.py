@@ -92,8 +92,8 @@ MUTANTS = (
         "an entry of the node's cache is found for a column that was added anew",
         ROWS,
         "pipeline/milepost/state/cache/cache.py",
-        "[[field.name, str(field.type), stored_name(field)] for field in schema]",
-        "[[field.name, str(field.type)] for field in schema]",
+        "[[field.name, str(field.type), stored_name(field)] for field in identity.stored]",
+        "[[field.name, str(field.type)] for field in identity.stored]",
         ("tests/unit/state/cache/test_cache.py::test_an_entry_is_of_the_stored_column_and_not_of_its_name",),
     ),
     Mutant(

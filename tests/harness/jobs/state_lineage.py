@@ -13,12 +13,15 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.retention.retention import unreferenced
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group_range
+from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.layout import state_prefix
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+KEYS = KeySpec(("k",), ("k",), KEYED)
 GROUPS = 8
 PLAN = "inputs/" + "a" * 64 + ".json"
 
@@ -44,20 +47,9 @@ class StateLineage:
         return cls(LocalStore(StoreConfig(f"file://{folder}")))
 
     def restore(self, subtask: int = 0, parallelism: int = 1, max_parallelism: int = GROUPS) -> SubtaskState:
-        return restore_state(
-            "latest",
-            ("k",),
-            SCHEMA,
-            routing_key=("k",),
-            hasher=KEYED,
-            handles=self.handles,
-            key_groups=key_group_range(max_parallelism, parallelism, subtask),
-            max_parallelism=max_parallelism,
-            watermark_us=None,
-            store=self.store,
-            checkpoint_id=7,
-            job="flights",
-        )
+        own = key_group_range(max_parallelism, parallelism, subtask)
+        identity = StateIdentity.of("latest", KEYS, SCHEMA, own, max_parallelism)
+        return restore_state(identity, self.handles, CheckpointObjects(self.store, 7, "flights"), watermark_us=None)
 
     def checkpoint(self, states: Sequence[SubtaskState]) -> tuple[StateHandle, ...]:
         """Snapshot every subtask as the next checkpoint."""

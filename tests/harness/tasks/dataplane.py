@@ -46,8 +46,10 @@ from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.buffers.spill import SpillFile
-from milepost.state.keyed.keyed_state import read_state
+from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.layout import channel_prefix, state_prefix, token_prefix
 from tests.harness.jobs.sparkless_runner import rows_for
 from tests.harness.tasks.key_hashes import KEYED
@@ -194,14 +196,12 @@ class DataPlane:
     def state(self, uid: str) -> list[dict[str, Any]]:
         """The live state of an operator, sorted."""
         operator, state = operators()[uid], self.states[uid]
-        tables = [
-            read_state(
-                uid, operator.key, operator.state_schema, routing_key=operator.routing_key, hasher=KEYED,
-                handles=[handle], key_groups=handle.key_groups, watermark_us=fired_us,
-                store=self.store, checkpoint_id=self.epochs, job="test",
-            )
-            for handle, fired_us in zip(state.handles, state.firing, strict=True)
-        ]  # fmt: skip
+        keys = KeySpec(operator.key, operator.routing_key, KEYED)
+        tables = []
+        for handle, fired_us in zip(state.handles, state.firing, strict=True):
+            own = StateIdentity.of(uid, keys, operator.state_schema, handle.key_groups, handle.max_parallelism)
+            objects = CheckpointObjects(self.store, self.epochs, "test")
+            tables.append(restore_state(own, [handle], objects, watermark_us=fired_us).rows())
         return sorted(pa.concat_tables(tables).to_pylist(), key=repr)
 
     def _source(self, index: int, table: pa.Table, parallelism: int, limits: BufferLimits) -> Iterator[pa.RecordBatch]:

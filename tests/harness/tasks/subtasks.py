@@ -16,10 +16,12 @@ from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.buffers import are_partials, as_partials
 from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.keyed_state import SubtaskState, read_state, restore_state
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.key_hash import KeyHash
+from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from tests.harness.tasks.key_hashes import KEYED
 
 
@@ -89,35 +91,20 @@ class OperatorRun:
 
     def restore(self, subtask: int, parallelism: int, cache: Path | None = None) -> SubtaskState:
         """One subtask's state at the last checkpoint."""
-        return restore_state(
-            self.operator.uid,
-            self.operator.key,
-            self.operator.state_schema,
-            routing_key=self.operator.routing_key,
-            handles=self.handles,
-            key_groups=key_group_range(self.max_parallelism, parallelism, subtask),
-            max_parallelism=self.max_parallelism,
-            watermark_us=self.firing_us,
-            store=self.store,
-            checkpoint_id=self.epochs,
-            job="test",
-            cache=None if cache is None else StateCache(cache),
-            hasher=self.hasher,
-        )
+        return self._restore(key_group_range(self.max_parallelism, parallelism, subtask), cache)
 
     def state(self) -> pa.Table:
         """The whole live state at the last checkpoint."""
-        return read_state(
-            self.operator.uid,
-            self.operator.key,
-            self.operator.state_schema,
-            routing_key=self.operator.routing_key,
-            hasher=self.hasher,
-            handles=self.handles,
+        return self._restore(range(self.max_parallelism), None).rows()
+
+    def _restore(self, key_groups: range, cache: Path | None) -> SubtaskState:
+        keys = KeySpec(self.operator.key, self.operator.routing_key, self.hasher)
+        return restore_state(
+            StateIdentity.of(self.operator.uid, keys, self.operator.state_schema, key_groups, self.max_parallelism),
+            self.handles,
+            CheckpointObjects(self.store, self.epochs, "test"),
             watermark_us=self.firing_us,
-            store=self.store,
-            checkpoint_id=self.epochs,
-            job="test",
+            cache=None if cache is None else StateCache(cache),
         )
 
 

@@ -18,7 +18,9 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.retention import handle_conflicts
-from milepost.state.keyed.keyed_state import read_state
+from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.layers.layer import KeySpec
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.checked import read_handle, stat_handle
 
 
@@ -33,28 +35,17 @@ def operator_rows(
     """All live rows of an operator's state at a checkpoint.
 
     Args:
-        uid: of its handles. bodies: of runs that were read before, as in `read_state`.
+        uid: of its handles. bodies: of runs that were read before, as in `CheckpointObjects`.
     Raises:
         StateCorrupt: a run is missing, altered or not what its handle says.
     """
+    keys = KeySpec(snapshot.key, snapshot.routing_key, metadata.hasher)
+    objects = CheckpointObjects(store, metadata.checkpoint_id, metadata.job, bodies)
     # Each subtask's rows are dead by its own firing watermark.
-    parts = [
-        read_state(
-            uid,
-            snapshot.key,
-            snapshot.state_schema,
-            routing_key=snapshot.routing_key,
-            hasher=metadata.hasher,
-            handles=[handle],
-            key_groups=handle.key_groups,
-            watermark_us=firing_us,
-            store=store,
-            checkpoint_id=metadata.checkpoint_id,
-            job=metadata.job,
-            bodies=bodies,
-        )
-        for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True)
-    ]
+    parts = []
+    for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True):
+        own = StateIdentity.of(uid, keys, snapshot.state_schema, handle.key_groups, handle.max_parallelism)
+        parts.append(restore_state(own, [handle], objects, watermark_us=firing_us).rows())
     schema = pa.schema([pa.field(field.name, field.type) for field in snapshot.state_schema])
     return pa.concat_tables([schema.empty_table(), *parts])
 

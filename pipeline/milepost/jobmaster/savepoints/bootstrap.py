@@ -47,7 +47,9 @@ from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.exact_keys import key_numbers
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
+from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.checked import write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, state_prefix
 
@@ -239,20 +241,10 @@ def _write(
     rows: pa.Table,
     own: range,
 ) -> StateHandle:
-    state = restore_state(
-        operator.uid,
-        operator.key,
-        operator.state_schema,
-        routing_key=operator.routing_key,
-        hasher=hasher,
-        handles=(),
-        key_groups=own,
-        max_parallelism=context.spec.checkpointing.max_parallelism,
-        watermark_us=None,
-        store=context.store,
-        checkpoint_id=0,
-        job=context.spec.name,
-    )
+    keys = KeySpec(operator.key, operator.routing_key, hasher)
+    spec = context.spec
+    identity = StateIdentity.of(operator.uid, keys, operator.state_schema, own, spec.checkpointing.max_parallelism)
+    state = restore_state(identity, (), CheckpointObjects(context.store, 0, spec.name), watermark_us=None)
     state.upsert(rows)
     directory = state_prefix(pending.checkpoint_id, pending.token, OperatorUid(operator.uid))
     snapshot = state.freeze(None).encode(directory)

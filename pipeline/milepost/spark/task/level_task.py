@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -37,7 +38,9 @@ from milepost.state.buffers.spill import SpilledBodies
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.keyed_state import FrozenState, restore_state
 from milepost.state.keyed.slices import EncodedSlices
+from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.notices import read_notice
 
 
@@ -66,6 +69,7 @@ class _Task:
         self._clock, self._memory, self._subtask = attempt.clock, attempt.memory, attempt.subtask
         self._bodies = SpilledBodies(self._memory.spill)
         self._plan, self._store, self._metrics = plan, store, metrics
+        self._restored_from = CheckpointObjects(store, plan.base, plan.job)
         self._identity: SubtaskIdentity = plan.identity(self._subtask)
         self._key_groups = plan.key_groups(self._subtask)
         signatures = {item.operator.uid: item.signature for item in plan.operators}
@@ -142,19 +146,10 @@ class _Task:
     def _restore(
         self, item: OperatorPlan, channels: Sequence[Sequence[Buffer]], pacer: Pacer, carried: tuple[SubtaskAck, ...]
     ) -> Work:
-        plan, operator = self._plan, item.operator
+        plan = self._plan
         previous_us = item.previous_firing_us(self._key_groups)
-        replayed = restore_channel_state(
-            item.channels,
-            uid=operator.uid,
-            routing_key=operator.routing_key,
-            hasher=plan.hasher,
-            key_groups=self._key_groups,
-            max_parallelism=plan.max_parallelism,
-            store=self._store,
-            checkpoint_id=plan.base,
-            job=plan.job,
-        )
+        identity = self._state_of(item, self._key_groups)
+        replayed = restore_channel_state(identity, item.channels, self._restored_from)
         self._metrics.mark("restore_ms")
         rows = Processing(
             item,
@@ -170,28 +165,22 @@ class _Task:
 
     def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> Opened:
         """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""
-        plan, operator = self._plan, item.operator
         whole = key_groups == self._key_groups
         self._metrics.mark("process_ms")
         state = restore_state(
-            operator.uid,
-            operator.key,
-            item.state_schema,
-            routing_key=operator.routing_key,
-            hasher=plan.hasher,
-            handles=item.handles,
-            key_groups=key_groups,
-            max_parallelism=plan.max_parallelism,
+            self._state_of(item, key_groups),
+            item.handles,
+            self._restored_from if whole else replace(self._restored_from, bodies=self._bodies),
             watermark_us=previous_us,
             firing=item.firing,
-            store=self._store,
-            checkpoint_id=plan.base,
-            job=plan.job,
-            cache=StateCache(plan.cache_directory, keep_mapped=whole),
-            bodies=None if whole else self._bodies,
+            cache=StateCache(self._plan.cache_directory, keep_mapped=whole),
         )
         self._metrics.mark("restore_ms")
-        return Opened(state, operator.begin(state, previous_us))
+        return Opened(state, item.operator.begin(state, previous_us))
+
+    def _state_of(self, item: OperatorPlan, key_groups: range) -> StateIdentity:
+        keys = KeySpec(item.operator.key, item.operator.routing_key, self._plan.hasher)
+        return StateIdentity.of(item.operator.uid, keys, item.state_schema, key_groups, self._plan.max_parallelism)
 
     def _snapshot(
         self, consumed: tuple[AckEvent, ...], carried: tuple[SubtaskAck, ...]

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.protocol.records.errors import NotFound, StateCorrupt
-from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.stored_fields import Count, OwnKey, Sha256, Text
 from milepost.state.buffers.buffers import Buffer, owned_part
-from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 
 _SCHEMA = pa.schema(
     [
@@ -124,16 +123,7 @@ def oldest_in_flight(buffers: Iterable[Buffer]) -> int | None:
 
 
 def restore_channel_state(
-    handles: Iterable[ChannelStateHandle | None],
-    *,
-    uid: str,
-    routing_key: Sequence[str],
-    hasher: KeyHash,
-    key_groups: range,
-    max_parallelism: int,
-    store: ObjectStore,
-    checkpoint_id: int,
-    job: str,
+    identity: StateIdentity, handles: Iterable[ChannelStateHandle | None], objects: CheckpointObjects
 ) -> tuple[Buffer, ...]:
     """Return the buffers that one subtask must process first, in order, whatever the parallelism that stored them.
 
@@ -141,24 +131,24 @@ def restore_channel_state(
     group of their rows (the job's key groups never change).
 
     Args:
+        identity: its uid is the operator's now, which may have had another one when they were stored.
         handles: of one operator, of all its former subtasks, in their order; None for one without channel state.
-        uid: of the operator now, which may have had another one when they were stored.
-        routing_key: columns by which the operator's input is exchanged. hasher: which placed it.
-        key_groups: what this subtask owns.
-        store: a file lies at `handle.key`. checkpoint_id, job: for messages.
     Raises:
         StateCorrupt: a file is missing, altered or not what its handle says.
         StoreUnavailable, EnvironmentUnusable: from the store.
     """
     restored: list[Buffer] = []
+    own, keys = identity.key_groups, identity.keys
     for handle in handles:
-        if handle is None or handle.key_groups.stop <= key_groups.start or key_groups.stop <= handle.key_groups.start:
+        if handle is None or handle.key_groups.stop <= own.start or own.stop <= handle.key_groups.start:
             continue
-        buffers = _read(handle, uid, store, checkpoint_id, job)
-        if key_groups.start <= handle.key_groups.start and handle.key_groups.stop <= key_groups.stop:
+        buffers = _read(handle, identity.uid, objects)
+        if own.start <= handle.key_groups.start and handle.key_groups.stop <= own.stop:
             restored += buffers
         else:
-            parts = (owned_part(buffer, routing_key, hasher, key_groups, max_parallelism) for buffer in buffers)
+            parts = (
+                owned_part(buffer, keys.routing_key, keys.hasher, own, identity.max_parallelism) for buffer in buffers
+            )
             restored += (part for part in parts if part is not None)
     return tuple(restored)
 
@@ -167,19 +157,12 @@ def _payloads(buffers: Sequence[Buffer]) -> pa.Array:
     return pa.array([item.body() for item in buffers], pa.large_binary())
 
 
-def _read(handle: ChannelStateHandle, operator: str, store: ObjectStore, checkpoint_id: int, job: str) -> list[Buffer]:
+def _read(handle: ChannelStateHandle, operator: str, objects: CheckpointObjects) -> list[Buffer]:
     def refused(problem: str) -> StateCorrupt:
-        return StateCorrupt(
-            f"checkpoint {checkpoint_id}: channel state {handle.key} of {handle.uid!r} cannot be used: {problem}. "
-            "The checkpoint stays as it is; nothing was changed.",
-            hint=f"Run `milepost verify {job}` for all that is broken; restore it from a copy of the store.",
-            checkpoint_id=checkpoint_id,
-            uid=handle.uid,
-            key=handle.key,
-        )
+        return objects.unusable("channel state", handle.key, handle.uid, problem)
 
     try:
-        body = store.get(handle.key)
+        body = objects.store.get(handle.key)
     except NotFound as error:
         raise refused("it is missing") from error
     if len(body) != handle.size:

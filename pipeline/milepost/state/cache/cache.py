@@ -38,9 +38,10 @@ from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.subtask.subtask_commands import Notification
 from milepost.state.layers.integer_packing import narrowed, widened
 from milepost.state.layers.interpolation_search import drifts_of
-from milepost.state.layers.layer import KeySpec, Layer, empty_layer
+from milepost.state.layers.layer import Layer, empty_layer
 from milepost.state.runs.evolution import stored_name
 from milepost.state.runs.handles import RunHandle
+from milepost.state.runs.identity import StateIdentity
 from milepost.state.runs.runs import DELETED_COLUMN
 from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, TIMER_COLUMN
 
@@ -76,43 +77,32 @@ class StateCache:
         self._directory = Path(directory)
         self._keep_mapped = keep_mapped
 
-    def load(
-        self, uid: str, run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
-    ) -> Layer | None:
-        """Return the wanted key groups of a run, memory-mapped; None when there is no intact entry."""
-        folder = self._folder(uid, wanted)
-        digest = _digest(run, wanted, schema, keys, max_parallelism)
+    def load(self, identity: StateIdentity, run: RunHandle) -> Layer | None:
+        """Return the key groups for which a run counts, memory-mapped; None when there is no intact entry."""
+        folder, digest = self._folder(identity, run), _digest(identity, run)
         try:
             if not self._is_private():
                 return None
             for path in sorted(folder.glob(f"{digest}.*{_SUFFIX}")):
-                layer = _read(path, schema, keep=self._keep_mapped)
+                layer = _read(path, identity.stored, keep=self._keep_mapped)
                 if layer is not None:
                     return layer
-                logger.warning("state cache of %s: entry %s is damaged; it is replaced from the store", uid, path.name)
+                logger.warning(
+                    "state cache of %s: entry %s is damaged; it is replaced from the store", identity.uid, path.name
+                )
                 path.unlink(missing_ok=True)
         except OSError as error:
-            logger.warning("state cache of %s cannot be read (%s); the store is read instead", uid, error)
+            logger.warning("state cache of %s cannot be read (%s); the store is read instead", identity.uid, error)
         return None
 
-    def stage(
-        self,
-        uid: str,
-        run: RunHandle,
-        wanted: range,
-        schema: pa.Schema,
-        keys: KeySpec,
-        max_parallelism: int,
-        layer: Layer,
-    ) -> bool:
+    def stage(self, identity: StateIdentity, run: RunHandle, layer: Layer) -> bool:
         """Write an entry complete, under a name of this attempt, then rename it.
 
         A full, missing or read-only disk, or too little memory, is logged, never raised.
 
         Returns: whether it is there.
         """
-        folder = self._folder(uid, wanted)
-        digest = _digest(run, wanted, schema, keys, max_parallelism)
+        folder, digest = self._folder(identity, run), _digest(identity, run)
         temporary: Path | None = None
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -122,44 +112,37 @@ class StateCache:
             descriptor, name = tempfile.mkstemp(prefix=f"{digest}-", suffix=_TEMPORARY, dir=folder)
             temporary = Path(name)
             os.close(descriptor)
-            _write(temporary, layer, schema)
+            _write(temporary, layer)
             size, checksum = temporary.stat().st_size, _crc32(temporary)
             entry = folder / f"{digest}.{size}.{checksum:08x}.{_writer_of(run)}{_SUFFIX}"
             temporary.replace(entry)
             _checked[entry] = _version(entry)
             return True
         except (OSError, MemoryError, pa.ArrowException) as error:
-            logger.warning("state cache of %s cannot be written (%s); the next epoch reads the store", uid, error)
+            logger.warning(
+                "state cache of %s cannot be written (%s); the next epoch reads the store", identity.uid, error
+            )
             if temporary is not None:
                 temporary.unlink(missing_ok=True)
             return False
 
-    def retain(
-        self,
-        uid: str,
-        own: range,
-        runs: Iterable[tuple[RunHandle, range]],
-        schema: pa.Schema,
-        keys: KeySpec,
-        max_parallelism: int,
-        restored: int,
-    ) -> None:
+    def retain(self, identity: StateIdentity, runs: Iterable[RunHandle], restored: int) -> None:
         """Remove what a restored checkpoint has replaced.
 
-        In the folders of ranges that overlap `own`: entries of it and of older checkpoints, other than the given runs';
-        and abandoned temporary files. What newer ones wrote is theirs: another try, or another timeline.
+        In the folders of ranges that overlap the subtask's: entries of it and of older checkpoints, other than the
+        given runs'; and abandoned temporary files. What newer ones wrote is theirs: another try, or another timeline.
         """
         kept: dict[Path, set[str]] = {}
-        for run, wanted in runs:
-            kept.setdefault(self._folder(uid, wanted), set()).add(_digest(run, wanted, schema, keys, max_parallelism))
+        for run in runs:
+            kept.setdefault(self._folder(identity, run), set()).add(_digest(identity, run))
         try:
             if not self._is_private():
                 return
-            for folder in self._folders(uid, own):
+            for folder in self._folders(identity.uid, identity.key_groups):
                 _prune(folder, kept.get(folder, set()), restored)
             _let_go()
         except (OSError, ValueError) as error:
-            logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
+            logger.warning("state cache of %s cannot be tidied (%s); it may grow", identity.uid, error)
 
     def notify(self, uid: str, own: range, checkpoint_id: int, what: Notification) -> None:
         """Take notice of what became of a checkpoint (I11); a fault is logged.
@@ -196,8 +179,8 @@ class StateCache:
             if start < own.stop and own.start < stop:
                 yield folder
 
-    def _folder(self, uid: str, wanted: range) -> Path:
-        return self._directory / f"{_operator_digest(uid)}-{wanted.start}-{wanted.stop}"
+    def _folder(self, identity: StateIdentity, run: RunHandle) -> Path:
+        return self._directory / f"{_operator_digest(identity.uid)}-{run.valid.start}-{run.valid.stop}"
 
     def _is_private(self) -> bool:
         """Whether only this user can have written the entries: others on the machine are not trusted."""
@@ -215,18 +198,19 @@ def _operator_digest(uid: str) -> str:
     return hashlib.sha256(uid.encode()).hexdigest()[:16]
 
 
-def _digest(run: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int) -> str:
-    identity = {
+def _digest(identity: StateIdentity, run: RunHandle) -> str:
+    keys = identity.keys
+    equals = {
         "format": CACHE_FORMAT,
         "hash": keys.hasher.digest,
         "run": run.sha256,
-        "wanted": [wanted.start, wanted.stop],
-        "max_parallelism": max_parallelism,
-        "schema": [[field.name, str(field.type), stored_name(field)] for field in schema],
+        "wanted": [run.valid.start, run.valid.stop],
+        "max_parallelism": identity.max_parallelism,
+        "schema": [[field.name, str(field.type), stored_name(field)] for field in identity.stored],
         "key": list(keys.key),
         "routing_key": list(keys.routing_key),
     }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:40]
+    return hashlib.sha256(json.dumps(equals, sort_keys=True).encode()).hexdigest()[:40]
 
 
 def _writer_of(run: RunHandle) -> int:
@@ -280,7 +264,7 @@ def _age_s(path: Path, folder: Path) -> float:
         return 0.0
 
 
-def _write(path: Path, layer: Layer, schema: pa.Schema) -> None:
+def _write(path: Path, layer: Layer) -> None:
     rows = narrowed(layer.rows, kept=(TIMER_COLUMN, EXPIRES_COLUMN))
     drifts = drifts_of(layer.hashes)
     table = (

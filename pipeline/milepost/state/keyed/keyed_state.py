@@ -11,58 +11,34 @@ it. `snapshot.py` holds what follows the freeze.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
 from milepost.state.keyed.run_reader import RunReader, references
-from milepost.state.keyed.snapshot import FrozenState, StateIdentity
-from milepost.state.layers.key_groups import (
-    Hashes,
-    Ints,
-    check_key_type,
-    check_max_parallelism,
-)
-from milepost.state.layers.key_hash import KeyHash
-from milepost.state.layers.layer import Bools, KeySpec, Layer, match, not_hidden, others, sort_rows, stack
+from milepost.state.keyed.snapshot import FrozenState, RestoredState
+from milepost.state.layers.key_groups import Hashes, Ints
+from milepost.state.layers.layer import Bools, Layer, match, not_hidden, others, sort_rows, stack
 from milepost.state.layers.take import Hits, found_of, take
-from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
+from milepost.state.runs.handles import RunKind, StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, RowStatistics
 
 
 class SubtaskState:
     """Implements `operators.contract.KeyedState` over restored runs; made by `restore_state`."""
 
-    def __init__(
-        self,
-        identity: StateIdentity,
-        bases: tuple[Layer, ...],
-        deltas: tuple[Layer, ...],
-        runs: tuple[RunHandle, ...],
-        watermark_us: int | None,
-        cache: StateCache | None,
-        statistics: RowStatistics | None,
-    ) -> None:
-        """Take what was restored.
-
-        Args:
-            bases, deltas: of each base and delta run, in the order of `runs`.
-            statistics: of the restored checkpoint, where it is known.
-        """
-        self._identity = identity
-        self._bases = bases
-        self._deltas = deltas
-        self._runs = runs
-        self._watermark_us = watermark_us
-        self._cache = cache
-        self._statistics = statistics
-        self._times = identity.times
+    def __init__(self, restored: RestoredState) -> None:
+        self._restored = restored
+        self._identity = restored.identity
+        self._bases, self._deltas = restored.bases, restored.deltas
+        self._watermark_us = restored.watermark_us
+        self._times = restored.times
         self._added: int | None = 0
         self._changes: list[Layer] = []
         self._frozen = False
@@ -190,17 +166,7 @@ class SubtaskState:
             )
         self._frozen = True
         changes = stack(self._changes, self._identity.keys, self.schema)
-        return FrozenState(
-            self._identity,
-            self._bases,
-            self._deltas,
-            changes,
-            self._runs,
-            (self._watermark_us, watermark_us),
-            self._cache,
-            self._statistics,
-            self._added,
-        )
+        return FrozenState(self._restored, changes, watermark_us, self._added)
 
     def _newest_first(self) -> list[Layer]:
         if len(self._changes) > 1:
@@ -222,62 +188,38 @@ class SubtaskState:
 
 
 def restore_state(
-    uid: str,
-    key: Sequence[str],
-    schema: pa.Schema,
-    *,
-    routing_key: Sequence[str],
-    hasher: KeyHash,
+    identity: StateIdentity,
     handles: Sequence[StateHandle],
-    key_groups: range,
-    max_parallelism: int,
+    objects: CheckpointObjects,
+    *,
     watermark_us: int | None,
     firing: Sequence[int | None] = (),
-    store: ObjectStore,
-    checkpoint_id: int,
-    job: str,
-    prefix: str = "",
     cache: StateCache | None = None,
-    bodies: MutableMapping[str, bytes] | None = None,
 ) -> SubtaskState:
     """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
 
     Args:
-        uid, key, schema: of the operator; the schema's key columns identify a row. Runs of an older schema are
-            converted by the stored names in it (see `evolution`).
-        routing_key: the columns by which rows are exchanged; part of `key`.
-        hasher: the key hash that placed the rows of `handles`.
+        identity: its keys are hashed as the rows of `handles` were placed.
         handles: every subtask's state handle of this operator in the checkpoint; empty for the empty state.
-        key_groups: what this subtask owns.
         watermark_us: this subtask's firing watermark from here on: rows expired by then are dead.
         firing: the firing watermark of each handle's subtask, none below `watermark_us`, where they differ: what one of
             them had forgotten stays forgotten, although this subtask goes on from an earlier time.
-        store, prefix: a run lies at `prefix + handle.key`.
-        checkpoint_id, job: for messages.
         cache: used if it holds a run, filled if not; the result is the same without it.
-        bodies: of runs that were read and checked before, by key; those read now are added.
     Raises:
         StateCorrupt: a run is missing, altered or not what its handle says.
-        InvalidRequest: the schema, `max_parallelism` or a key type does not fit.
+        InvalidRequest: the schema or `max_parallelism` does not fit.
         StoreUnavailable, EnvironmentUnusable: from the store.
     """
-    check_max_parallelism(max_parallelism)
-    plain = pa.schema([pa.field(field.name, field.type) for field in schema])
-    for name in key:
-        check_key_type(name, plain.field(name).type)
-    keys = KeySpec(tuple(key), tuple(routing_key), hasher)
-    identity = StateIdentity(uid, keys, plain, schema, key_groups, max_parallelism)
-    reader = RunReader(identity, store, prefix, cache, checkpoint_id, job, {} if bodies is None else bodies)
-    runs = references(identity, handles, checkpoint_id, job)
+    reader = RunReader(identity, objects, cache)
+    runs = references(identity, handles, objects)
     layers = [(run.kind, reader.read(run)) for run in runs]
     if cache is not None:
-        kept = [(run, run.valid) for run in runs]
-        cache.retain(uid, key_groups, kept, schema, keys, max_parallelism, checkpoint_id)
+        cache.retain(identity, runs, objects.checkpoint_id)
     bases = tuple(layer for kind, layer in layers if kind is RunKind.BASE)
     deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
     known = all(fired_us in (None, watermark_us) for fired_us in firing)
     statistics = _statistics(identity, handles) if known else None
-    state = SubtaskState(identity, bases, deltas, runs, watermark_us, cache, statistics)
+    state = SubtaskState(RestoredState(identity, bases, deltas, runs, watermark_us, statistics, cache))
     for handle, fired_us in zip(handles, firing, strict=False):
         if fired_us is not None and fired_us != watermark_us:
             state.delete(state.expired(handle.key_groups, fired_us))
@@ -294,48 +236,6 @@ def _statistics(identity: StateIdentity, handles: Sequence[StateHandle]) -> RowS
     if any(item.key_groups.start < own.start or item.key_groups.stop > own.stop for item in mine):
         return None
     return RowStatistics(sum(item.live_rows for item in mine), tuple(timer for item in mine for timer in item.timers))
-
-
-def read_state(
-    uid: str,
-    key: Sequence[str],
-    schema: pa.Schema,
-    *,
-    routing_key: Sequence[str],
-    hasher: KeyHash,
-    handles: Sequence[StateHandle],
-    watermark_us: int | None,
-    store: ObjectStore,
-    checkpoint_id: int,
-    job: str,
-    prefix: str = "",
-    key_groups: range | None = None,
-    bodies: dict[str, bytes] | None = None,
-) -> pa.Table:
-    """Return an operator's live state at a checkpoint as one table; of all key groups unless told. As `restore_state`.
-
-    Raises: what `restore_state` raises.
-    """
-    if not handles:
-        return schema.empty_table()
-    max_parallelism = handles[0].max_parallelism
-    state = restore_state(
-        uid,
-        key,
-        schema,
-        routing_key=routing_key,
-        hasher=hasher,
-        handles=handles,
-        key_groups=range(max_parallelism) if key_groups is None else key_groups,
-        max_parallelism=max_parallelism,
-        watermark_us=watermark_us,
-        store=store,
-        checkpoint_id=checkpoint_id,
-        job=job,
-        prefix=prefix,
-        bodies=bodies,
-    )
-    return state.rows()
 
 
 class KeysOfRows:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
-from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.snapshot import StateIdentity
 from milepost.state.layers.layer import Layer
 from milepost.state.runs.handles import RunHandle, StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.runs.runs import check_body, decode_run
 
 
 def references(
-    identity: StateIdentity, handles: Sequence[StateHandle], checkpoint_id: int, job: str
+    identity: StateIdentity, handles: Sequence[StateHandle], objects: CheckpointObjects
 ) -> tuple[RunHandle, ...]:
     """Runs that this subtask refers to, each narrowed to the key groups for which it counts here, oldest first."""
-    own, covered = identity.key_groups, 0
+    own, covered, checkpoint_id = identity.key_groups, 0, objects.checkpoint_id
     runs: list[RunHandle] = []
     for handle in sorted(handles, key=lambda handle: handle.key_groups.start):
         if handle.max_parallelism != identity.max_parallelism:
@@ -33,7 +32,7 @@ def references(
             raise StateCorrupt(
                 f"checkpoint {checkpoint_id}: got state of {handle.uid!r}, expected of {identity.uid!r}. Nothing was "
                 "changed.",
-                hint=f"Run `milepost verify {job}`.",
+                hint=f"Run `milepost verify {objects.job}`.",
             )
         common = _intersection(handle.key_groups, own)
         covered += len(common)
@@ -45,7 +44,7 @@ def references(
         raise StateCorrupt(
             f"checkpoint {checkpoint_id}: the state handles of {identity.uid!r} cover {covered} of the {len(own)} key "
             f"groups {own.start} to {own.stop - 1}. Nothing was changed.",
-            hint=f"Run `milepost verify {job}` for all that is broken; restore it from a copy of the store.",
+            hint=f"Run `milepost verify {objects.job}` for all that is broken; restore it from a copy of the store.",
         )
     return tuple(runs)
 
@@ -58,23 +57,11 @@ def _intersection(left: range, right: range) -> range:
 class RunReader:
     """Reads runs from the cache, else from the store with their size and checksum verified; each object once."""
 
-    def __init__(
-        self,
-        identity: StateIdentity,
-        store: ObjectStore,
-        prefix: str,
-        cache: StateCache | None,
-        checkpoint_id: int,
-        job: str,
-        bodies: MutableMapping[str, bytes],
-    ) -> None:
+    def __init__(self, identity: StateIdentity, objects: CheckpointObjects, cache: StateCache | None) -> None:
         self._identity = identity
-        self._store = store
-        self._prefix = prefix
+        self._objects = objects
         self._cache = cache
-        self._checkpoint_id = checkpoint_id
-        self._job = job
-        self._bodies = bodies
+        self._bodies = {} if objects.bodies is None else objects.bodies
 
     def read(self, run: RunHandle) -> Layer:
         """The rows of a run that count here.
@@ -85,13 +72,11 @@ class RunReader:
         cache = self._cache
         if cache is None:
             return self._decoded(run)
-        identity = self._identity
-        wanted = (identity.uid, run, run.valid, identity.stored, identity.keys, identity.max_parallelism)
-        layer = cache.load(*wanted)
+        layer = cache.load(self._identity, run)
         if layer is None:
             layer = self._decoded(run)
-            if cache.stage(*wanted, layer):
-                layer = cache.load(*wanted) or layer
+            if cache.stage(self._identity, run, layer):
+                layer = cache.load(self._identity, run) or layer
         return layer
 
     def _decoded(self, run: RunHandle) -> Layer:
@@ -106,7 +91,7 @@ class RunReader:
     def _body(self, run: RunHandle) -> bytes:
         if run.key not in self._bodies:
             try:
-                body = self._store.get(self._prefix + run.key)
+                body = self._objects.store.get(run.key)
             except NotFound as error:
                 raise self._corrupt(run, "it is missing") from error
             problem = check_body(run, body)
@@ -117,11 +102,4 @@ class RunReader:
         return self._bodies[run.key]
 
     def _corrupt(self, run: RunHandle, problem: str) -> StateCorrupt:
-        return StateCorrupt(
-            f"checkpoint {self._checkpoint_id}: state run {run.key} of {self._identity.uid!r} cannot be used: "
-            f"{problem}. The checkpoint stays as it is; nothing was changed.",
-            hint=f"Run `milepost verify {self._job}` for all that is broken; restore it from a copy of the store.",
-            checkpoint_id=self._checkpoint_id,
-            uid=self._identity.uid,
-            run=run.key,
-        )
+        return self._objects.unusable("state run", run.key, self._identity.uid, problem)

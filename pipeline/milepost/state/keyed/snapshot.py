@@ -10,36 +10,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from milepost.state.cache.cache import StateCache
-from milepost.state.layers.layer import KeySpec, Layer, match, others, stack
+from milepost.state.layers.layer import Layer, match, others, stack
 from milepost.state.runs.compaction import SnapshotWrite, choose_write
 from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
+from milepost.state.runs.identity import StateIdentity
 from milepost.state.runs.runs import encode_run
 from milepost.state.statistics.row_statistics import Change, RowStatistics, Times, counted
 
 
 @dataclass(frozen=True, slots=True)
-class StateIdentity:
-    """Whose state it is, and which part of it.
+class RestoredState:
+    """One subtask's state as a checkpoint has it.
 
     Attributes:
-        uid: operator. schema: of its state rows, all nullable, without metadata. stored: the same columns with their
-            names in runs.
-        key_groups: what the subtask owns, of max_parallelism.
+        bases, deltas: of each base and delta run, in the order of `runs`; no two bases share a key group.
+        watermark_us: firing watermark of the subtask there.
+        statistics: of the checkpoint; None when all rows have to be counted.
+        cache: which takes what the next snapshot writes.
     """
 
-    uid: str
-    keys: KeySpec
-    schema: pa.Schema
-    stored: pa.Schema
-    key_groups: range
-    max_parallelism: int
+    identity: StateIdentity
+    bases: tuple[Layer, ...]
+    deltas: tuple[Layer, ...]
+    runs: tuple[RunHandle, ...]
+    watermark_us: int | None
+    statistics: RowStatistics | None
+    cache: StateCache | None
 
     @property
     def times(self) -> Times:
-        return Times(tuple(self.schema.names))
+        return Times(tuple(self.identity.schema.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +64,19 @@ class FrozenState:
     """The state at the barrier: encode it when you like; later changes of the operator do not reach it.
 
     Args:
-        bases, deltas: of each base and delta run, in the order of `runs`; no two bases share a key group.
-        watermarks_us: firing watermarks at the restored checkpoint and at this one.
-        statistics: of the restored checkpoint; None when all rows have to be counted.
+        watermark_us: firing watermark at this checkpoint.
         added: how many of the changes were not alive; None when that was not looked at.
     """
 
-    def __init__(
-        self,
-        identity: StateIdentity,
-        bases: tuple[Layer, ...],
-        deltas: tuple[Layer, ...],
-        changes: Layer,
-        runs: tuple[RunHandle, ...],
-        watermarks_us: tuple[int | None, int | None],
-        cache: StateCache | None,
-        statistics: RowStatistics | None,
-        added: int | None,
-    ) -> None:
-        self._identity = identity
-        self._bases = bases
-        self._deltas = deltas
-        self._runs = runs
-        self._before_us, self._watermark_us = watermarks_us
-        self._times = identity.times
-        self._cache = cache
+    def __init__(self, restored: RestoredState, changes: Layer, watermark_us: int | None, added: int | None) -> None:
+        self._restored = restored
+        self._identity = restored.identity
+        self._bases, self._deltas, self._runs = restored.bases, restored.deltas, restored.runs
+        self._watermark_us = watermark_us
+        self._times = restored.times
         self._all_changes = changes
-        self._changes = self._needed(changes, (*reversed(deltas), *bases))
-        self._statistics, self._added = statistics, added
+        self._changes = self._needed(changes, (*reversed(self._deltas), *self._bases))
+        self._added = added
         self._written: Layer | None = None
 
     @property
@@ -138,20 +125,20 @@ class FrozenState:
     def _renewed(self) -> RowStatistics:
         """The statistics of a state of which only the changes are written."""
         older = [layer for layer in (*reversed(self._deltas), *self._bases) if layer.num_rows]
-        if self._statistics is None:
+        if self._restored.statistics is None:
             return self._count([self._all_changes, *older])
         identity = self._identity
         change = Change(
             self._times,
             identity.keys,
             identity.max_parallelism,
-            self._before_us,
+            self._restored.watermark_us,
             self._watermark_us,
             self._all_changes,
             older,
             self._added,
         )
-        return change.renewed(self._statistics)
+        return change.renewed(self._restored.statistics)
 
     def _count(self, layers: Sequence[Layer]) -> RowStatistics:
         identity = self._identity
@@ -162,12 +149,9 @@ class FrozenState:
 
     def stage_cache(self, snapshot: StateSnapshot) -> None:
         """Put the run just written into the node-local cache: the next epoch restores it. A fault is only logged."""
-        if self._cache is None or self._written is None or not snapshot.uploads:
-            return
-        identity, run = self._identity, snapshot.handle.runs[-1]
-        self._cache.stage(
-            identity.uid, run, run.valid, identity.stored, identity.keys, identity.max_parallelism, self._written
-        )
+        cache = self._restored.cache
+        if cache is not None and self._written is not None and snapshot.uploads:
+            cache.stage(self._identity, snapshot.handle.runs[-1], self._written)
 
     def _needed(self, changes: Layer, below: tuple[Layer, ...]) -> Layer:
         """Drop dead rows, or make them tombstones; of tombstones keep those that hide a row alive below.

@@ -22,10 +22,11 @@ from milepost.state.buffers.buffers import Buffer, decode_rows, encode_rows
 from milepost.state.buffers.channel_state import ChannelStateHandle, encode_channel_state, restore_channel_state
 from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.runs.handles import StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local import LocalStore
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.jobs.state_lineage import GROUPS, SCHEMA, StateLineage, table
+from tests.harness.jobs.state_lineage import GROUPS, KEYS, SCHEMA, StateLineage, table
 from tests.harness.tasks.key_hashes import KEYED
 
 Handles = list[ChannelStateHandle | None]
@@ -287,17 +288,9 @@ def test_buffers_in_flight_and_keyed_state_go_to_the_same_subtasks(tmp_path: Pat
 
 
 def _channels(store: LocalStore, handles: Handles, subtask: int, parallelism: int) -> tuple[Buffer, ...]:
-    return restore_channel_state(
-        handles,
-        uid="latest",
-        routing_key=("k",),
-        hasher=KEYED,
-        key_groups=key_group_range(GROUPS, parallelism, subtask),
-        max_parallelism=GROUPS,
-        store=store,
-        checkpoint_id=7,
-        job="flights",
-    )
+    own = key_group_range(GROUPS, parallelism, subtask)
+    identity = StateIdentity.of("latest", KEYS, SCHEMA, own, GROUPS)
+    return restore_channel_state(identity, handles, CheckpointObjects(store, 7, "flights"))
 
 
 def _owned(rows: pa.Table, parallelism: int, subtask: int) -> pa.Table:

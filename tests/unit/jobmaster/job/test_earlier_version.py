@@ -23,6 +23,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.cache.cache import StateCache
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import RunHandle
+from milepost.state.runs.identity import StateIdentity
 from milepost.state.runs.runs import decode_run
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
 from tests.harness.jobs.saved_job import stored
@@ -108,4 +109,5 @@ def test_state_is_read_neither_from_the_store_nor_from_a_node() -> None:
     run = from_json(RunHandle, operator["handles"][0]["runs"][0], "run")
     with pytest.raises(StateCorrupt, match=BY_NAME):
         decode_run((EARLIER / "store" / "small" / run.key).read_bytes(), run, range(64), schema, KEYS, 128)
-    assert StateCache(EARLIER / "node-cache").load("latest", run, range(64), schema, KEYS, 128) is None
+    identity = StateIdentity.of("latest", KEYS, schema, range(64), 128)
+    assert StateCache(EARLIER / "node-cache").load(identity, run) is None

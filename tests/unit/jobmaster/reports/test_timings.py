@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.step_clock import StepClock
 from milepost.epoch.task_times import JOB_PHASES, TaskTimes, divided
 from milepost.jobmaster.jobmaster import Session, Triggered
@@ -21,7 +22,7 @@ from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
-from tests.unit.jobmaster.job.test_metadata import read as golden
+from tests.unit.jobmaster.job.test_metadata import golden
 
 NOTHING = TaskTimes(
     0, 0, 0, *[None] * 11, rows=0, bytes=0, buffers=None, alignment_ms=0, in_flight_bytes=0, left_ms=None
@@ -70,18 +71,17 @@ def test_the_phases_of_a_job_add_up_to_it(tasks: list[TaskTimes], job_ms: int) -
     assert abs(sum(spent) - job_ms) <= ROUNDING
 
 
-def test_what_an_older_version_did_not_measure_is_not_guessed() -> None:
-    """Its tasks do not say when they ran: the job's time is Spark's, as a whole."""
-    metadata = replace(
-        golden(3), timings={"begin_ms": 5, "session_ms": 7, "job_ms": 400, "gate_ms": 30, "prepare_ms": 8}
-    )
+def test_what_nobody_measured_is_not_guessed() -> None:
+    """No task says when it ran: the job's time is Spark's, as a whole."""
+    timings = {"begin_ms": 5, "session_ms": 7, "job_ms": 400, "gate_ms": 30, "prepare_ms": 8}
+    metadata = replace(decode_metadata(golden(), "golden"), timings=timings, tasks=())
     known = {"begin_ms": 5, "session_ms": 7, "spark_ms": 400, "gate_ms": 30, "prepare_ms": 8}
     assert {name: spent for name, spent in phases_of(metadata, ()).items() if spent is not None} == known
 
 
 def test_a_total_that_is_shorter_than_its_parts_has_no_rest() -> None:
     """The commit was made by a machine whose clock is behind: nothing is cut to make the sum fit."""
-    metadata = golden(4)
+    metadata = decode_metadata(golden(), "golden")
     assert metadata.started_ms is not None
     phases = phases_of(metadata, (AfterCommit(metadata.started_ms + 1000, commit_ms=20),))
     assert (phases["total_ms"], phases["other_ms"], phases["commit_ms"]) == (1000, None, 20)

@@ -24,6 +24,8 @@ from milepost.state.buffers.channel_state import (
     restore_channel_state,
 )
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.layers.layer import KeySpec
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
@@ -57,18 +59,12 @@ def group_of(key: int) -> int:
     return int(key_group(KEYED(pa.table({"k": [key]}), ("k",)), GROUPS)[0])
 
 
-def restore(store: LocalStore, handles: list[ChannelStateHandle | None], groups: range) -> tuple[Buffer, ...]:
-    return restore_channel_state(
-        handles,
-        uid=next((handle.uid for handle in handles if handle is not None), "op"),
-        routing_key=("k",),
-        hasher=KEYED,
-        key_groups=groups,
-        max_parallelism=GROUPS,
-        store=store,
-        checkpoint_id=1,
-        job="j",
-    )
+def restore(
+    store: LocalStore, handles: list[ChannelStateHandle | None], groups: range, uid: str | None = None
+) -> tuple[Buffer, ...]:
+    uid = uid or next((handle.uid for handle in handles if handle is not None), "op")
+    identity = StateIdentity.of(uid, KeySpec(("k",), ("k",), KEYED), pa.schema([("k", pa.int64())]), groups, GROUPS)
+    return restore_channel_state(identity, handles, CheckpointObjects(store, 1, "j"))
 
 
 @pytest.fixture
@@ -124,17 +120,7 @@ def test_operators_share_a_file_and_each_handle_counts_its_own(store: LocalStore
 def test_a_renamed_operator_gets_its_rows_in_flight_under_its_new_uid(store: LocalStore) -> None:
     """What it leaves in flight again is then found by the uid that the next checkpoint has."""
     handles = stored(store, 1, [buffer([1, 2]), buffer([3])])
-    restored = restore_channel_state(
-        handles,
-        uid="b",
-        routing_key=("k",),
-        hasher=KEYED,
-        key_groups=range(GROUPS),
-        max_parallelism=GROUPS,
-        store=store,
-        checkpoint_id=1,
-        job="j",
-    )
+    restored = restore(store, handles, range(GROUPS), uid="b")
     assert [(one.operator, one.rows()["k"].to_pylist()) for one in restored] == [("b", [1, 2]), ("b", [3])]
     again = encode_channel_state({"b": restored}, directory="d/", key_groups=range(GROUPS), signatures=SIGNATURES)
     assert again is not None

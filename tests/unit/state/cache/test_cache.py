@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.layer import KeySpec, Layer, match, sort_rows
 from milepost.state.runs.evolution import STORED_AS
 from milepost.state.runs.handles import RunKind, StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.runs.runs import encode_run
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+KEYS = KeySpec(("k",), ("k",), KEYED)
 
 
 class Node:
@@ -37,11 +40,9 @@ class Node:
         self.epochs = self.completed = 0
 
     def restore(self, subtask: int = 0, parallelism: int = 1) -> SubtaskState:
-        return restore_state(
-            "agg", ["k"], SCHEMA, routing_key=["k"], hasher=KEYED, handles=self.handles,
-            key_groups=key_group_range(8, parallelism, subtask), max_parallelism=8, watermark_us=None,
-            store=self.store, checkpoint_id=self.completed, job="j", cache=self.cache,
-        )  # fmt: skip
+        identity = StateIdentity.of("agg", KEYS, SCHEMA, key_group_range(8, parallelism, subtask), 8)
+        objects = CheckpointObjects(self.store, self.completed, "j")
+        return restore_state(identity, self.handles, objects, watermark_us=None, cache=self.cache)
 
     @property
     def cache(self) -> StateCache:
@@ -121,8 +122,9 @@ def test_an_entry_says_where_its_hashes_lie_unless_they_crowd(tmp_path: Path) ->
         rows = pa.table([[f"k{i // per_key}" for i in range(2000)], list(range(2000))], schema=SCHEMA)
         layer = sort_rows(rows, keys, deleted=False)
         run, _ = encode_run(layer, RunKind.BASE, range(8), 8, "x/", keys)
-        assert cache.stage("agg", run, range(8), SCHEMA, keys, 8, layer)
-        loaded = cache.load("agg", run, range(8), SCHEMA, keys, 8)
+        identity = StateIdentity.of("agg", keys, SCHEMA, range(8), 8)
+        assert cache.stage(identity, run, layer)
+        loaded = cache.load(identity, run)
         assert loaded is not None and loaded.rows.equals(layer.rows)
         wanted = rows.slice(500, 1000)
         asked, rows_found = match(loaded, keys.hashes(wanted), wanted, keys)
@@ -260,7 +262,7 @@ def test_several_bases_are_read_without_being_merged(node: Node, monkeypatch: py
 def test_an_entry_is_of_the_stored_column_and_not_of_its_name(node: Node) -> None:
     """A column that was dropped and added again has another stored name: its old values are not its own."""
     run = node.handles[0].runs[0]
-    cache, keys = StateCache(node.directory), KeySpec(("k",), ("k",), KEYED)
+    own = StateIdentity.of("agg", KEYS, SCHEMA, range(8), 8)
     anew = pa.schema([SCHEMA.field("k"), SCHEMA.field("v").with_metadata({STORED_AS: "v#7"})])
-    assert cache.load("agg", run, run.key_groups, SCHEMA, keys, 8) is not None
-    assert cache.load("agg", run, run.key_groups, anew, keys, 8) is None
+    assert node.cache.load(own, run) is not None
+    assert node.cache.load(replace(own, stored=anew), run) is None

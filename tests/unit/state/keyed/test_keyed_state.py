@@ -26,6 +26,7 @@ from milepost.state.layers.layer import KeySpec, sort_rows, stack
 from milepost.state.runs import evolution
 from milepost.state.runs.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
 from milepost.state.runs.handles import RunKind, StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics import row_statistics
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED, WEAK
@@ -49,6 +50,10 @@ def row(k: str | None, n: int | None, v: int, timer: int | None = None, expires:
     return {"k": k, "n": n, "v": v, "__timer": timer, "__expires": expires}
 
 
+def identity_of(key_groups: range, hasher: KeyHash = KEYED) -> StateIdentity:
+    return StateIdentity.of("agg", KeySpec(tuple(KEY), ("k",), hasher), SCHEMA, key_groups, GROUPS)
+
+
 class Checkpoints:
     """One operator's state over epochs and parallelisms on a real store."""
 
@@ -62,19 +67,11 @@ class Checkpoints:
 
     def restore(self, subtask: int = 0, parallelism: int = 1, cache: StateCache | None = None) -> SubtaskState:
         return restore_state(
-            "agg",
-            KEY,
-            SCHEMA,
-            routing_key=("k",),
-            handles=self.handles,
-            key_groups=key_group_range(GROUPS, parallelism, subtask),
-            max_parallelism=GROUPS,
+            identity_of(key_group_range(GROUPS, parallelism, subtask), hasher=self.hasher),
+            self.handles,
+            CheckpointObjects(self.store, 7, "flights"),
             watermark_us=self.watermark_us,
-            store=self.store,
-            checkpoint_id=7,
-            job="flights",
             cache=cache if cache is not None else self.cache,
-            hasher=self.hasher,
         )
 
     def commit(self, states: Sequence[SubtaskState], watermark_us: int | None = None) -> None:
@@ -346,7 +343,7 @@ def test_a_damaged_run_is_refused_naming_run_checkpoint_and_command(tmp_path: Pa
         checkpoints.restore()
     assert key in caught.value.message and "checkpoint 7" in caught.value.message
     assert "milepost verify flights" in caught.value.hint and caught.value.exit_code == 7
-    assert caught.value.details == {"checkpoint_id": 7, "uid": "agg", "run": key}
+    assert caught.value.details == {"checkpoint_id": 7, "uid": "agg", "key": key}
 
 
 def test_handles_that_do_not_cover_the_subtask_are_refused(tmp_path: Path) -> None:
@@ -365,10 +362,8 @@ def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
     checkpoints.epoch([row("a", 1, 1)])
 
     def restore(schema: pa.Schema, groups: int) -> None:
-        restore_state(
-            "agg", KEY, schema, routing_key=("k",), hasher=KEYED, handles=checkpoints.handles, key_groups=range(groups),
-            max_parallelism=groups, watermark_us=None, store=checkpoints.store, checkpoint_id=1, job="j",
-        )  # fmt: skip
+        identity = StateIdentity.of("agg", KeySpec(tuple(KEY), ("k",), KEYED), schema, range(groups), groups)
+        restore_state(identity, checkpoints.handles, CheckpointObjects(checkpoints.store, 1, "j"), watermark_us=None)
 
     with pytest.raises(InvalidRequest, match=r"v: stored int64, now double"):
         restore(SCHEMA.set(2, pa.field("v", pa.float64())), GROUPS)
@@ -403,11 +398,8 @@ def test_what_one_subtask_had_forgotten_stays_forgotten_when_it_joins_one_that_i
         handles.append(snapshot.handle)
 
     def joined(handles: Sequence[StateHandle], firing: Sequence[int | None], watermark_us: int) -> SubtaskState:
-        return restore_state(
-            "agg", KEY, SCHEMA, routing_key=("k",), hasher=KEYED, handles=handles, key_groups=range(GROUPS),
-            max_parallelism=GROUPS, watermark_us=watermark_us, firing=firing, store=checkpoints.store,
-            checkpoint_id=9, job="flights",
-        )  # fmt: skip
+        objects = CheckpointObjects(checkpoints.store, 9, "flights")
+        return restore_state(identity_of(range(GROUPS)), handles, objects, watermark_us=watermark_us, firing=firing)
 
     kept = sorted(name for name in names if owner((name, 1)) == 1)
     state = joined(handles, (ahead, behind), behind)

@@ -15,8 +15,9 @@ from milepost.state.buffers.buffers import Buffer, Extent, are_partials, as_part
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.integer_packing import narrowed, numbers_at, widened
-from milepost.state.layers.key_groups import key_group_range
+from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
@@ -121,10 +122,8 @@ def test_state_from_the_cache_answers_as_state_from_the_store_does(tmp_path: Pat
     handles: list[StateHandle] = []
 
     def restore(cache: StateCache | None) -> SubtaskState:
-        return restore_state(
-            "agg", ["k"], schema, routing_key=["k"], hasher=KEYED, handles=handles, key_groups=key_group_range(8, 1, 0),
-            max_parallelism=8, watermark_us=10, store=store, checkpoint_id=1, job="j", cache=cache,
-        )  # fmt: skip
+        identity = StateIdentity.of("agg", KeySpec(("k",), ("k",), KEYED), schema, range(8), 8)
+        return restore_state(identity, handles, CheckpointObjects(store, 1, "j"), watermark_us=10, cache=cache)
 
     def table(first: int, last: int, scale: int) -> pa.Table:
         whole = pa.array(range(first, last), pa.int32())

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.evolution import (
     BEGINS_NULL,
     SCALE,
@@ -29,6 +30,7 @@ from milepost.state.runs.evolution import (
     widens,
 )
 from milepost.state.runs.handles import RunKind, StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
@@ -100,11 +102,7 @@ class Lineage:
         handles = []
         for subtask in range(parallelism):
             groups = key_group_range(GROUPS, parallelism, subtask)
-            state = restore_state(
-                "op", ("k",), schema, routing_key=("k",), hasher=KEYED, handles=self.handles, key_groups=groups,
-                max_parallelism=GROUPS, watermark_us=None, store=self.store, checkpoint_id=self.checkpoint_id, job="j",
-                cache=self.cache,
-            )  # fmt: skip
+            state = self.restore(schema, groups)
             held = {row["k"]: row for row in state.rows().to_pylist()}
             for key, row in held.items():
                 self.same({name: row[name] for name in self.columns}, self.model[key])
@@ -128,13 +126,14 @@ class Lineage:
         self.model = {key: row for key, row in self.model.items() if key not in removed}
         self.check()
 
+    def restore(self, schema: pa.Schema, key_groups: range) -> SubtaskState:
+        identity = StateIdentity.of("op", KeySpec(("k",), ("k",), KEYED), schema, key_groups, GROUPS)
+        objects = CheckpointObjects(self.store, self.checkpoint_id, "j")
+        return restore_state(identity, self.handles, objects, watermark_us=None, cache=self.cache)
+
     def check(self) -> None:
         assert self.recorded is not None
-        rows = restore_state(
-            "op", ("k",), self.recorded, routing_key=("k",), hasher=KEYED, handles=self.handles,
-            key_groups=range(GROUPS), max_parallelism=GROUPS, watermark_us=None, store=self.store,
-            checkpoint_id=1, job="j", cache=self.cache,
-        ).rows()  # fmt: skip
+        rows = self.restore(self.recorded, range(GROUPS)).rows()
         assert rows.schema.equals(self.declare())
         held = {row["k"]: {name: row[name] for name in self.columns} for row in rows.to_pylist()}
         assert held.keys() == self.model.keys()

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range
+from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import RunKind, StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics import row_statistics
 from milepost.state.statistics.row_statistics import RowStatistics
 from milepost.storage.local import LocalStore
@@ -37,10 +39,9 @@ class Lineage:
         self.epochs = 0
 
     def restore(self, key_groups: range = range(GROUPS)) -> SubtaskState:
-        return restore_state(
-            "op", ("k",), self.schema, routing_key=("k",), hasher=KEYED, handles=self.handles, key_groups=key_groups,
-            max_parallelism=GROUPS, watermark_us=self.watermark, store=self.store, checkpoint_id=1, job="flights",
-        )  # fmt: skip
+        identity = StateIdentity.of("op", KeySpec(("k",), ("k",), KEYED), self.schema, key_groups, GROUPS)
+        objects = CheckpointObjects(self.store, 1, "flights")
+        return restore_state(identity, self.handles, objects, watermark_us=self.watermark)
 
     def put(self, state: SubtaskState, rows: list[dict[str, Any]], looked_up: bool) -> None:
         """As operators do: with the state of the keys looked up before, or without."""

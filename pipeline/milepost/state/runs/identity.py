@@ -1,0 +1,72 @@
+"""Whose state is restored, and from where: what runs, channel state, cache and snapshot are asked for by."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.state.layers.key_groups import check_key_type, check_max_parallelism
+from milepost.state.layers.layer import KeySpec
+
+
+@dataclass(frozen=True, slots=True)
+class StateIdentity:
+    """Whose state it is, and which part of it; made by `of`.
+
+    Attributes:
+        uid: operator. schema: of its state rows, all nullable, without metadata. stored: the same columns with their
+            names in runs.
+        key_groups: what the subtask owns, of max_parallelism.
+    """
+
+    uid: str
+    keys: KeySpec
+    schema: pa.Schema
+    stored: pa.Schema
+    key_groups: range
+    max_parallelism: int
+
+    @classmethod
+    def of(cls, uid: str, keys: KeySpec, schema: pa.Schema, key_groups: range, max_parallelism: int) -> StateIdentity:
+        """Return the identity of a part of an operator's state.
+
+        Args:
+            schema: of its rows; runs of an older one are converted by the stored names in it (see `evolution`).
+        Raises:
+            InvalidRequest: max_parallelism or the type of a key does not fit.
+        """
+        check_max_parallelism(max_parallelism)
+        plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+        for name in keys.key:
+            check_key_type(name, plain.field(name).type)
+        return cls(uid, keys, plain, schema, key_groups, max_parallelism)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointObjects:
+    """Where the objects of a restored checkpoint lie: each at its handle's key.
+
+    Attributes:
+        checkpoint_id, job: for messages, and for what the cache may forget.
+        bodies: of runs that were read and checked before, by key; those read now are added. None: none are kept.
+    """
+
+    store: ObjectStore
+    checkpoint_id: int
+    job: str
+    bodies: MutableMapping[str, bytes] | None = None
+
+    def unusable(self, what: str, key: str, uid: str, problem: str) -> StateCorrupt:
+        """Return the error of an object that is missing, altered or not what its handle says."""
+        return StateCorrupt(
+            f"checkpoint {self.checkpoint_id}: {what} {key} of {uid!r} cannot be used: {problem}. The checkpoint stays "
+            "as it is; nothing was changed.",
+            hint=f"Run `milepost verify {self.job}` for all that is broken; restore it from a copy of the store.",
+            checkpoint_id=self.checkpoint_id,
+            uid=uid,
+            key=key,
+        )
