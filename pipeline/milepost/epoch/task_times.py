@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -23,7 +23,7 @@ JOB_PHASES = (*_PARTS, "spark")
 
 @dataclass(frozen=True, slots=True)
 class TaskTimes:
-    """One attempt of one subtask. Milliseconds of a monotonic clock; None: a version that wrote it did not measure it.
+    """One attempt of one subtask. Milliseconds of a monotonic clock; None: no part of its work.
 
     Attributes:
         attempt: Spark's attempt number, from 0.
@@ -41,8 +41,8 @@ class TaskTimes:
     level: int
     subtask: int
     attempt: int
-    started_ms: int | None
-    total_ms: int | None
+    started_ms: int
+    total_ms: int
     read_ms: int | None
     exchange_wait_ms: int | None
     restore_ms: int | None
@@ -60,7 +60,7 @@ class TaskTimes:
     left_ms: int | None
 
     def spent_ms(self, *names: str) -> int:
-        """The sum of some of its times; what was not measured counts as nothing."""
+        """The sum of some of its times; what is no part of its work counts as nothing."""
         return sum(getattr(self, name) or 0 for name in names)
 
 
@@ -73,11 +73,11 @@ def divided(tasks: Sequence[TaskTimes], job_ms: int | None) -> dict[str, int | N
 
     Args:
         job_ms: None: nothing ran, or it was not measured.
-    Returns: milliseconds per phase of `JOB_PHASES`; None where the tasks did not measure it, and `spark` has it.
+    Returns: milliseconds per phase of `JOB_PHASES`; None without tasks, when `spark` has it all.
     """
     if job_ms is None:
         return dict.fromkeys(JOB_PHASES)
-    if not tasks or any(task.started_ms is None or task.total_ms is None for task in tasks):
+    if not tasks:
         return dict.fromkeys(_PARTS) | {"spark": job_ms}
     by_level = [
         list(level) for _, level in groupby(sorted(tasks, key=lambda task: task.level), lambda task: task.level)
@@ -93,7 +93,6 @@ def divided(tasks: Sequence[TaskTimes], job_ms: int | None) -> dict[str, int | N
     return phases | {"spark": max(0, job_ms - sum(round(spent) for spent in found.values()))}
 
 
-def _span_ms(tasks: Iterable[TaskTimes]) -> int:
+def _span_ms(tasks: Sequence[TaskTimes]) -> int:
     """From the first start to the last end."""
-    ran = [(task.started_ms or 0, task.total_ms or 0) for task in tasks]
-    return max(started + total for started, total in ran) - min(started for started, _ in ran)
+    return max(task.started_ms + task.total_ms for task in tasks) - min(task.started_ms for task in tasks)

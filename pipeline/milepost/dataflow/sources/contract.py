@@ -32,8 +32,7 @@ class SourceObject:
 
     Attributes:
         key: relative to the source's store root.
-        planned_ms: the job store's clock when a trigger first planned it; a replay keeps it. None: not planned yet, or
-            by a version that did not record it.
+        planned_ms: the job store's clock when a trigger first planned it; a replay keeps it. None: not planned yet.
     """
 
     stored_as_row: ClassVar[bool] = True

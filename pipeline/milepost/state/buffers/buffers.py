@@ -113,12 +113,8 @@ def decode_rows(payload: bytes | pa.Buffer) -> pa.Table:
 
 
 def extent_of(payload: bytes | pa.Buffer) -> Extent:
-    """The extent of encoded rows; those of an earlier version, which do not name it, are decoded for it."""
-    noted = (pa.ipc.open_stream(payload).schema.metadata or {}).get(_EXTENT)
-    if noted is None:
-        rows = decode_rows(payload)
-        return Extent(rows.num_rows, rows.nbytes)
-    count, size = noted.split()
+    """Return the extent of encoded rows, which they name."""
+    count, size = pa.ipc.open_stream(payload).schema.metadata[_EXTENT].split()
     return Extent(int(count), int(size))
 
 

@@ -25,7 +25,7 @@ from tests.harness.stores.job_stores import break_store
 from tests.unit.jobmaster.job.test_metadata import golden
 
 NOTHING = TaskTimes(
-    0, 0, 0, *[None] * 11, rows=0, bytes=0, buffers=None, alignment_ms=0, in_flight_bytes=0, left_ms=None
+    0, 0, 0, 0, 0, *[None] * 9, rows=0, bytes=0, buffers=None, alignment_ms=0, in_flight_bytes=0, left_ms=None
 )
 ROUNDING = len(JOB_PHASES)
 MS = st.integers(0, 10**5)
