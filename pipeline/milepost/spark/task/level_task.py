@@ -146,26 +146,18 @@ class _Task:
     def _restore(
         self, item: OperatorPlan, channels: Sequence[Sequence[Buffer]], pacer: Pacer, carried: tuple[SubtaskAck, ...]
     ) -> Work:
-        plan = self._plan
-        previous_us = item.previous_firing_us(self._key_groups)
-        identity = self._state_of(item, self._key_groups)
-        replayed = restore_channel_state(identity, item.channels, self._restored_from)
+        own = self._key_groups
+        replayed = restore_channel_state(self._state_of(item, own), item.channels, self._restored_from)
         self._metrics.mark("restore_ms")
+        watermark_us = input_watermark_us(item.clocks, carried, final=self._plan.alignment.final)
         rows = Processing(
-            item,
-            self._key_groups,
-            plan,
-            lambda key_groups: self._open(item, key_groups, previous_us),
-            self._memory,
-            previous_us=previous_us,
-            watermark_us=input_watermark_us(item.clocks, carried, final=plan.alignment.final),
-            may_be_cut=plan.alignment.may_leave_rows,
+            item, own, self._plan, lambda key_groups: self._open(item, key_groups), self._memory, watermark_us
         )
         return Work(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
 
-    def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> Opened:
+    def _open(self, item: OperatorPlan, key_groups: range) -> Opened:
         """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""
-        whole = key_groups == self._key_groups
+        whole, previous_us = key_groups == self._key_groups, item.previous_firing_us(self._key_groups)
         self._metrics.mark("process_ms")
         state = restore_state(
             self._state_of(item, key_groups),

@@ -50,8 +50,7 @@ class Processing:
     Args:
         key_groups: what the subtask owns. plan: of its level.
         open_slice: restores some of them, of all that there are or of several.
-        previous_us: the firing watermark to begin with. watermark_us: of the inputs, at the end of the epoch.
-        may_be_cut: the epoch may leave rows in flight.
+        watermark_us: of the inputs, at the end of the epoch.
     """
 
     def __init__(
@@ -61,17 +60,14 @@ class Processing:
         plan: LevelPlan,
         open_slice: Callable[[range], Opened],
         memory: Memory,
-        *,
-        previous_us: int | None,
         watermark_us: int | None,
-        may_be_cut: bool,
     ) -> None:
-        self.fired_us = previous_us
+        self.fired_us = self._previous_us = item.previous_firing_us(key_groups)
         self.rows_in = self.rows_out = self.late_rows = 0
         self._item, self._own, self._plan = item, key_groups, plan
         self._open, self._memory = open_slice, memory
-        self._previous_us, self._watermark_us = previous_us, watermark_us
-        self._at_once: Opened | None = open_slice(key_groups) if may_be_cut else None
+        self._watermark_us = watermark_us
+        self._at_once: Opened | None = open_slice(key_groups) if plan.alignment.may_leave_rows else None
         self._waiting: list[Chunk] = []
         self._state: SubtaskState | None = None
         self._encoded: EncodedSlices | None = None
