@@ -45,7 +45,7 @@ def code_hash_of(functions: Mapping[str, str]) -> str:
 
 
 def code_by_name(modules: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """What the hash of a job's code is made of, as a checkpoint records it for people.
+    """Return what the hash of a job's code is made of, as a checkpoint records it for people.
 
     Args:
         modules: uid of each process operator -> module -> hash of its text.

@@ -10,12 +10,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso_ms(milliseconds: int) -> str:
-    """A time in milliseconds since the epoch, to the millisecond."""
+    """Return a time in milliseconds since the epoch, to the millisecond."""
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 
 def watermark_text(microseconds: int | None) -> str | None:
-    """A watermark in microseconds since the epoch; None (minus infinity) stays None, plus infinity is "end"."""
+    """Return a watermark in microseconds since the epoch; None (minus infinity) stays None, plus infinity is "end"."""
     if microseconds is None or microseconds == END_OF_TIME_US:
         return None if microseconds is None else "end"
     try:
@@ -27,7 +27,7 @@ def watermark_text(microseconds: int | None) -> str | None:
 
 
 def watermark_us(text: str) -> int:
-    """The watermark that `watermark_text` told so."""
+    """Return the watermark that `watermark_text` told so."""
     if text == "end":
         return END_OF_TIME_US
     try:

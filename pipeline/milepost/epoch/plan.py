@@ -64,7 +64,7 @@ class SourceInput:
 
 
 def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
-    """The source's part of the input record of a trigger at this time, by the job store's clock."""
+    """Return the source's part of the input record of a trigger at this time, by the job store's clock."""
     skipped = {
         "hidden": plan.skipped_hidden,
         "empty": plan.skipped_empty,
@@ -125,7 +125,7 @@ def decode_input_record(body: bytes) -> InputRecord:
 def split_inputs(
     inputs: Sequence[SourceInput], parallelism: int
 ) -> tuple[tuple[SourceInput, tuple[SourceObject, ...]], ...]:
-    """The epoch's source subtasks: for each its source and its objects, contiguous in plan order.
+    """Return the epoch's source subtasks: for each its source and its objects, contiguous in plan order.
 
     Sources follow in name order, so the channel order of any receiver is plan order whatever the parallelism.
     An epoch that reads nothing (a baseline to record) still has one source subtask: somebody must send the barrier.
@@ -210,7 +210,10 @@ class EpochPlan:
     timeout_ms: int
 
     def state_schema(self, operator: StatefulOperator) -> pa.Schema:
-        """The schema of an operator's state in this epoch. Raises InvalidRequest: what is recorded cannot become it."""
+        """Return the schema of an operator's state in this epoch.
+
+        Raises InvalidRequest: what is recorded cannot become it.
+        """
         recorded = self.state_schemas.get(operator.uid)
         stamp = f"{self.checkpoint_id}.{self.alignment.started_ms}"
         return evolved(operator.uid, recorded, operator.state_schema, operator.key, stamp)

@@ -60,7 +60,7 @@ class TaskTimes:
     left_ms: int | None
 
     def spent_ms(self, *names: str) -> int:
-        """The sum of some of its times; what is no part of its work counts as nothing."""
+        """Return the sum of some of its times; what is no part of its work counts as nothing."""
         return sum(getattr(self, name) or 0 for name in names)
 
 

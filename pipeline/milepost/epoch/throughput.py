@@ -46,7 +46,7 @@ class ThroughputEstimate:
     in_flight_ms: Amount = 0.0
 
     def source_bytes_within(self, budget_ms: int) -> int | None:
-        """How many bytes of new source objects fit beside what is in flight; None: not known yet. May be 0."""
+        """Return how many bytes of new source objects fit beside what is in flight; None: not known yet. May be 0."""
         if self.ms_per_source_byte is None:
             return None
         free_ms = budget_ms * PROCESSING_SHARE - self.in_flight_ms

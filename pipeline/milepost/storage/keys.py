@@ -113,7 +113,7 @@ def _absolute_path(url: str, rest: str) -> Path:
 
 
 def is_loopback(endpoint_url: str) -> bool:
-    """Whether an endpoint is this machine itself, which no proxy can reach for us."""
+    """Return whether an endpoint is this machine itself, which no proxy can reach for us."""
     host = urlsplit(endpoint_url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True

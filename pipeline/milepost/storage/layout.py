@@ -87,27 +87,27 @@ def manifest_version(key: str) -> int:
 
 
 def state_prefix(checkpoint_id: CheckpointId, token: FencingToken, uid: OperatorUid) -> str:
-    """Where an operator's state runs of this checkpoint lie."""
+    """Return where an operator's state runs of this checkpoint lie."""
     return f"{token_prefix(checkpoint_id, token)}state/{_uid(uid)}/"
 
 
 def channel_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Where the channel state of this checkpoint lies."""
+    """Return where the channel state of this checkpoint lies."""
     return f"{token_prefix(checkpoint_id, token)}channel/"
 
 
 def consumed_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Where the runs of the sets of consumed objects of this checkpoint lie."""
+    """Return where the runs of the sets of consumed objects of this checkpoint lie."""
     return f"{token_prefix(checkpoint_id, token)}consumed/"
 
 
 def metrics_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Where the Spark attempts of one try leave their measurements."""
+    """Return where the Spark attempts of one try leave their measurements."""
     return f"{token_prefix(checkpoint_id, token)}{METRICS_NAME}"
 
 
 def after_commit_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Where the driver leaves what it measured from the commit on."""
+    """Return where the driver leaves what it measured from the commit on."""
     return f"{metrics_prefix(checkpoint_id, token)}after-"
 
 

@@ -203,7 +203,7 @@ class LocalStore:
         return wanted
 
     def _is_linked_object(self, path: bytes, name: bytes) -> bool:
-        """Whether a symbolic link is an object; one that dangles is not; one that leads elsewhere is refused."""
+        """Return whether a symbolic link is an object; one that dangles is not; one that leads elsewhere is refused."""
         target = Path(os.fsdecode(os.path.realpath(path)))
         if not target.exists():
             return False
@@ -216,7 +216,7 @@ class LocalStore:
         return True
 
     def _is_listable(self, name: bytes, unnamable: Names | None) -> bool:
-        """Whether a name can be a key; one that cannot goes to `unnamable`, or is refused."""
+        """Return whether a name can be a key; one that cannot goes to `unnamable`, or is refused."""
         try:
             validate_key(name.removesuffix(b"/").decode())
         except (UnicodeDecodeError, InvalidRequest) as error:

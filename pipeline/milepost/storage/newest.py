@@ -41,7 +41,7 @@ def newest_object(
 
 
 def _after(store: ObjectStore, key_of: Callable[[int], str], version: int | None) -> ObjectStat | None:
-    """The newest version from this one on, by name; None: it is gone, or too many came after it."""
+    """Return the newest version from this one on, by name; None: it is gone, or too many came after it."""
     if version is None:
         return None
     try:

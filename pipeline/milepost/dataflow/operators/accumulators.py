@@ -41,7 +41,7 @@ class Grouped:
     count: int
 
     def valid(self, column: str) -> tuple[pa.Array, Ints]:
-        """The non-null values of a column, and their keys' numbers, in row order."""
+        """Return the non-null values of a column, and their keys' numbers, in row order."""
         values = self.rows.column(column)
         if values.null_count:
             keep = values.is_valid()
@@ -121,7 +121,7 @@ class Sums:
 
 
 def stored_sums(rows: pa.Table, column: str) -> Sums:
-    """The sums of a column as state has them; one that was stored without its top part has the sign there.
+    """Return the sums of a column as state has them; one that was stored without its top part has the sign there.
 
     A sum that had left 128 bits then stays beyond them.
     """
@@ -170,7 +170,7 @@ class ExactSum:
 
 
 def _whole(values: Ints, codes: Ints, count: int) -> Sums:
-    """The sum for each key of integers whose sums fit in int64."""
+    """Return the sum for each key of integers whose sums fit in int64."""
     total = np.zeros(count, dtype=np.int64)
     np.add.at(total, codes, values)
     sign = total >> _63
@@ -178,7 +178,7 @@ def _whole(values: Ints, codes: Ints, count: int) -> Sums:
 
 
 def _added(values: Sums, codes: Ints, count: int) -> Sums:
-    """The sum of values for each key."""
+    """Return the sum of values for each key."""
     # Sums of 32-bit limbs cannot overflow int64 below 2^31 rows; carries are settled once per key.
     limbs = np.zeros((4, count), dtype=np.uint64)
     for at, word in enumerate((values.low, values.high)):
@@ -264,7 +264,7 @@ class Extreme:
 
 
 def _is_counted(data_type: pa.DataType) -> bool:
-    """Whether values are whole numbers inside: their order is that of int64."""
+    """Return whether values are whole numbers inside: their order is that of int64."""
     signed = pa.types.is_integer(data_type) and data_type != pa.uint64()
     return bool(signed or pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))
 
@@ -295,7 +295,7 @@ def _stored(previous: pa.Table, name: str) -> Ints:
 
 
 def _fit_in_64_bits(values: pa.Array) -> bool:
-    """Whether no sum of some of these integers leaves int64."""
+    """Return whether no sum of some of these integers leaves int64."""
     bounds = pc.min_max(values).as_py()
     largest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
     return int(largest) * len(values) < 2**63

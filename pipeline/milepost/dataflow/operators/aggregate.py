@@ -80,7 +80,7 @@ class AggregateByKey:
         return changed
 
     def results(self, state_rows: pa.Table) -> pa.Table:
-        """What state rows give out. Raises OperatorFailed on overflow."""
+        """Return what state rows give out. Raises OperatorFailed on overflow."""
         columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
         return pa.table(columns, schema=self.output_schema)
 

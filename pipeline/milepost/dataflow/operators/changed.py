@@ -23,7 +23,7 @@ class ChangedKeys:
             self._pieces.append(state_rows if not self._pieces else state_rows.select(list(self._key)))
 
     def current(self, state: KeyedState) -> pa.Table | None:
-        """The changed keys' state rows as they are now, in the order of their state hash; None without any."""
+        """Return the changed keys' state rows as they are now, in the order of their state hash; None without any."""
         if not self._pieces:
             return None
         if len(self._pieces) == 1:

@@ -43,13 +43,13 @@ def distinct_columns(uid: str, fields: Sequence[pa.Field]) -> pa.Schema:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with every field nullable, without dictionaries and metadata."""
+    """Return the schema with every field nullable, without dictionaries and metadata."""
     types = [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
     return pa.schema([pa.field(name, data_type) for name, data_type in types])
 
 
 def key_columns(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The key columns with one zero and one NaN, so that equal keys are equal bits."""
+    """Return the key columns with one zero and one NaN, so that equal keys are equal bits."""
     return pa.table({name: _normalized(rows.column(name)) for name in key})
 
 
@@ -106,7 +106,7 @@ def find_rows(keys: pa.Table, among: pa.Table) -> pa.Array:
 
 
 def event_times_us(uid: str, rows: pa.Table, column: str) -> Ints:
-    """The event times as microseconds since the epoch, UTC; nanoseconds are floored, zoneless times are UTC.
+    """Return the event times as microseconds since the epoch, UTC; nanoseconds are floored, zoneless times are UTC.
 
     Raises:
         OperatorFailed: a null.

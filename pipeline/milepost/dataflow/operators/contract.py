@@ -86,7 +86,7 @@ class GroupedKeys(Protocol):
         """Of each key the index of its first row."""
 
     def find(self) -> tuple[pa.Table, Bools]:
-        """The state of each key, in order, null beside the key where there is none; and where there is one."""
+        """Return the state of each key, in order, null beside the key where there is none; and where there is one."""
 
     def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
         """Insert or replace: a row of the state schema for each key, in order; of those in `kept` when it is given."""

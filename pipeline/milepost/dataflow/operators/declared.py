@@ -67,7 +67,10 @@ def declare(uid: str, key: Sequence[str], found: type) -> Declaration:
 
 
 def _notified(uid: str, found: type) -> frozenset[str]:
-    """The methods that are told of checkpoints; one whose name is nearly right is refused: nothing would call it."""
+    """Return the methods that are told of checkpoints.
+
+    One whose name is nearly right is refused: nothing would call it.
+    """
     names = {name for name in dir(found) if _NEARLY_NOTIFIED.match(name) and callable(getattr(found, name))}
     for name in sorted(names - NOTIFIED):
         raise _refused(uid, found, f"nothing calls {name}; {did_you_mean(name, sorted(NOTIFIED))}")
@@ -123,7 +126,7 @@ class Column:
         self._unchanged = _UNCHANGED.get(declared.kind)
 
     def stored(self, value: object) -> Any:
-        """The value as a checkpoint gives it back. Raises SchemaMismatch."""
+        """Return the value as a checkpoint gives it back. Raises SchemaMismatch."""
         if value is None or type(value) is self._unchanged:
             return value
         if not self._takes(value):
@@ -238,7 +241,7 @@ class Output:
             raise SchemaMismatch(f"expected a dict or a pyarrow Table as output, got {type(item).__name__}")
 
     def take(self) -> pa.Table:
-        """The rows since the last call."""
+        """Return the rows since the last call."""
         self._close()
         tables, self._tables = self._tables, []
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
@@ -256,7 +259,7 @@ class Output:
 
 
 def fitted(table: pa.Table | pa.RecordBatch, schema: pa.Schema, what: str) -> pa.Table:
-    """A table with the columns of `schema`, in any order, cast where no value changes. Raises SchemaMismatch."""
+    """Return a table with the columns of `schema`, in any order, cast where no value changes. Raises SchemaMismatch."""
     rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     if sorted(rows.column_names) != sorted(schema.names):
         raise _other_columns(rows.column_names, schema.names, what)

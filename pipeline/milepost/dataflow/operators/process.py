@@ -152,7 +152,7 @@ class _Listener:
 
 
 def _why_no_timers(declared: Declaration, timed: bool) -> str:
-    """Why timers cannot be set; empty when they can."""
+    """Return why timers cannot be set; empty when they can."""
     if declared.batches:
         return "set_timer: timers of on_batch are not available in this version"
     if not declared.timers:

@@ -202,7 +202,7 @@ class ProcessRun:
         self._state.delete(keys.filter(gone))
 
     def _stored(self, keys: pa.Table) -> pa.Table:
-        """The state of each of the distinct keys, in their order; null for a key without state."""
+        """Return the state of each of the distinct keys, in their order; null for a key without state."""
         found = self._state.lookup(keys)
         rest = found.drop_columns(list(self._parts.key)).take(find_rows(keys, found))
         columns = [*keys.cast(self._parts.key_schema).columns, *rest.columns]
@@ -269,7 +269,7 @@ class _Changes:
         self._gone: list[int] = []
 
     def before(self, index: int) -> dict[str, Any]:
-        """The key's state, for its view to change: what can be changed in place is a copy."""
+        """Return the key's state, for its view to change: what can be changed in place is a copy."""
         values = {name: column[index] for name, column in self._before.items()}
         for name in self._nested:
             values[name] = self._stored.column(name)[index].as_py()

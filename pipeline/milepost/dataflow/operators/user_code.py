@@ -83,7 +83,7 @@ class UserFunction:
         return found
 
     def describe(self, error: BaseException) -> str:
-        """What the user's code raised, and the line of the user's file that raised it, in one line."""
+        """Return what the user's code raised, and the line of the user's file that raised it, in one line."""
         said = error.args[0] if isinstance(error, KeyError) and error.args else error
         lines = str(said).strip().splitlines()
         text = f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
@@ -160,7 +160,7 @@ def _digest(files: Sequence[SourceFile]) -> str:
 
 
 def _reachable(uid: str, module: str, folder: Path) -> list[SourceFile]:
-    """The module and everything beside the spec that it imports, with the `__init__.py` of their packages."""
+    """Return the module and everything beside the spec that it imports, with the `__init__.py` of their packages."""
     found: dict[str, SourceFile] = {}
     waiting = [module]
     while waiting:
@@ -219,7 +219,7 @@ def _package(module: str, package: bool) -> str:
 
 
 def _absolute(name: str, level: int, package: str) -> str | None:
-    """The dotted name that an import means, "" being the spec's folder; None when it leaves that folder."""
+    """Return the dotted name that an import means, "" being the spec's folder; None when it leaves that folder."""
     if not level:
         return name
     parts = package.split(".") if package else []
@@ -329,7 +329,7 @@ def _import(module: str) -> ModuleType:
 
 
 def _installed_root(module: str) -> Path | None:
-    """The file of an installed module, or the folder of its outermost regular package. Imports no user code."""
+    """Return the file of an installed module, or the folder of its outermost regular package. Imports no user code."""
     for part in _with_parents(module):
         try:
             spec = importlib.util.find_spec(part)

@@ -103,7 +103,7 @@ class TumblingWindowByKey:
         return (self._fold(rows, starts, state) if rows.num_rows else None), late
 
     def _starts(self, times: np.ndarray) -> np.ndarray:
-        """Where the window of each time starts; at the beginning of time where it would be before that."""
+        """Return where the window of each time starts; at the beginning of time where it would be before that."""
         within = np.mod(times, self._size_us)
         return np.where(times < BEGINNING_OF_TIME_US + within, BEGINNING_OF_TIME_US, times - within)
 
@@ -129,7 +129,7 @@ class TumblingWindowByKey:
         return changed
 
     def results(self, windows: pa.Table) -> pa.Table:
-        """What windows give out, by window and key. Raises OperatorFailed on overflow."""
+        """Return what windows give out, by window and key. Raises OperatorFailed on overflow."""
         if not windows.num_rows:
             return self.output_schema.empty_table()
         windows = windows.sort_by([(WINDOW_START, "ascending"), *((name, "ascending") for name in self.routing_key)])

@@ -155,7 +155,7 @@ def _status(results: Sequence[ExpectationResult]) -> VerdictStatus:
 
 
 def _build(spec: QualitySpec) -> list[Any]:
-    """The library's expectations, numbered in `meta`: it answers in an order of its own."""
+    """Return the library's expectations, numbered in `meta`: it answers in an order of its own."""
     try:
         _import()
         from great_expectations.exceptions import ExpectationNotFoundError
@@ -184,7 +184,7 @@ def _build(spec: QualitySpec) -> list[Any]:
 
 
 def _validate(expectations: list[Any], table: pa.Table, result_format: dict[str, Any]) -> dict[int, Any]:
-    """What the library answers, by the numbers of the expectations; BASIC holds counts and no value of a row."""
+    """Return what the library answers, by the numbers of the expectations; BASIC holds counts and no value of a row."""
     import great_expectations as gx
     from great_expectations.data_context.types.base import (
         DataContextConfig,
@@ -246,7 +246,7 @@ def _number(value: Any) -> int | float:
 
 
 def _exception(info: Any) -> str | None:
-    """One line of what an expectation raised: the library gives one record, or one per metric, or none."""
+    """Return one line of what an expectation raised: the library gives one record, or one per metric, or none."""
     records = [info] if info and "raised_exception" in info else list((info or {}).values())
     for record in records:
         if record["raised_exception"]:

@@ -53,7 +53,7 @@ class ExpectationResult:
     exception: str | None
 
     def describe(self) -> str:
-        """One clause for a person."""
+        """Return one clause for a person."""
         subject = f"{self.type}({self.column})" if self.column else self.type
         if self.exception is not None:
             return f"{subject} raised: {self.exception}"
@@ -101,7 +101,7 @@ class GateVerdict:
         return None if self.status is sum_up else f"says {self.status.value}, its verdicts say {sum_up.value}"
 
     def summary(self) -> str:
-        """One line for a person: the status, and of what is not met up to three."""
+        """Return one line for a person: the status, and of what is not met up to three."""
         broken = [
             f"sink {verdict.sink}: {result.describe()} ({result.severity})"
             for verdict in self.verdicts

@@ -106,7 +106,7 @@ def decode_veto(body: bytes, what: str) -> dict[str, Any]:
 
 
 def _vetoing(verdict: Verdict) -> list[int]:
-    """The places of the expectations that veto: critical ones that are not met, and all that raised."""
+    """Return the places of the expectations that veto: critical ones that are not met, and all that raised."""
     return [
         number
         for number, result in enumerate(verdict.expectations)
@@ -119,7 +119,7 @@ def _dumps(document: Mapping[str, Any]) -> bytes:
 
 
 def _value(scalar: pa.Scalar) -> Any:
-    """The value as Python has it; where Python has none, such as for a year beyond 9999, as text."""
+    """Return the value as Python has it; where Python has none, such as for a year beyond 9999, as text."""
     try:
         return scalar.as_py()
     except (ValueError, OverflowError, LookupError):
@@ -127,7 +127,10 @@ def _value(scalar: pa.Scalar) -> Any:
 
 
 def _json_value(value: Any) -> Any:
-    """The value as JSON has it: a number or truth value as it is, NaN and all else as text, cut where it is long."""
+    """Return the value as JSON has it.
+
+    A number or truth value as it is, NaN and all else as text, cut where it is long.
+    """
     if getattr(value, "ndim", None) == 0:
         value = value.item()  # of numpy
     if value is None or isinstance(value, bool | int):

@@ -60,7 +60,7 @@ class ChainReader:
         self._owner = owner
 
     def newest(self) -> SinkHead | None:
-        """The head, whoever owns it is checked. Raises InvalidRequest (foreign owner), StateCorrupt."""
+        """Return the head, whoever owns it is checked. Raises InvalidRequest (foreign owner), StateCorrupt."""
         newest = newest_object(self._store, HEADS, head_key, head_version)
         return None if newest is None else self.at(head_version(newest.key))
 
@@ -73,7 +73,10 @@ class ChainReader:
         return head
 
     def content(self, head: SinkHead | None) -> ChainContent:
-        """The table as of `head`: one snapshot and at most `SNAPSHOT_EVERY` heads are read. Raises StateCorrupt."""
+        """Return the table as of `head`: one snapshot and at most `SNAPSHOT_EVERY` heads are read.
+
+        Raises StateCorrupt.
+        """
         if head is None:
             return EMPTY_CONTENT
         content = self._snapshot(head.snapshot) if head.snapshot else EMPTY_CONTENT
@@ -83,7 +86,7 @@ class ChainReader:
         return content
 
     def find(self, head: SinkHead | None, checkpoint_id: int) -> MarkEntry | None:
-        """The newest entry of that checkpoint in the lineage of `head`, or None."""
+        """Return the newest entry of that checkpoint in the lineage of `head`, or None."""
         if head is not None and head.mark.checkpoint_id == checkpoint_id:
             return mark_entry(head)
         return _entry_of(self.content(head).marks, checkpoint_id)
@@ -121,21 +124,24 @@ class ChainReader:
             head = self._linked(left) if left > 0 else None
 
     def lineage_has(self, head: SinkHead | None, mark: SinkMark) -> bool:
-        """Whether `head` is the mark or descends from it."""
+        """Return whether `head` is the mark or descends from it."""
         entry = self.find(head, mark.checkpoint_id)
         return entry is not None and (entry.timeline == mark.timeline or self.is_of_a_follow(entry))
 
     def is_of_a_follow(self, entry: MarkEntry) -> bool:
-        """Whether a follow wrote it: then it names the timeline that followed, not that of the checkpoint's commit."""
+        """Return whether a follow wrote it.
+
+        Then it names the timeline that followed, not that of the checkpoint's commit.
+        """
         return self._linked(entry.version).followed is not None
 
     def point_of(self, head: SinkHead) -> TablePoint:
-        """The table as of a head. Raises StateCorrupt."""
+        """Return the table as of a head. Raises StateCorrupt."""
         content = self.content(head)
         return TablePoint(content.marks, content.files, head.live_files, head.schema)
 
     def point(self, entry: MarkEntry) -> TablePoint:
-        """The table as of an entry that `find` or `find_anywhere` gave. Raises StateCorrupt."""
+        """Return the table as of an entry that `find` or `find_anywhere` gave. Raises StateCorrupt."""
         head = self._linked(entry.version)
         whole = self.point_of(head)
         if entry == mark_entry(head):
@@ -151,7 +157,7 @@ class ChainReader:
         return TablePoint(marks, whole.files[: step.live_files], step.live_files, step.schema)
 
     def base_point(self, head: SinkHead | None, base: SinkMark | None) -> TablePoint:
-        """The table as of a mark anywhere in the history up to `head`; None is the empty table.
+        """Return the table as of a mark anywhere in the history up to `head`; None is the empty table.
 
         Raises: NotFound: it was never published. StateCorrupt.
         """
@@ -168,7 +174,7 @@ class ChainReader:
         )
 
     def mark_of(self, entry: MarkEntry) -> SinkMark:
-        """The mark of an entry that `find` or `find_anywhere` gave."""
+        """Return the mark of an entry that `find` or `find_anywhere` gave."""
         head = self._linked(entry.version)
         if entry == mark_entry(head):
             return head.mark
@@ -176,7 +182,7 @@ class ChainReader:
         return SinkMark(entry.timeline, entry.checkpoint_id, before[0].checkpoint_id if before else None)
 
     def versions_of(self, head: SinkHead | None, checkpoint_id: int) -> set[int]:
-        """The versions of all heads, of whatever lineage up to `head`, that published this checkpoint.
+        """Return the versions of all heads, of whatever lineage up to `head`, that published this checkpoint.
 
         Reads the whole history, whatever the id: who deletes by the answer must not trust a chain with a gap.
         """

@@ -16,7 +16,7 @@ _PARALLEL_READS = 8
 
 
 def list_table(store: ObjectStore) -> tuple[TableObject, ...]:
-    """All objects below the path of a table."""
+    """Return all objects below the path of a table."""
     return tuple(_placed(stat) for stat in store.list(""))
 
 

@@ -83,7 +83,7 @@ class ParquetSink:
         return Committable(self.name, tuple(file for file in files if file is not None), encode_schema(schema))
 
     def staged_table(self, committable: Committable) -> pa.Table:
-        """The rows this epoch would publish, checksums verified. Raises StateCorrupt."""
+        """Return the rows this epoch would publish, checksums verified. Raises StateCorrupt."""
         self._check_committable(committable)
         return self._files.rows(committable.files, decode_schema(committable.schema), verify=True)
 
@@ -117,7 +117,7 @@ class ParquetSink:
         reserve(self._store, self._reserved(identity), is_new=lambda: self._chain.newest() is None)
 
     def is_anothers(self, identity: str) -> bool:
-        """Whether the table is reserved for another job or sink."""
+        """Return whether the table is reserved for another job or sink."""
         return reserved_for(self._store) not in (None, self._reserved(identity))
 
     def compact(
@@ -201,7 +201,7 @@ class ParquetSink:
         self._admit_on(self._chain.base_point(self._chain.newest(), base), [item for _, item in committables])
 
     def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
-        """What `follow` would change, without writing; it raises what `follow` would raise, the decision apart.
+        """Return what `follow` would change, without writing; it raises what `follow` would raise, the decision apart.
 
         The rows of an append table are recorded; those of an upsert table are counted: its key columns are read.
         """
@@ -220,7 +220,10 @@ class ParquetSink:
     def contents(
         self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]
     ) -> TableContents:
-        """The table as of `base` with these committables on it, every file there with its size. Raises as `compare`."""
+        """Return the table as of `base` with these committables on it, every file there with its size.
+
+        Raises as `compare`.
+        """
         for _, committable in committables:
             self._check_committable(committable)
         point = self._chain.base_point(self._chain.newest(), base)
@@ -229,7 +232,10 @@ class ParquetSink:
         return TableContents(point.files + added, schemas[-1] if schemas else point.schema)
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
-        """Where the n-th file of a table that comes from elsewhere is staged: below the token, named by its content."""
+        """Return where the n-th file of a table that comes from elsewhere is staged.
+
+        Below the token, named by its content.
+        """
         return f"{token_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
 
     @property
@@ -244,20 +250,20 @@ class ParquetSink:
         return sink
 
     def undo_limits(self) -> tuple[str, ...]:
-        """What following a decision cannot undo, for people."""
+        """Return what following a decision cannot undo, for people."""
         return ("rows that a reader has already copied from the table stay where they were copied to",)
 
     def is_committed(self, mark: SinkMark) -> bool:
-        """Whether the head is the mark or descends from it."""
+        """Return whether the head is the mark or descends from it."""
         return self._chain.lineage_has(self._chain.newest(), mark)
 
     def head(self) -> SinkMark | None:
-        """The current mark; None before the first commit."""
+        """Return the current mark; None before the first commit."""
         head = self._chain.newest()
         return head.mark if head else None
 
     def find(self, checkpoint_id: int) -> SinkMark | None:
-        """The newest mark of that checkpoint in the table's whole history, lineages that were left included."""
+        """Return the newest mark of that checkpoint in the table's whole history, lineages that were left included."""
         entry = self._chain.find_anywhere(self._chain.newest(), checkpoint_id)
         return self._chain.mark_of(entry) if entry is not None else None
 
@@ -275,7 +281,7 @@ class ParquetSink:
         self._store.delete([key for key in found if data_key_owner(key) is not None and key not in published])
 
     def read(self, checkpoint_id: int | None = None, *, verify: bool = False) -> pa.Table:
-        """The published table at the head, or as of a checkpoint, also one of a lineage that was left.
+        """Return the published table at the head, or as of a checkpoint, also one of a lineage that was left.
 
         Append: in commit order; upsert: sorted by key.
 
@@ -307,23 +313,23 @@ class ParquetSink:
         return problems + self._files.problems(point.files, schema, deep=deep)
 
     def walk(self) -> TableWalk:
-        """Everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
+        """Return everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
         return walk_chain(self._store, self.history())
 
     def objects(self) -> tuple[TableObject, ...]:
-        """All objects below the path."""
+        """Return all objects below the path."""
         return list_table(self._store)
 
     def history(self) -> TableHistory:
-        """The table's history as it stands now, for one look at all that its checkpoints need."""
+        """Return the table's history as it stands now, for one look at all that its checkpoints need."""
         return TableHistory(self._store, self._owner)
 
     def garbage(self) -> TableGarbage:
-        """The lists of files that nothing needs any more."""
+        """Return the lists of files that nothing needs any more."""
         return TableGarbage(self._store)
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        """The sizes of those of these objects that exist now, by key."""
+        """Return the sizes of those of these objects that exist now, by key."""
         sizes = {}
         for key in keys:
             with suppress(NotFound):

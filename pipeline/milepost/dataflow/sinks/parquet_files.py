@@ -23,7 +23,7 @@ _PARALLEL_READS = 8
 
 
 def token_prefix(checkpoint_id: int, token: int) -> str:
-    """Where one token stages the files of one checkpoint."""
+    """Return where one token stages the files of one checkpoint."""
     return f"{DATA}chk-{checkpoint_id:020d}/t{token}/"
 
 
@@ -77,7 +77,7 @@ class ParquetFiles:
         verify: bool = False,
         columns: tuple[str, ...] | None = None,
     ) -> pa.Table:
-        """The rows of the files, in their order, with the table's columns.
+        """Return the rows of the files, in their order, with the table's columns.
 
         Args:
             verify: compare each file's SHA-256, not only its size.
@@ -93,7 +93,10 @@ class ParquetFiles:
         return pa.concat_tables(tables)
 
     def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
-        """What is wrong with these files, one line each: missing, another size; `deep`: content, rows, columns."""
+        """Return what is wrong with these files, one line each: missing, another size.
+
+        `deep`: content, rows, columns.
+        """
         found = []
         for file in files:
             try:
@@ -110,7 +113,7 @@ class ParquetFiles:
     def fetch(
         self, file: StagedFile, schema: pa.Schema, *, verify: bool, columns: tuple[str, ...] | None = None
     ) -> pa.Table:
-        """The rows of one file. Raises StateCorrupt: missing, changed, unreadable, or of other columns."""
+        """Return the rows of one file. Raises StateCorrupt: missing, changed, unreadable, or of other columns."""
         try:
             body = self._store.get(file.key)
         except NotFound as error:
@@ -204,7 +207,7 @@ def _compressions(schema: pa.Schema, packed: Sequence[str]) -> str | dict[str, s
 
 
 def _packs_as_differences(data_type: pa.DataType) -> bool:
-    """Whether a column of 32 or 64 bit whole numbers: smaller so than plain, and written much faster than with a
+    """Return whether a column of 32 or 64 bit whole numbers: smaller so than plain, and written much faster than with a
     dictionary, which columns of mostly distinct values outgrow."""
     return bool(
         data_type in (pa.int32(), pa.int64())
@@ -214,5 +217,5 @@ def _packs_as_differences(data_type: pa.DataType) -> bool:
 
 
 def _repeats(data_type: pa.DataType) -> bool:
-    """Whether a dictionary is tried: everything but numbers that are packed, floats and bools."""
+    """Return whether a dictionary is tried: everything but numbers that are packed, floats and bools."""
     return not (_packs_as_differences(data_type) or pa.types.is_floating(data_type) or pa.types.is_boolean(data_type))

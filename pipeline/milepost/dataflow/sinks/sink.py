@@ -64,7 +64,7 @@ class StagingSink(Protocol):
         """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""
 
     def staged_table(self, committable: Committable) -> pa.Table:
-        """The rows that this epoch would publish: what the quality gate sees. Raises StateCorrupt."""
+        """Return the rows that this epoch would publish: what the quality gate sees. Raises StateCorrupt."""
 
     def prepare(self, committable: Committable, *, mark: SinkMark | None = None) -> None:
         """Fail now for every reason known now (schema, owner, permission). Changes nothing visible.
@@ -81,7 +81,7 @@ class StagingSink(Protocol):
         """
 
     def is_anothers(self, identity: str) -> bool:
-        """Whether the table is reserved for another job or sink: then nothing below its path is this one's."""
+        """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
 
     def compact(
         self, committable: Committable, *, predecessor: int | None, checkpoint_id: int, token: int
@@ -106,13 +106,13 @@ class CommittingSink(Protocol):
         """
 
     def is_committed(self, mark: SinkMark) -> bool:
-        """Whether the head is the mark or descends from it."""
+        """Return whether the head is the mark or descends from it."""
 
     def head(self) -> SinkMark | None:
-        """The current mark; None before the first commit."""
+        """Return the current mark; None before the first commit."""
 
     def find(self, checkpoint_id: int) -> SinkMark | None:
-        """The newest mark of that checkpoint in the table's whole history, lineages that were left included."""
+        """Return the newest mark of that checkpoint in the table's whole history, lineages that were left included."""
 
     def as_it_stands(self) -> Sink:
         """This sink for one look: its newest head is read once, but for a commit or a follow, which read it anew."""
@@ -147,27 +147,30 @@ class ReadableSink(Protocol):
     """The table as readers see it, now and as of each checkpoint of its history."""
 
     def read(self, checkpoint_id: int | None = None, *, verify: bool = False) -> pa.Table:
-        """The published table at the head, or as of a checkpoint of its history. Raises NotFound, StateCorrupt."""
+        """Return the published table at the head, or as of a checkpoint of its history.
+
+        Raises NotFound, StateCorrupt.
+        """
 
     def verify(self, checkpoint_id: int | None = None, *, deep: bool = False) -> list[str]:
         """Problems of the published table, one line each; [] when everything it refers to is there and whole."""
 
     def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
-        """What `follow` would change, without writing; raises what it would raise, the decision apart."""
+        """Return what `follow` would change, without writing; raises what it would raise, the decision apart."""
 
     def contents(
         self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]
     ) -> TableContents:
-        """What the table would consist of after such a `follow`, without writing; raises as `compare`."""
+        """Return what the table would consist of after such a `follow`, without writing; raises as `compare`."""
 
     def undo_limits(self) -> tuple[str, ...]:
-        """What a follow cannot undo, one line each, for people."""
+        """Return what a follow cannot undo, one line each, for people."""
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
         """Where the n-th file of a table that comes from elsewhere is staged, from 0, so that a follow can name it."""
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        """The sizes of those of these objects that exist now, by key."""
+        """Return the sizes of those of these objects that exist now, by key."""
 
 
 class HousekeptSink(Protocol):
@@ -178,16 +181,16 @@ class HousekeptSink(Protocol):
         """Rooted at the table: its files lie at their keys."""
 
     def walk(self) -> TableWalk:
-        """Everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
+        """Return everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
 
     def objects(self) -> tuple[TableObject, ...]:
-        """All objects below the path."""
+        """Return all objects below the path."""
 
     def history(self) -> TableHistory:
-        """The table's history as it stands now, for one look at all that its checkpoints need."""
+        """Return the table's history as it stands now, for one look at all that its checkpoints need."""
 
     def garbage(self) -> TableGarbage:
-        """The lists of files that nothing needs any more."""
+        """Return the lists of files that nothing needs any more."""
 
 
 class Sink(StagingSink, CommittingSink, ReadableSink, HousekeptSink, Protocol):

@@ -167,7 +167,7 @@ class SinkChain(ChainReader):
         self._lost_every_race(mark)
 
     def already(self, head: SinkHead | None, mark: SinkMark, committable_sha256: str) -> bool:
-        """Whether the mark is in the lineage of `head`, with this very content.
+        """Return whether the mark is in the lineage of `head`, with this very content.
 
         Raises:
             InvalidRequest: that checkpoint id is there with other content or of another timeline: the path survived

@@ -205,7 +205,7 @@ class _StoredContent:
 
 
 def head_key(version: int) -> str:
-    """The key of head `version`; newer heads sort first."""
+    """Return the key of head `version`; newer heads sort first."""
     return f"{HEADS}{_TOP - version:020d}.json"
 
 
@@ -218,7 +218,7 @@ def head_version(key: str) -> int:
 
 
 def snapshot_version(key: str) -> int | None:
-    """The version of the head that a snapshot was written for; None for a key that is no snapshot's."""
+    """Return the version of the head that a snapshot was written for; None for a key that is no snapshot's."""
     match = _SNAPSHOT_KEY.fullmatch(key)
     return None if match is None else int(match[1])
 
@@ -228,7 +228,7 @@ def mark_entry(head: SinkHead) -> MarkEntry:
 
 
 def content_after(content: ChainContent, head: SinkHead) -> ChainContent:
-    """The table once the commit `head` is applied on top of `content`."""
+    """Return the table once the commit `head` is applied on top of `content`."""
     files = (head.replaced_by,) if head.replaced_by else content.files + head.added
     return ChainContent(files, (*content.marks, mark_entry(head)))
 
@@ -242,7 +242,7 @@ def check_data_key(file: StagedFile) -> StagedFile:
 
 
 def data_key_owner(key: str) -> tuple[CheckpointId, FencingToken] | None:
-    """The checkpoint and token that staged a file; None for a key that staging cannot have given."""
+    """Return the checkpoint and token that staged a file; None for a key that staging cannot have given."""
     match = _DATA_KEY.fullmatch(key)
     return None if match is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
 

@@ -104,7 +104,7 @@ class TableGarbage:
         return self._store.clock_ms()
 
     def lists(self) -> GarbageLists:
-        """All lists."""
+        """Return all lists."""
         return self.read(stat.key for stat in self._store.list(GARBAGE) if is_list_key(stat.key))
 
     def read(self, keys: Iterable[str]) -> GarbageLists:

@@ -40,7 +40,7 @@ class TableHistory(ChainReader):
         return self._contents[head.version]
 
     def shows(self, timeline: str, checkpoint_id: int, committable: Committable) -> bool:
-        """Whether the newest head is exactly this checkpoint on this timeline, with this content."""
+        """Return whether the newest head is exactly this checkpoint on this timeline, with this content."""
         head = self.newest()
         return (
             head is not None
@@ -55,7 +55,10 @@ class TableHistory(ChainReader):
         return head.version if head is not None else 0
 
     def live(self) -> tuple[TableReference, ...]:
-        """What a reader of the newest head opens besides heads: files, and the newest snapshot. Raises StateCorrupt."""
+        """Return what a reader of the newest head opens besides heads: files, and the newest snapshot.
+
+        Raises StateCorrupt.
+        """
         head = self.newest()
         return (
             () if head is None else (*_snapshot(head), *_files(head, head.mark.checkpoint_id, self.content(head).files))
@@ -76,7 +79,10 @@ class TableHistory(ChainReader):
         return tuple(found)
 
     def as_of(self, checkpoint_id: int) -> tuple[TableReference, ...] | None:
-        """What a reader of a checkpoint's newest mark opens besides heads; None: it has none. Raises StateCorrupt."""
+        """Return what a reader of a checkpoint's newest mark opens besides heads; None: it has none.
+
+        Raises StateCorrupt.
+        """
         entry = self.find_anywhere(self.newest(), checkpoint_id)
         if entry is None:
             return None

@@ -50,7 +50,7 @@ class ConsumedSet:
 
     @staticmethod
     def of(runs: Iterable[pa.Table]) -> ConsumedSet:
-        """The set that these runs hold together, oldest first."""
+        """Return the set that these runs hold together, oldest first."""
         return ConsumedSet(pa.concat_tables([SCHEMA.empty_table(), *runs]).combine_chunks())
 
     def __len__(self) -> int:

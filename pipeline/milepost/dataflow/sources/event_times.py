@@ -82,5 +82,5 @@ class EventTimes:
 
 
 def _microseconds(value: int, ns_per_unit: int) -> int:
-    """A time in microseconds, rounded down; one that no int64 of them can hold becomes the nearest that can."""
+    """Return a time in microseconds, rounded down; one that no int64 of them can hold becomes the nearest that can."""
     return min(max(value * ns_per_unit // 1000, -_INT64), _INT64 - 2)  # the last one is the end of time

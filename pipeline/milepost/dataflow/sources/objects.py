@@ -115,5 +115,5 @@ def escaped(name: str) -> str:
 
 
 def matches(pattern: str, key: str) -> bool:
-    """Whether a pattern names an object of that key."""
+    """Return whether a pattern names an object of that key."""
     return compiled(pattern).fullmatch(key) is not None

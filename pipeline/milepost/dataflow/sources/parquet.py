@@ -173,7 +173,7 @@ def _rows_of(bytes_per_row: int) -> int:
 
 
 def _may_cast(found: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether values of the file's type mean the same in the declared one, as far as they fit."""
+    """Return whether values of the file's type mean the same in the declared one, as far as they fit."""
     t = pa.types
     if t.is_dictionary(found):
         found = found.value_type

@@ -233,7 +233,7 @@ def _check_rules(name: str, rules: SourceRules) -> None:
 
 
 def _without_values(partitions: PathColumns | None, objects: Sequence[SourceObject]) -> dict[str, BadName]:
-    """The objects whose key lacks the value of a column, by key; each directory is looked at once."""
+    """Return the objects whose key lacks the value of a column, by key; each directory is looked at once."""
     if partitions is None or not partitions.fields:
         return {}
     faults: dict[str, str | None] = {}

@@ -90,7 +90,7 @@ def _common_prefix(texts: Sequence[str]) -> str:
 
 
 def _counts(column: object) -> Sequence[int]:
-    """How many records each column of values has. Raises ValueError: it is no column."""
+    """Return how many records each column of values has. Raises ValueError: it is no column."""
     match column:
         case {"all": _, **rest} if not rest:
             return ()

@@ -94,7 +94,7 @@ class StoredField:
 
 @cache
 def reader_of(kind: Any) -> Reader:
-    """What makes a value of JSON one of `kind`, or raises Mismatch; made once per type."""
+    """Return what makes a value of JSON one of `kind`, or raises Mismatch; made once per type."""
     if isinstance(kind, NewType):
         return reader_of(kind.__supertype__)
     if kind is object or kind is Any:
@@ -137,14 +137,14 @@ def _number(value: object) -> object:
 
 
 def _range(value: object) -> object:
-    """A half-open range that is not empty."""
+    """Return a half-open range that is not empty."""
     if not isinstance(value, list) or [type(bound) for bound in value] != [int, int] or not 0 <= value[0] < value[1]:
         raise _expected("a range [start, stop)", value)
     return range(value[0], value[1])
 
 
 def _annotated(kind: Any, marks: tuple[Any, ...]) -> Reader:
-    """A value that its type's functions look at, or that is made of its stored form."""
+    """Return a value that its type's functions look at, or that is made of its stored form."""
     stored = next((mark for mark in marks if isinstance(mark, StoredAs)), None)
     reader = reader_of(kind if stored is None else stored.kind)
     faults: list[Callable[[Any], str | None]] = [mark for mark in marks if callable(mark)]
@@ -166,7 +166,7 @@ def _annotated(kind: Any, marks: tuple[Any, ...]) -> Reader:
 
 
 def _union(options: tuple[Any, ...]) -> Reader:
-    """An optional value, a number, or one of the events, told apart by their tag."""
+    """Return an optional value, a number, or one of the events, told apart by their tag."""
     present = tuple(option for option in options if option is not types.NoneType)
     if len(present) == 1:
         reader = reader_of(present[0])
@@ -178,7 +178,7 @@ def _union(options: tuple[Any, ...]) -> Reader:
 
 
 def _event(kinds: tuple[type[Event], ...]) -> Reader:
-    """One of these events, told apart by its tag."""
+    """Return one of these events, told apart by its tag."""
     known = {kind.__name__: _record(kind) for kind in kinds}
 
     def read(value: object) -> object:
@@ -209,7 +209,7 @@ def _mapping(kind: Any) -> Reader:
 
 
 def _array(kind: Any) -> Reader:
-    """An array of any length of one kind."""
+    """Return an array of any length of one kind."""
     reader = reader_of(kind)
     plain = {kind} if kind in SCALARS else None
 
@@ -231,7 +231,7 @@ def _array(kind: Any) -> Reader:
 
 
 def _tuple(kinds: tuple[Any, ...]) -> Reader:
-    """An array of a kind each."""
+    """Return an array of a kind each."""
     readers = [reader_of(kind) for kind in kinds]
 
     def read(value: object) -> object:
@@ -292,7 +292,7 @@ def _record(kind: type) -> Reader:
 
 
 def _row(kind: type) -> Reader:
-    """A record that is stored as an array of its fields."""
+    """Return a record that is stored as an array of its fields."""
     checked = hasattr(kind, "check")
 
     def read(value: object) -> object:
@@ -321,7 +321,7 @@ def _parts(plan: tuple[StoredField, ...], row: list[object]) -> list[object]:
 
 @cache
 def _row_plan(kind: type) -> tuple[tuple[StoredField, ...], int, frozenset[tuple[type, ...]]]:
-    """The fields of a row, how many it has at least, and the types of those that need no look at each value."""
+    """Return the fields of a row, how many it has at least, and the types of those that need no look at each value."""
     plan = fields_of(kind)
     return plan, sum(field.required for field in plan), frozenset(product(*(field.plain for field in plan)))
 
@@ -334,7 +334,7 @@ def _check(record: Any) -> None:
 
 @cache
 def _plan(kind: type) -> tuple[frozenset[str], tuple[tuple[str, str, frozenset[type], Reader], ...]]:
-    """The stored keys of a record, and per field its name, key, plain types and reader."""
+    """Return the stored keys of a record, and per field its name, key, plain types and reader."""
     plan = fields_of(kind)
     return frozenset(field.key for field in plan), tuple((one.name, one.key, one.plain, one.read) for one in plan)
 

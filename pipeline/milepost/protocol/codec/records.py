@@ -185,7 +185,7 @@ class _Form:
 
 @cache
 def _form_of(kind: type) -> _Form | None:
-    """The stored form of a dataclass; None for another type."""
+    """Return the stored form of a dataclass; None for another type."""
     if not is_dataclass(kind):
         return None
     constants: dict[str, object] = {EVENT_TAG: kind.__name__} if kind.__name__ in _EVENT_NAMES else {}

@@ -45,11 +45,11 @@ class SubtaskIdentity:
     subtask: int
 
     def decline(self, reason: CheckpointFailureReason, detail: str) -> Decline:
-        """A refusal of the checkpoint: a value, never an exception (DESIGN 4.2)."""
+        """Return a refusal of the checkpoint: a value, never an exception (DESIGN 4.2)."""
         return Decline(self.checkpoint_id, self.token, self.level, self.subtask, reason, detail)
 
     def decline_for(self, error: CheckpointError, who: str, otherwise: CheckpointFailureReason) -> Decline:
-        """A refusal because of an error that a store raised.
+        """Return a refusal because of an error that a store raised.
 
         A machine or service that cannot be used is no failure of the epoch, and is not counted as one; any other error
         gives the reason `otherwise`.
@@ -196,13 +196,13 @@ class AckEvent:
 
 
 def carry(events: Iterable[AckEvent]) -> tuple[SubtaskAck, ...]:
-    """All distinct acknowledgements of the events, their own and the carried ones, in canonical order."""
+    """Return all distinct acknowledgements of the events, their own and the carried ones, in canonical order."""
     distinct = {ack.digest: ack for event in events for ack in (event.own, *event.carried)}
     return tuple(sorted(distinct.values(), key=lambda item: (item.level, item.subtask, item.digest)))
 
 
 def acknowledgement(ack: SubtaskAck) -> Acknowledgement:
-    """A travelled acknowledgement as the driver verifies it, naming the attempts it consumed (I7)."""
+    """Return a travelled acknowledgement as the driver verifies it, naming the attempts it consumed (I7)."""
     return Acknowledgement(
         checkpoint_id=CheckpointId(ack.checkpoint_id),
         token=FencingToken(ack.token),

@@ -194,7 +194,7 @@ class ChannelStateFile:
         return tuple(entry.buffer for entry in self._entries())
 
     def takes_part(self, subtask: str) -> bool:
-        """Whether the subtask has registered its result."""
+        """Return whether the subtask has registered its result."""
         return subtask in self._parts
 
     def register(self, subtask: str, result: ChannelStateResult) -> None:

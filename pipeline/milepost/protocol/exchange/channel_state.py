@@ -255,7 +255,7 @@ class ChannelStateWriter:
         return self._file is not None and self._file.takes_part(subtask)
 
     def _refusal(self, subtask: str, checkpoint_id: CheckpointId) -> ChannelStateFailure | None:
-        """Why a checkpoint cannot start any more; None if it can."""
+        """Return why a checkpoint cannot start any more; None if it can."""
         if checkpoint_id == self._max_aborted and self._abort_cause is not None:
             own = subtask == self._aborted_by
             return self._abort_cause if own else shared_failure(self._abort_cause, self._aborted_by)

@@ -115,11 +115,11 @@ class RollbackRequests:
         return bool(self._requests)
 
     def requests(self) -> tuple[RollbackRequest, ...]:
-        """All of them, the cause first."""
+        """Return all of them, the cause first."""
         return tuple(sorted(self._requests.values(), key=lambda request: _weight(request.decline)))
 
     def cause(self) -> Decline:
-        """Why the epoch is rolled back.
+        """Return why the epoch is rolled back.
 
         Raises:
             ProtocolViolation: nobody asked.

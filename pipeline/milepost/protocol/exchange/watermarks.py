@@ -31,7 +31,7 @@ def source_watermark(previous_us: int | None, newest_event_us: int | None, delay
 
 
 def operator_watermark(inputs: Iterable[int | None]) -> int | None:
-    """The watermark of an operator: the minimum of its inputs'; without inputs that have one, minus infinity."""
+    """Return the watermark of an operator: the minimum of its inputs'; without inputs that have one, minus infinity."""
     known = list(inputs)
     if not known or any(value is None for value in known):
         return None
@@ -54,7 +54,7 @@ def firing_watermark(previous_us: int | None, input_us: int | None, in_flight: I
 
 
 def latest(left_us: int | None, right_us: int | None) -> int | None:
-    """The later of two watermarks."""
+    """Return the later of two watermarks."""
     if left_us is None:
         return right_us
     return left_us if right_us is None else max(left_us, right_us)

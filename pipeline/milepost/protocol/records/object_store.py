@@ -112,4 +112,4 @@ class ObjectStore(Protocol):
         """Delete; absent keys are fine."""
 
     def clock_ms(self) -> int:
-        """The store's own clock (S3: the Date of its replies), milliseconds since the epoch."""
+        """Return the store's own clock (S3: the Date of its replies), milliseconds since the epoch."""

@@ -166,7 +166,7 @@ def published_status(*, free: bool, listed: bool) -> ObjectStatus:
 
 
 def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> ObjectStatus:
-    """Where an object below a savepoint's root stands that no listed savepoint names."""
+    """Return where an object below a savepoint's root stands that no listed savepoint names."""
     root = savepoint_root_of_key(key)
     if root is None:
         return ObjectStatus.FOREIGN

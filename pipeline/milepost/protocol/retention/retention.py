@@ -260,7 +260,7 @@ def _finished_lists(state: ManifestState, now_ms: int, grace_ms: int) -> Iterato
 
 
 def _below_finished(entry: Garbage, lowest: CheckpointId | None) -> bool:
-    """Whether an entry lies below a checkpoint older than the lowest pending one, or in a savepoint."""
+    """Return whether an entry lies below a checkpoint older than the lowest pending one, or in a savepoint."""
     checkpoint_id = checkpoint_of_key(entry.prefix)
     if checkpoint_id is None:
         return savepoint_root_of_key(entry.prefix) is not None

@@ -255,7 +255,7 @@ class SubtaskCoordinator:
             del self._aborted[next(iter(self._aborted))]
 
     def _forget_abort(self, checkpoint_id: CheckpointId) -> bool:
-        """Whether the checkpoint was aborted before its barrier came, or is so old that its mark may be evicted.
+        """Return whether the checkpoint was aborted before its barrier came, or is so old that its mark may be evicted.
 
         Flink compares with `<`, and so takes a snapshot in vain when exactly the mark of this id was the last to go.
         """

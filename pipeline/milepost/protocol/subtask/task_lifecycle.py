@@ -119,7 +119,7 @@ class TaskLifecycle:
         self._state = TaskState.RUNNING
 
     def refusal(self) -> CheckpointFailureReason | None:
-        """Why this subtask cannot take part in a checkpoint now; None when it can.
+        """Return why this subtask cannot take part in a checkpoint now; None when it can.
 
         Not restored yet: CHECKPOINT_DECLINED_TASK_NOT_READY. Closing, finished or canceled:
         CHECKPOINT_DECLINED_TASK_CLOSING. Failed: TASK_FAILURE.
@@ -146,19 +146,28 @@ class TaskLifecycle:
         return commands
 
     def notify_aborted(self, checkpoint_id: CheckpointId, latest_completed: CheckpointId) -> Commands:
-        """A checkpoint was aborted. First replays the completion that comes with it: it may have been lost (I11)."""
+        """A checkpoint was aborted.
+
+        First replays the completion that comes with it: it may have been lost (I11).
+        """
         replayed = self.notify_complete(latest_completed)
         return (*replayed, *self.coordinator.notify_aborted(checkpoint_id, running=self.running))
 
     def confirm(self, completed: CheckpointId, subsumed: CheckpointId) -> Commands:
-        """A checkpoint is complete, and with it the newest subsumed one is known: complete first, then subsumed."""
+        """A checkpoint is complete, and with it the newest subsumed one is known.
+
+        Complete first, then subsumed.
+        """
         told = self.notify_complete(completed)
         if subsumed == NO_CHECKPOINT:
             return told
         return (*told, *self.coordinator.notify_subsumed(subsumed, running=self.running))
 
     def notify(self, what: Notifications) -> Commands:
-        """Everything that became of other checkpoints: the latest completed first, then the aborted, then subsumed."""
+        """Everything that became of other checkpoints.
+
+        The latest completed first, then the aborted, then subsumed.
+        """
         aborted = [command for one in what.aborted for command in self.notify_aborted(one, what.completed)]
         return (*aborted, *self.confirm(what.completed, what.subsumed))
 

@@ -133,7 +133,10 @@ class RemoteEngine:
         return any(status.state == _RUNNING for status in found.operation_statuses)
 
     def _works(self) -> bool:
-        """Whether the server still has a Spark: one that is being stopped answers for a while, and refuses all work."""
+        """Return whether the server still has a Spark.
+
+        One that is being stopped answers for a while, and refuses all work.
+        """
         try:
             return self.slots > 0
         except PySparkException:
@@ -277,7 +280,7 @@ class _Closed(Exception):
 
 
 def _session_of(remote: SparkRemote, plan: EpochPlan) -> RemoteSession:
-    """The first session in a plan's line that the server has not closed."""
+    """Return the first session in a plan's line that the server has not closed."""
     number = 0
     while True:
         try:
@@ -287,7 +290,7 @@ def _session_of(remote: SparkRemote, plan: EpochPlan) -> RemoteSession:
 
 
 def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
-    """A number from `above` on that the server has not closed, while it has closed the one before.
+    """Return a number from `above` on that the server has not closed, while it has closed the one before.
 
     Sessions are used in line, so those it has closed are its beginning: leaps of double length find a number behind
     them, and halving finds their end. To ask opens nothing: a session that a leap left open would end in the middle of
@@ -328,7 +331,7 @@ def _is_closed(server: SparkConnectServiceStub, asking: _Channel, session: str) 
 
 
 def _opened(remote: SparkRemote, session: str) -> RemoteSession:
-    """The session of an id, open. Raises EnvironmentUnusable, _Closed."""
+    """Return the session of an id, open. Raises EnvironmentUnusable, _Closed."""
     opened = RemoteSession(_Channel(remote, session), userId=_USER)
     opened.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
     try:
@@ -351,7 +354,7 @@ def _opened(remote: SparkRemote, session: str) -> RemoteSession:
 
 
 def session_id(plan: EpochPlan, number: int) -> str:
-    """The id of a plan's session on any server; `number` counts those that servers have closed."""
+    """Return the id of a plan's session on any server; `number` counts those that servers have closed."""
     return str(uuid.uuid5(_SPACE, "\0".join((*_owner(plan), str(number)))))
 
 

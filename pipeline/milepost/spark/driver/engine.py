@@ -38,9 +38,9 @@ class Engine(Protocol):
         """Cancel the running jobs with a tag, from any thread; nothing when there are none."""
 
     def lost(self, error: Exception) -> CheckpointError | None:
-        """What it means when Spark itself is gone, or was taken away; None for an error of the job."""
+        """Return what it means when Spark itself is gone, or was taken away; None for an error of the job."""
 
 
 def epoch_tag(plan: EpochPlan, token: FencingToken) -> str:
-    """The tag of the jobs that an epoch runs under a token."""
+    """Return the tag of the jobs that an epoch runs under a token."""
     return f"{plan.spec.name}/{plan.timeline}/{token}"

@@ -70,7 +70,7 @@ class WideOutputStage:
 
 
 def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> DataFrame:
-    """The lazy Spark job of one epoch: its rows are the last level's acknowledgements or declines."""
+    """Return the lazy Spark job of one epoch: its rows are the last level's acknowledgements or declines."""
     subtasks = len(epoch.splits)
     frame = session.range(0, subtasks, 1, subtasks)
     for level, host, tail in epoch_tasks(plan, epoch):

@@ -59,7 +59,10 @@ def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> Subt
 
 
 def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int) -> bool:
-    """Whether the task is a source subtask that has not read all it was given; no later stage begins before it has."""
+    """Return whether the task is a source subtask that has not read all it was given.
+
+    No later stage begins before it has.
+    """
     if task >= len(splits):
         return False
     prefix = metrics_prefix(plan.checkpoint_id, plan.token) + attempts_prefix(0, task)

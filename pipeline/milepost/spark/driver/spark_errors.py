@@ -79,7 +79,7 @@ def _is_of_a_task(error: PySparkException) -> bool:
 
 
 def _blamed(error: PySparkException, expressions: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The fragment that failed, and the operators whose expression has it in that place; else all of them."""
+    """Return the fragment that failed, and the operators whose expression has it in that place; else all of them."""
     for context in error.getQueryContext():
         fragment, start = context.fragment(), context.startIndex()
         uids = [uid for uid, text in expressions.items() if fragment and text.startswith(fragment, start)]

@@ -24,7 +24,7 @@ CONTROL = "control"
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark exchanges rows of this type; its timestamps are microseconds, UTC."""
+    """Return the Arrow schema in which Spark exchanges rows of this type; its timestamps are microseconds, UTC."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
@@ -35,7 +35,7 @@ def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
 
 
 def infer_schema(session: SparkSession, spec: JobSpec, node: Node, input_schema: pa.Schema) -> pa.Schema:
-    """The Arrow schema of a SQL operator's rows, by Spark's own analysis; every column may be null.
+    """Return the Arrow schema of a SQL operator's rows, by Spark's own analysis; every column may be null.
 
     In the wide frame a column that Spark calls non-null is null wherever another node's row is.
     """

@@ -54,14 +54,14 @@ class InputGate:
         return tuple(self._buffers[self._position :])
 
     def announced(self) -> tuple[tuple[int, int], ...]:
-        """Each channel, and the position of its barrier: how many buffers stand before it."""
+        """Return each channel, and the position of its barrier: how many buffers stand before it."""
         counts = [0] * len(self._last)
         for channel in self._channel:
             counts[channel] += 1
         return tuple(enumerate(counts))
 
     def unread(self) -> dict[int, list[Buffer]]:
-        """What each channel holds before its barrier; channels without anything are left out."""
+        """Return what each channel holds before its barrier; channels without anything are left out."""
         found: dict[int, list[Buffer]] = {}
         for position in range(self._position, len(self._buffers)):
             found.setdefault(self._channel[position], []).append(self._buffers[position])

@@ -133,7 +133,7 @@ def _schemas(
 
 
 def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
-    """The columns of its input that an operator needs; all of them when its late rows are published."""
+    """Return the columns of its input that an operator needs; all of them when its late rows are published."""
     needed = consumed_columns(plan.spec, plan.graph, node.uid)
     return schema if needed is None else pa.schema([field for field in schema if field.name in needed])
 
@@ -160,7 +160,7 @@ def _max_ahead_us(source: SourceSpec) -> int | None:
 
 
 def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ...]]]:
-    """Every output of a level: its name (`uid` or `uid.late`), its node, and the sinks that it feeds."""
+    """Return every output of a level: its name (`uid` or `uid.late`), its node, and the sinks that it feeds."""
     found = []
     for node in plan.graph.nodes.values():
         if node.level == level:
@@ -283,7 +283,10 @@ def _stateful(
 
 
 def _clocks(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
-    """What tells an operator how far a producer of its rows is: nothing where no source with event time reaches it."""
+    """Return what tells an operator how far a producer of its rows is.
+
+    Nothing where no source with event time reaches it.
+    """
     node = plan.graph.nodes[producer]
     if node.kind == "sql":
         return tuple(clock for name in node.inputs for clock in _clocks(plan, name))

@@ -186,7 +186,7 @@ class OperatorSubtask:
         self._resources.metrics.aligned(times.duration_ms, sum(buffer.size for buffer in work.gate.in_flight))
 
     def _barrier(self, pacer: Pacer) -> CheckpointBarrier:
-        """The barrier as this subtask meets it: what it may still spend counts from now."""
+        """Return the barrier as this subtask meets it: what it may still spend counts from now."""
         now_ms, deadline_ms = pacer.now_ms(), pacer.deadline_ms
         if deadline_ms is None:
             return CheckpointBarrier(self._checkpoint_id, now_ms, Alignment.ALIGNED)

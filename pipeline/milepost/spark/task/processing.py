@@ -106,7 +106,7 @@ class Processing:
         yield from self._slice_by_slice(slices, stamps)
 
     def freeze(self) -> FrozenState | EncodedSlices:
-        """The state at the barrier. Raises ProtocolViolation: before `finish`."""
+        """Return the state at the barrier. Raises ProtocolViolation: before `finish`."""
         if self._encoded is not None:
             return self._encoded
         if self._state is None:
@@ -133,7 +133,7 @@ class Processing:
         self._encoded = encoder.result()
 
     def _slices(self) -> list[range]:
-        """What is worked on at once; a function of the epoch's rows and the recorded state alone (I12)."""
+        """Return what is worked on at once; a function of the epoch's rows and the recorded state alone (I12)."""
         budget_bytes, schema = self._memory.budget.bytes, self._item.state_schema
         cost = state_cost(self._item.handles, self._own, schema)
         buffers = [buffer for chunk in self._waiting for buffer in chunk.buffers]
@@ -150,7 +150,7 @@ class Processing:
         return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)
 
     def _divide(self, slices: list[range]) -> list[list[list[Buffer]]]:
-        """The waiting buffers, chunk by chunk and slice by slice."""
+        """Return the waiting buffers, chunk by chunk and slice by slice."""
         plan, routing_key, found = self._plan, self._item.operator.routing_key, []
         for chunk in self._waiting:
             by_slice: list[list[Buffer]] = [[] for _ in slices]

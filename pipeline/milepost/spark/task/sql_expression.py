@@ -10,12 +10,12 @@ from milepost.spec.sql.sql import sql_plan
 
 
 def column_of(node: str) -> str:
-    """The wide frame's column of a node."""
+    """Return the wide frame's column of a node."""
     return f"n_{node}"
 
 
 def projection(spec: JobSpec, node: Node, input_columns: Iterable[str]) -> str:
-    """The Spark SQL expression of one SQL operator over the wide frame."""
+    """Return the Spark SQL expression of one SQL operator over the wide frame."""
     operator = spec.operator(node.uid)
     assert isinstance(operator, SqlOperator)
     source = column_of(node.inputs[0])

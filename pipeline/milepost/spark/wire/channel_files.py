@@ -74,7 +74,7 @@ class ChannelFiles:
             self._handles |= write.file.handles
 
     def handle(self, uid: str) -> ChannelStateHandle | None:
-        """An operator's channel state in the files that are stored; None when it has nothing in flight."""
+        """Return an operator's channel state in the files that are stored; None when it has nothing in flight."""
         return self._handles.get(uid)
 
     def _write(self, writer: ChannelStateWriter, command: WriteFile) -> None:

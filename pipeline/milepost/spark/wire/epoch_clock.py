@@ -76,14 +76,14 @@ class Pacer:
         return self._processed_bytes
 
     def now_ms(self) -> int:
-        """The time; never past the deadline before the first buffer is processed: every epoch makes progress."""
+        """Return the time; never past the deadline before the first buffer is processed: every epoch makes progress."""
         now_ms = self.clock()
         if self.deadline_ms is None or self._processed_bytes:
             return now_ms
         return min(now_ms, max(self.deadline_ms, self._started_ms))
 
     def limit_bytes(self) -> int | None:
-        """How many bytes to take next; None = everything, 0 = one buffer."""
+        """Return how many bytes to take next; None = everything, 0 = one buffer."""
         if self.deadline_ms is None:
             return None
         left_ms = max(0, self.deadline_ms - self.clock())

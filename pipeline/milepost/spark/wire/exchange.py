@@ -78,7 +78,7 @@ class BufferLimits:
     rows: int | None = None
 
     def length(self, rows: pa.Table) -> int:
-        """How many of these rows make one buffer."""
+        """Return how many of these rows make one buffer."""
         length = max(1, -(-rows.num_rows * self.bytes // max(1, rows.nbytes)))
         return length if self.rows is None else min(length, self.rows)
 
@@ -239,7 +239,7 @@ _NO_HEADER: Final = BufferHeader("", "", None, None)
 def exchange_row(
     subtask: int, channel: int, sequence: int, kind: EventKind, payload: bytes, header: BufferHeader = _NO_HEADER
 ) -> pa.RecordBatch:
-    """One row of the exchange."""
+    """Return one row of the exchange."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array([subtask], pa.int32()),

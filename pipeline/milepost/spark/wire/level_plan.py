@@ -65,7 +65,10 @@ class OperatorPlan:
     clocks: tuple[Clock, ...]
 
     def previous_firing_us(self, key_groups: range) -> int | None:
-        """The firing watermark from which a subtask goes on: the least of the former subtasks whose rows it gets."""
+        """Return the firing watermark from which a subtask goes on.
+
+        The least of the former subtasks whose rows it gets.
+        """
         return operator_watermark(
             fired_us
             for handle, fired_us in zip(self.handles, self.firing, strict=True)
@@ -108,7 +111,7 @@ class LevelPlan:
 
 
 def lateness_us(clocks: Iterable[Clock], firing: Iterable[int | None]) -> int | None:
-    """The stamp of all rows that an operator gets from a source in one epoch: what is late among them.
+    """Return the stamp of all rows that an operator gets from a source in one epoch: what is late among them.
 
     Never below what has fired: rows of a window that was emitted stay late, whatever sources the operator reads now.
 
@@ -122,7 +125,7 @@ def lateness_us(clocks: Iterable[Clock], firing: Iterable[int | None]) -> int | 
 
 
 def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *, final: bool) -> int | None:
-    """The watermark of an operator's inputs at the end of the epoch, from what the levels before acknowledged.
+    """Return the watermark of an operator's inputs at the end of the epoch, from what the levels before acknowledged.
 
     Args:
         final: sources have ended: their watermark is END_OF_TIME_US.

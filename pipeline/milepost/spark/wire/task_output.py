@@ -89,7 +89,7 @@ Control = Stamped | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | De
 
 
 def encode_control(item: Control) -> bytes:
-    """A control item as one binary value: a JSON header line, then the payload."""
+    """Return a control item as one binary value: a JSON header line, then the payload."""
     payload: bytes = b""
     header: dict[str, Any]
     if isinstance(item, Stamped):
@@ -116,7 +116,7 @@ def encode_control(item: Control) -> bytes:
 
 
 def decode_control(body: bytes) -> Control:
-    """The inverse of `encode_control`."""
+    """Return the inverse of `encode_control`."""
     head, payload = body.split(b"\n", 1)
     header = json.loads(head)
     kind = header["item"]

@@ -76,7 +76,7 @@ class TaskMetrics:
         return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{ended}"
 
     def times(self) -> TaskTimes:
-        """What was measured so far; a part that the task does not have is None."""
+        """Return what was measured so far; a part that the task does not have is None."""
         return TaskTimes(
             level=self.level,
             subtask=self.subtask,

@@ -53,7 +53,7 @@ class MemoryBudget:
         return self.bytes // 8
 
     def exceeded(self, who: str, error: BaseException) -> EnvironmentUnusable:
-        """What is said of a task that needed more than there is."""
+        """Return what is said of a task that needed more than there is."""
         limit = "no limit is set" if self.limit_bytes is None else f"limit of its worker: {self.limit_bytes >> 20} MiB"
         return EnvironmentUnusable(
             f"{who} ran out of memory ({limit}; {str(error).splitlines()[0] if str(error) else 'no more given'}). "
@@ -68,7 +68,7 @@ UNLIMITED = MemoryBudget()
 
 
 def worker_budget() -> MemoryBudget:
-    """The budget of this worker's tasks. A limited worker gives memory back at once from here on."""
+    """Return the budget of this worker's tasks. A limited worker gives memory back at once from here on."""
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit_bytes == resource.RLIM_INFINITY:
         return UNLIMITED
@@ -77,7 +77,7 @@ def worker_budget() -> MemoryBudget:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the limit was met: no memory, no mapping, or no stack for a thread."""
+    """Return whether an error says that the limit was met: no memory, no mapping, or no stack for a thread."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))

@@ -122,7 +122,7 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
 
 
 def _grows(before: str | None, after: str | None) -> bool:
-    """Whether an operator would have to remember more than it did: what it has forgotten cannot come back.
+    """Return whether an operator would have to remember more than it did: what it has forgotten cannot come back.
 
     Also from "for ever" to a time: when the keys that it has were seen was not recorded.
     """

@@ -52,7 +52,7 @@ class OutputRows:
 
 
 def source_rows(source: SourceSpec) -> OutputRows:
-    """A source's rows: its schema, then its partition columns."""
+    """Return a source's rows: its schema, then its partition columns."""
     return OutputRows({**source.columns, **source.partitions}, source.event_time, APPEND, ())
 
 
@@ -112,7 +112,7 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
 def deduplicate_rows(
     operator: DeduplicateOperator, name: str, rows: OutputRows, path: Path
 ) -> OutputRows | list[Problem]:
-    """The first row of each key, as it came, append."""
+    """Return the first row of each key, as it came, append."""
     problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
     if operator.ttl is not None:
         problems += _event_time_problems("a ttl", name, rows, path)
@@ -122,7 +122,7 @@ def deduplicate_rows(
 def process_rows(
     operator: ProcessOperator, name: str, rows: OutputRows, path: Path, declared: Mapping[str, ColumnType] | None
 ) -> OutputRows | list[Problem]:
-    """What the class declares, append; the input's event time only under its own name and as a timestamp.
+    """Return what the class declares, append; the input's event time only under its own name and as a timestamp.
 
     Args:
         declared: its `output`; None = the class was not loaded.

@@ -59,7 +59,7 @@ def parse_remote(text: str) -> SparkRemote:
 
 
 def remote_problem(text: str) -> str | None:
-    """Why a text is no address; None when it is one."""
+    """Return why a text is no address; None when it is one."""
     try:
         parse_remote(text)
     except ValueError as problem:

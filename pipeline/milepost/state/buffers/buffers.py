@@ -59,20 +59,20 @@ class Buffer:
         return decode_rows(self._encoded())
 
     def extent(self) -> Extent:
-        """How many rows it has and how large they are, without decoding them."""
+        """Return how many rows it has and how large they are, without decoding them."""
         return extent_of(self._encoded())
 
     def _encoded(self) -> bytes | pa.Buffer:
         return self.payload.read() if isinstance(self.payload, Spilled) else self.payload
 
     def body(self) -> bytes:
-        """The payload as bytes."""
+        """Return the payload as bytes."""
         if isinstance(self.payload, Spilled):
             return self.payload.read()
         return self.payload.to_pybytes() if isinstance(self.payload, pa.Buffer) else self.payload
 
     def spilled(self, spill: SpillFile) -> Buffer:
-        """The same buffer with its payload on the disk. Raises EnvironmentUnusable."""
+        """Return the same buffer with its payload on the disk. Raises EnvironmentUnusable."""
         if isinstance(self.payload, Spilled):
             return self
         return replace(self, payload=spill.append(self.payload))
@@ -84,7 +84,7 @@ def as_partials(rows: pa.Table) -> pa.Table:
 
 
 def are_partials(rows: pa.Table) -> bool:
-    """Whether the rows of a buffer are partial results, not rows of its producer."""
+    """Return whether the rows of a buffer are partial results, not rows of its producer."""
     return rows.schema.metadata == _PARTIALS
 
 
@@ -106,7 +106,7 @@ def encode_rows(rows: pa.Table) -> bytes:
 
 
 def decode_rows(payload: bytes | pa.Buffer) -> pa.Table:
-    """The inverse of `encode_rows`."""
+    """Return the inverse of `encode_rows`."""
     rows = widened(pa.ipc.open_stream(payload, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all())
     metadata = {key: value for key, value in (rows.schema.metadata or {}).items() if key != _EXTENT}
     return rows.replace_schema_metadata(metadata or None)
@@ -119,7 +119,7 @@ def extent_of(payload: bytes | pa.Buffer) -> Extent:
 
 
 def _repeats_itself(column: pa.ChunkedArray) -> bool:
-    """Whether a column of much text has a middle that LZ4 makes less than half as large."""
+    """Return whether a column of much text has a middle that LZ4 makes less than half as large."""
     if column.num_chunks != 1 or column.nbytes < _MUCH_TEXT_BYTES:
         return False
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
@@ -129,7 +129,7 @@ def _repeats_itself(column: pa.ChunkedArray) -> bool:
 
 
 def oldest(times: pa.ChunkedArray) -> int | None:
-    """The least of some event times, microseconds since the epoch, UTC; None when there is none."""
+    """Return the least of some event times, microseconds since the epoch, UTC; None when there is none."""
     least: int | None = pc.min(times.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())).as_py()
     return least
 
@@ -137,7 +137,7 @@ def oldest(times: pa.ChunkedArray) -> int | None:
 def owned_part(
     buffer: Buffer, routing_key: Sequence[str], hasher: KeyHash, key_groups: range, max_parallelism: int
 ) -> Buffer | None:
-    """The rows of a buffer that belong to `key_groups`; None when there are none.
+    """Return the rows of a buffer that belong to `key_groups`; None when there are none.
 
     The oldest event time stays that of the whole buffer: it can only hold a watermark back.
     """

@@ -118,7 +118,7 @@ def encode_channel_state(
 
 
 def oldest_in_flight(buffers: Iterable[Buffer]) -> int | None:
-    """The least event time in some buffers; None when none of them has one."""
+    """Return the least event time in some buffers; None when none of them has one."""
     return min((buffer.oldest_us for buffer in buffers if buffer.oldest_us is not None), default=None)
 
 

@@ -45,7 +45,7 @@ class SpillFile:
         return Spilled(self, offset, view.nbytes)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes from `offset` on. Raises EnvironmentUnusable: they cannot be read back."""
+        """Return the bytes from `offset` on. Raises EnvironmentUnusable: they cannot be read back."""
         parts: list[bytes] = []
         missing = size
         try:

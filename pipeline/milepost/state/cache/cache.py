@@ -183,7 +183,7 @@ class StateCache:
         return self._directory / f"{_operator_digest(identity.uid)}-{run.valid.start}-{run.valid.stop}"
 
     def _is_private(self) -> bool:
-        """Whether only this user can have written the entries: others on the machine are not trusted."""
+        """Return whether only this user can have written the entries: others on the machine are not trusted."""
         try:
             status = self._directory.stat()
         except FileNotFoundError:
@@ -214,17 +214,17 @@ def _digest(identity: StateIdentity, run: RunHandle) -> str:
 
 
 def _writer_of(run: RunHandle) -> int:
-    """The checkpoint that wrote a run; 0 for one that came from elsewhere."""
+    """Return the checkpoint that wrote a run; 0 for one that came from elsewhere."""
     return checkpoint_of_key(run.key) or 0
 
 
 def _checkpoint_of(path: Path) -> int:
-    """The checkpoint that an entry or a mark names; 0 for a temporary file."""
+    """Return the checkpoint that an entry or a mark names; 0 for a temporary file."""
     return int(path.name.split(".")[-2]) if path.suffix in (_SUFFIX, _COMPLETED) else 0
 
 
 def _newest(folder: Path) -> int:
-    """The newest checkpoint that is known to have used a folder."""
+    """Return the newest checkpoint that is known to have used a folder."""
     return max(map(_checkpoint_of, folder.iterdir()), default=0)
 
 

@@ -144,7 +144,7 @@ class SubtaskState:
         self._changes.append(sort_rows(tombstones, self._identity.keys, deleted=True))
 
     def rows(self) -> pa.Table:
-        """All live rows, in the order of their state hash."""
+        """Return all live rows, in the order of their state hash."""
         merged = stack([*self._bases, *self._deltas, *self._changes], self._identity.keys, self.schema)
         return merged.where(~merged.deleted & self._times.alive(merged, self._watermark_us)).rows
 
@@ -175,7 +175,7 @@ class SubtaskState:
         return [layer for layer in layers if layer.num_rows]
 
     def _is_live(self, layer: Layer, positions: Ints) -> Bools:
-        """Which of some rows are alive."""
+        """Return which of some rows are alive."""
         live = ~layer.deleted[positions]
         return live & self._times.alive(layer, self._watermark_us, positions)
 
@@ -227,7 +227,7 @@ def restore_state(
 
 
 def _statistics(identity: StateIdentity, handles: Sequence[StateHandle]) -> RowStatistics | None:
-    """What is recorded of a subtask that owns all that these handles, or some of them, describe.
+    """Return what is recorded of a subtask that owns all that these handles, or some of them, describe.
 
     None where a handle was cut in two by a change of parallelism.
     """
@@ -263,7 +263,7 @@ class KeysOfRows:
         return self._numbered.first
 
     def find(self) -> tuple[pa.Table, Bools]:
-        """The live row of each key, null beside the key where there is none; and where there is one."""
+        """Return the live row of each key, null beside the key where there is none; and where there is one."""
         rows, self._found = self._state.find(self._keys, self._numbered.hashes)
         return rows, self._found
 

@@ -64,7 +64,7 @@ class RunReader:
         self._bodies = {} if objects.bodies is None else objects.bodies
 
     def read(self, run: RunHandle) -> Layer:
-        """The rows of a run that count here.
+        """Return the rows of a run that count here.
 
         With a cache they come out of it, mapped, also when they had to be put there first: of many runs that are
         decoded one after another, only one lies in this process's own memory.

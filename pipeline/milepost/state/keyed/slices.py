@@ -88,7 +88,7 @@ def divided(
     max_parallelism: int,
     spill: SpillFile,
 ) -> list[Buffer | None]:
-    """The rows of a buffer slice by slice, in their order, on the disk; None where a slice has none of them."""
+    """Return the rows of a buffer slice by slice, in their order, on the disk; None where a slice has none of them."""
     rows = buffer.rows()
     starts = np.asarray([part.start for part in slices], dtype=np.int64)
     owner = np.searchsorted(starts, hasher.key_groups(rows, routing_key, max_parallelism), side="right") - 1
@@ -106,7 +106,7 @@ def divided(
 
 
 def joined_handle(slices: Sequence[StateHandle], before: Sequence[StateHandle]) -> StateHandle:
-    """One handle of a subtask from those of its slices, which follow each other.
+    """Return one handle of a subtask from those of its slices, which follow each other.
 
     Args:
         before: what the slices were restored from: runs that more than one of them kept come in that order.

@@ -123,7 +123,7 @@ class FrozenState:
         return StateSnapshot(handle, uploads)
 
     def _renewed(self) -> RowStatistics:
-        """The statistics of a state of which only the changes are written."""
+        """Return the statistics of a state of which only the changes are written."""
         older = [layer for layer in (*reversed(self._deltas), *self._bases) if layer.num_rows]
         if self._restored.statistics is None:
             return self._count([self._all_changes, *older])

@@ -21,7 +21,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, key: Sequence[str]) -> Bools:
-    """Whether the keys of pairs of rows are equal. Either side may be narrowed."""
+    """Return whether the keys of pairs of rows are equal. Either side may be narrowed."""
     equal = np.ones(len(left_rows), dtype=np.bool_)
     for name in key:
         alike = type_of(left, name) == type_of(right, name)
@@ -73,7 +73,7 @@ def _joined(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as one that Arrow sorts, the same values equal."""
+    """Return the column as one that Arrow sorts, the same values equal."""
     data_type = column.type
     if pa.types.is_dictionary(data_type):
         return _sortable(column.cast(data_type.value_type))

@@ -65,7 +65,7 @@ def narrowed(rows: pa.Table, kept: Sequence[str] = ()) -> pa.Table:
 
 
 def widened(rows: pa.Table) -> pa.Table:
-    """The inverse of `narrowed`, also of some of its columns and rows; other rows come back as they are."""
+    """Return the inverse of `narrowed`, also of some of its columns and rows; other rows come back as they are."""
     notes = _notes(rows)
     if not notes:
         return rows
@@ -80,13 +80,13 @@ def widened(rows: pa.Table) -> pa.Table:
 
 
 def type_of(rows: pa.Table, name: str) -> pa.DataType:
-    """A column's type when it is not narrowed."""
+    """Return a column's type when it is not narrowed."""
     note = _notes(rows).get(name)
     return rows.column(name).type if note is None else note.data_type
 
 
 def numbers_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> Numbers | None:
-    """Some values of a column of numbers or times, as they lie in memory when it is not narrowed.
+    """Return some values of a column of numbers or times, as they lie in memory when it is not narrowed.
 
     Returns:
         None for another type, one with a null, or one in several chunks.
@@ -104,7 +104,7 @@ def numbers_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> N
 
 
 def values_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> pa.ChunkedArray:
-    """Some values of a column of any type, as they were before it was narrowed."""
+    """Return some values of a column of any type, as they were before it was narrowed."""
     return widened(rows.select([name]).take(pa.array(positions))).column(0)
 
 
@@ -119,7 +119,7 @@ def _parsed(noted: bytes) -> Mapping[str, _Note]:
 
 
 def _narrow(column: pa.ChunkedArray) -> tuple[pa.Array, int] | None:
-    """A column as distances from its least value, and that; None where it would not get smaller."""
+    """Return a column as distances from its least value, and that; None where it would not get smaller."""
     if column.null_count or column.num_chunks != 1 or str(column.type) not in _TYPES:
         return None
     values = column.chunk(0).view(_stored(column.type)).to_numpy()
@@ -138,5 +138,5 @@ def _plus(distances: Numbers, note: _Note) -> Numbers:
 
 
 def _stored(data_type: pa.DataType) -> pa.DataType:
-    """The whole numbers, signed, that a type's values are taken for."""
+    """Return the whole numbers, signed, that a type's values are taken for."""
     return _SIGNED[data_type.bit_width]

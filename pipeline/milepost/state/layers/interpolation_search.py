@@ -78,7 +78,7 @@ def first_equal(hashes: Hashes, drifts: Drifts, wanted: Hashes) -> tuple[Ints, I
 
 
 def _buckets(hashes: Hashes, some: Hashes) -> Ints:
-    """The bucket of each of some hashes; of one outside the range of all any number from 0 on."""
+    """Return the bucket of each of some hashes; of one outside the range of all any number from 0 on."""
     least, most = int(hashes[0]) >> 32, int(hashes[-1]) >> 32
     per_value = np.uint64((len(hashes) << 32) // (most - least + 1))
     buckets: Ints = ((((some >> _32) - np.uint64(least)) * per_value) >> _32).view(np.int64)

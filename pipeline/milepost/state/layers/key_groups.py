@@ -85,7 +85,10 @@ def is_bytes(data_type: pa.DataType) -> bool:
 
 
 def key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column that can be a key; text and bytes with wide offsets, which are dear to make of a slice far inside."""
+    """Return a column that can be a key.
+
+    Text and bytes with wide offsets, which are dear to make of a slice far inside.
+    """
     column = table.column(name)
     check_key_type(name, column.type)
     return column.cast(pa.large_binary()) if is_bytes(column.type) else column
@@ -156,14 +159,17 @@ def key_group(hashes: Hashes, max_parallelism: int) -> Ints:
 
 
 def group_cuts(hashes: Hashes, max_parallelism: int) -> Ints:
-    """Where each key group begins among ascending hashes, and last the number of hashes. Raises as `key_group`."""
+    """Return where each key group begins among ascending hashes, and last the number of hashes.
+
+    Raises as `key_group`.
+    """
     check_max_parallelism(max_parallelism)
     return np.append(np.searchsorted(hashes, _least_hashes(max_parallelism)), len(hashes)).astype(np.int64)
 
 
 @cache
 def _least_hashes(max_parallelism: int) -> Hashes:
-    """The least hash that each key group can have."""
+    """Return the least hash that each key group can have."""
     upper = [-((-group << 32) // max_parallelism) for group in range(max_parallelism)]
     return np.array(upper, dtype=np.uint64) << np.uint64(32)
 

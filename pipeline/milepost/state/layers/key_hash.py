@@ -73,7 +73,7 @@ class KeyHash:
 
     @cached_property
     def digest(self) -> str:
-        """A name that differs from that of every other key hash and does not tell the secret."""
+        """Return a name that differs from that of every other key hash and does not tell the secret."""
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
     def __call__(self, table: pa.Table, key: Sequence[str]) -> Hashes:
@@ -169,7 +169,7 @@ def _add_values(sums: _Sums, rows: slice, array: pa.Array, own: _Coefficients) -
 
 
 def _words(array: pa.Array) -> tuple[Hashes, ...]:
-    """The words of values of a fixed width; of nulls anything."""
+    """Return the words of values of a fixed width; of nulls anything."""
     data_type = array.type
     if pa.types.is_floating(data_type):
         return (float_bits(array),)

@@ -74,7 +74,7 @@ class Layer:
         return widened(self.stored)
 
     def take(self, rows: Ints) -> pa.Table:
-        """Some rows in the operator's state schema."""
+        """Return some rows in the operator's state schema."""
         return widened(self.stored.take(pa.array(rows)))
 
     @property
@@ -82,13 +82,16 @@ class Layer:
         return len(self.hashes)
 
     def where(self, keep: Bools) -> Layer:
-        """The rows for which keep is True."""
+        """Return the rows for which keep is True."""
         if bool(keep.all()):
             return self
         return Layer(self.hashes[keep], self.stored.filter(pa.array(keep)).combine_chunks(), self.deleted[keep])
 
     def between(self, borders: Hashes) -> list[Layer]:
-        """The rows below the first border, from each border to the next, and from the last one on; not copied."""
+        """Return the rows below the first border, from each border to the next, and from the last one on.
+
+        Not copied.
+        """
         cuts = [0, *np.searchsorted(self.hashes, borders).tolist(), self.num_rows]
         return [
             Layer(self.hashes[start:stop], self.stored.slice(start, stop - start), self.deleted[start:stop])
@@ -114,7 +117,7 @@ def stack(layers: Sequence[Layer], keys: KeySpec, schema: pa.Schema) -> Layer:
 
 
 def joined(layers: Sequence[Layer]) -> Layer:
-    """One layer of layers whose hashes follow each other."""
+    """Return one layer of layers whose hashes follow each other."""
     if len(layers) == 1:
         return layers[0]
     return Layer(
@@ -202,7 +205,7 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
 
 
 def _all_of(begins: Ints, counts: Ints) -> Ints:
-    """The positions of all rows of some runs, each run once."""
+    """Return the positions of all rows of some runs, each run once."""
     begins, at = np.unique(begins, return_index=True)
     counts = counts[at]
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -23,7 +23,7 @@ class Hits:
 
 
 def found_of(hits: Sequence[Hits], count: int) -> Bools:
-    """Which positions of the answer get a row."""
+    """Return which positions of the answer get a row."""
     found = np.zeros(count, dtype=np.bool_)
     for part in hits:
         found[part.asked] = True
@@ -31,7 +31,7 @@ def found_of(hits: Sequence[Hits], count: int) -> Bools:
 
 
 def take(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
-    """One column of the answer, null where nothing was found; no position is hit twice."""
+    """Return one column of the answer, null where nothing was found; no position is hit twice."""
     values = None
     for part in hits:
         numbers = numbers_at(part.layer.stored, field.name, part.rows)

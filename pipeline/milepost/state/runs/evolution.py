@@ -49,7 +49,7 @@ class SchemaChange:
         return bool(self.added or self.dropped or self.widened)
 
     def words(self) -> str:
-        """The conversion in one line."""
+        """Return the conversion in one line."""
         parts = [f"{name} becomes {now} (was {before})" for name, (before, now) in self.widened.items()]
         parts += [f"{name} is new and begins as null" for name in self.added]
         parts += [f"{name} is left behind" for name in self.dropped]
@@ -87,7 +87,7 @@ def widens(before: pa.DataType, now: pa.DataType) -> bool:
 
 
 def _widens_key(before: pa.DataType, now: pa.DataType) -> bool:
-    """Whether equal keys stay equal, and in their key group: integers among themselves, and timestamps.
+    """Return whether equal keys stay equal, and in their key group: integers among themselves, and timestamps.
 
     Not floats: the text 0.1 is read as another float64 than the float32 that state has.
     """
@@ -169,7 +169,7 @@ def evolved(uid: str, before: pa.Schema | None, now: pa.Schema, key: Collection[
 
 
 def stored_name(field: pa.Field) -> str:
-    """The name that a state column has in runs."""
+    """Return the name that a state column has in runs."""
     stored = (field.metadata or {}).get(STORED_AS)
     return str(field.name) if stored is None else stored.decode()
 
@@ -209,7 +209,7 @@ def converted(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether what a run has is exactly of a type: of a narrower one, or of what Parquet has instead of it."""
+    """Return whether what a run has is exactly of a type: of a narrower one, or of what Parquet has instead of it."""
     if pa.types.is_list(stored) and pa.types.is_list(wanted):
         return _reads_as(stored.value_type, wanted.value_type)
     if pa.types.is_struct(stored) and pa.types.is_struct(wanted) and stored.num_fields == wanted.num_fields:

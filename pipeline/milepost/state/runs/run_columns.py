@@ -54,7 +54,7 @@ class _Words:
     bits: int
 
     def ranked(self) -> _Words:
-        """The same order in as few bits as there are values."""
+        """Return the same order in as few bits as there are values."""
         values = np.sort(self.words)
         begins = np.ones(len(values), dtype=np.bool_)
         np.not_equal(values[1:], values[:-1], out=begins[1:])
@@ -113,7 +113,7 @@ def _says_the_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
 
 
 def packings(rows: pa.Table) -> Mapping[str, Packing]:
-    """How each column of rows in the order of the run is packed best; nested columns are left out.
+    """Return how each column of rows in the order of the run is packed best; nested columns are left out.
 
     Args:
         rows: in one chunk.
@@ -139,7 +139,7 @@ def _packing(column: pa.ChunkedArray) -> Packing | None:
 
 
 def _packing_of_numbers(values: npt.NDArray[np.signedinteger]) -> Packing:
-    """The packing that takes the fewest bits of some blocks of rows."""
+    """Return the packing that takes the fewest bits of some blocks of rows."""
     sample = _sampled(values)
     distinct = np.unique(sample).size
     sizes = {Packing.DIFFERENCES: _bits_as_differences(values), Packing.BYTE_PLANES: _bits_as_byte_planes(sample)}
@@ -173,7 +173,7 @@ def _bits_as_byte_planes(sample: npt.NDArray[np.signedinteger]) -> float:
 
 
 def _starts(count: int) -> list[int]:
-    """Where the blocks begin that stand for so many rows."""
+    """Return where the blocks begin that stand for so many rows."""
     if count <= _SAMPLED_BLOCKS * _BLOCK_ROWS:
         return list(range(0, count, _BLOCK_ROWS)) or [0]
     return [(count - _BLOCK_ROWS) * block // (_SAMPLED_BLOCKS - 1) for block in range(_SAMPLED_BLOCKS)]
@@ -218,7 +218,7 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def _text_words(texts: pa.Array) -> _Words:
-    """The 8 bytes behind the beginning that all values share, the first byte as the highest."""
+    """Return the 8 bytes behind the beginning that all values share, the first byte as the highest."""
     values = pc.fill_null(texts.cast(pa.large_binary()), b"")
     bounds = pc.min_max(values).as_py()
     least, most = bounds["min"], bounds["max"]

@@ -146,7 +146,7 @@ def decode_run(
 def _read(
     file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
-    """The rows of some key groups of a file that is in any order, brought into that of the hash.
+    """Return the rows of some key groups of a file that is in any order, brought into that of the hash.
 
     All rows are read column by column: that takes the memory of the rows, and of one column beside them.
     """
@@ -184,7 +184,10 @@ def _read(
 
 
 def _columns(file: pq.ParquetFile, names: list[str]) -> pa.Table:
-    """Some columns of a file in one chunk. A name that begins another one, up to a dot, stands for both in Parquet."""
+    """Return some columns of a file in one chunk.
+
+    A name that begins another one, up to a dot, stands for both in Parquet.
+    """
     return file.read(columns=names, use_threads=False).select(names).combine_chunks()
 
 
@@ -210,6 +213,6 @@ def _with_copies(table: pa.Table, copies: Mapping[str, str]) -> pa.Table:
 
 
 def _state_rows(handle: RunHandle, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
-    """Some of a file's rows as the operator has them, in one chunk, and which are tombstones."""
+    """Return some of a file's rows as the operator has them, in one chunk, and which are tombstones."""
     deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
     return converted(handle.key, table, schema), deleted

@@ -52,13 +52,16 @@ class Times:
         return EXPIRES_COLUMN in self.names
 
     def alive(self, layer: Layer, watermark_us: int | None, rows: Ints | None = None) -> Bools:
-        """Whether the expiry of each row, or of some, is ahead of a firing watermark; rows without one always are."""
+        """Return whether the expiry of each row, or of some, is ahead of a firing watermark.
+
+        Rows without one always are.
+        """
         if watermark_us is None or not self.has_expiry:
             return np.ones(layer.num_rows if rows is None else len(rows), dtype=np.bool_)
         return ~_at_most(layer, EXPIRES_COLUMN, watermark_us, rows)
 
     def due(self, layer: Layer, time_us: int) -> Bools:
-        """Whether each row's timer or expiry is <= time_us. Tombstones count as rows."""
+        """Return whether each row's timer or expiry is <= time_us. Tombstones count as rows."""
         due = np.zeros(layer.num_rows, dtype=np.bool_)
         for name in (TIMER_COLUMN, EXPIRES_COLUMN):
             if name in self.names:
@@ -66,7 +69,10 @@ class Times:
         return due
 
     def waiting(self, layer: Layer, watermark_us: int | None, rows: Ints | None = None) -> Ints:
-        """The timer of each row, or of some, that is alive and ahead of a watermark; the end of time for others."""
+        """Return the timer of each row, or of some, that is alive and ahead of a watermark.
+
+        The end of time for others.
+        """
         timers, valid = _values(layer, TIMER_COLUMN, rows)
         waits = ~(layer.deleted if rows is None else layer.deleted[rows]) & self.alive(layer, watermark_us, rows)
         if valid is not None:
@@ -83,7 +89,7 @@ def _at_most(layer: Layer, column: str, time_us: int, rows: Ints | None = None) 
 
 
 def _values(layer: Layer, name: str, rows: Ints | None = None) -> tuple[Ints, Bools | None]:
-    """A column of times, 0 for null, and which are not null; None: all of them."""
+    """Return a column of times, 0 for null, and which are not null; None: all of them."""
     chunks = layer.stored.column(name)  # times are not narrowed
     column = (
         chunks.chunk(0) if chunks.num_chunks == 1 else pa.concat_arrays([pa.array([], chunks.type), *chunks.chunks])
@@ -137,7 +143,7 @@ class Change:
     added: int | None
 
     def renewed(self, before: RowStatistics) -> RowStatistics:
-        """The statistics after the change, by what changed and what is due."""
+        """Return the statistics after the change, by what changed and what is due."""
         gone = self._gone()
         live = before.live_rows - sum(len(rows) for _, rows in gone)
         if self.added is not None:
@@ -185,7 +191,7 @@ class Change:
         return found
 
     def _earliest_waiting(self, before: RowStatistics, gone: Sequence[tuple[Layer, Ints]]) -> Ints | None:
-        """The earliest timer of each key group; None where that takes a count of all rows."""
+        """Return the earliest timer of each key group; None where that takes a count of all rows."""
         recorded = np.full(self.max_parallelism, _NEVER, dtype=np.int64)
         for group, timer_us in before.timers:
             recorded[group] = timer_us
@@ -255,7 +261,7 @@ def _earliest_rows(
 
 
 def _earliest(hashes: Hashes, times: Ints, max_parallelism: int) -> Ints:
-    """The least of the times in each key group; the end of time in one without rows."""
+    """Return the least of the times in each key group; the end of time in one without rows."""
     earliest = np.full(max_parallelism, _NEVER, dtype=np.int64)
     if len(hashes):
         cuts = group_cuts(hashes, max_parallelism)

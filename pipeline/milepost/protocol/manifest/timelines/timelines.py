@@ -257,7 +257,7 @@ def _switched(
     request: RollbackRequest | FastForwardRequest,
     now_ms: int,
 ) -> Transition:
-    """The one transition of both ways to change the live timeline."""
+    """Return the one transition of both ways to change the live timeline."""
     old = state.timeline()
     decision = state.version + 1
     sinks = tuple(sorted(request.sinks))

@@ -88,7 +88,7 @@ def advance(state: ManifestState, event: Event, **changes: Any) -> Transition:
 
 
 def _checkpoint_status(state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointStatus | None:
-    """What a checkpoint is at this version; None when it was never triggered."""
+    """Return what a checkpoint is at this version; None when it was never triggered."""
     if any(one.pending is not None and one.pending.checkpoint_id == checkpoint_id for one in state.timelines):
         return CheckpointStatus.PENDING
     if state.checkpoint(checkpoint_id) is not None:

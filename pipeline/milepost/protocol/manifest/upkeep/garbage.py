@@ -126,7 +126,7 @@ def plan_fold(state: ManifestState, grace_ms: int) -> FoldPlan | None:
 
 
 def _foldable(state: ManifestState, stretch_ms: int) -> tuple[GarbageList, ...]:
-    """The lists of one stretch that one list can hold; of the oldest stretch where that is worth it."""
+    """Return the lists of one stretch that one list can hold; of the oldest stretch where that is worth it."""
     newest = max(one.since_ms for one in state.garbage_lists) // stretch_ms
     for stretch in sorted({one.since_ms // stretch_ms for one in state.garbage_lists}):
         found: list[GarbageList] = []
