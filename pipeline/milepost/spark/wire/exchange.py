@@ -3,6 +3,17 @@
 A row is `(subtask, channel, sequence, operator, producer, kind, lateness_us, oldest_us, payload)`. `subtask` is the
 receiving subtask, `channel` the sender's index in its level. Rows are a pure function of the plan, and where a
 checkpoint was cut, of the cut: no attempt, time or metric is in them (I12).
+
+Sender 2 of clicks, which `hourly` counts, to two receivers; a barrier's sequence is the number of buffers before it::
+
+    subtask  channel  sequence  operator  producer  kind     payload
+    0        2        0         hourly    clicks    buffer   8,000 rows
+    1        2        0         hourly    clicks    buffer   7,900 rows
+    0        2        1         hourly    clicks    buffer   120 rows
+    0        2        2                             barrier  count and digest of each channel
+    1        2        1                             barrier  the same
+    0        2        2                             ack      what the sender acknowledges
+    1        2        1                             ack      the same
 """
 
 from __future__ import annotations

@@ -40,6 +40,14 @@ def number_keys(keys: pa.Table, hasher: Callable[[pa.Table], Hashes]) -> Numbere
 
     Args:
         keys: key columns of each row, equal keys equal bits. hasher: gives the state hash of such rows.
+
+    Keys b and c share the hash 5, and b comes first:
+
+    >>> rows = pa.table({"k": ["b", "a", "b", "c"]})
+    >>> hash_of = {"a": np.uint64(7), "b": np.uint64(5), "c": np.uint64(5)}
+    >>> numbered = number_keys(rows, lambda some: np.array([hash_of[k] for k in some["k"].to_pylist()]))
+    >>> numbered.hashes.tolist(), numbered.codes.tolist(), numbered.first.tolist()
+    ([5, 5, 7], [0, 2, 0, 1], [0, 3, 1])
     """
     if np.unique(hasher(keys.slice(0, _SAMPLE))).size * _ROWS_PER_KEY > min(keys.num_rows, _SAMPLE):
         return _by_order(keys, hasher(keys))

@@ -119,7 +119,12 @@ def _parsed(noted: bytes) -> Mapping[str, _Note]:
 
 
 def _narrow(column: pa.ChunkedArray) -> tuple[pa.Array, int] | None:
-    """Return a column as distances from its least value, and that; None where it would not get smaller."""
+    """Return a column as distances from its least value, and that; None where it would not get smaller.
+
+    >>> distances, least = _narrow(pa.chunked_array([[1_700_000_000, 1_700_000_003, 1_700_000_255, 1_700_000_001]]))
+    >>> str(distances.type), distances.to_pylist(), least
+    ('uint8', [0, 3, 255, 1], 1700000000)
+    """
     if column.null_count or column.num_chunks != 1 or str(column.type) not in _TYPES:
         return None
     values = column.chunk(0).view(_stored(column.type)).to_numpy()

@@ -3,6 +3,16 @@
 The range of n ascending hashes is cut into n buckets of the same width, by their upper 32 bits. A hash is in its
 bucket or nowhere, a bucket has one row on average, and the first row of bucket b lies near row b. How far from it is
 the bucket's drift: a few hundred rows among a million, so that two bytes are enough.
+
+Four hashes between 10 and F0 have four buckets. Rows 0 to 2 lie in the first one, row 3 in the last one: bucket 1
+begins two rows behind row 1, bucket 2 one row behind row 2. 21 is of bucket 0: sought from row 0 on, found in row 2.
+
+    >>> hashes = np.array([0x10, 0x20, 0x21, 0xF0], dtype=np.uint64) << _32
+    >>> _buckets(hashes, hashes).tolist(), drifts_of(hashes).tolist()
+    ([0, 0, 0, 3], [0, 2, 1, 0])
+    >>> query, rows = first_equal(hashes, drifts_of(hashes), np.array([0x30, 0x21], dtype=np.uint64) << _32)
+    >>> query.tolist(), rows.tolist()
+    ([1], [2])
 """
 
 from __future__ import annotations

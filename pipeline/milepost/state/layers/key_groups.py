@@ -162,6 +162,11 @@ def group_cuts(hashes: Hashes, max_parallelism: int) -> Ints:
     """Return where each key group begins among ascending hashes, and last the number of hashes.
 
     Raises as `key_group`.
+
+    Four hashes of which the highest bits say the group: 0, 1, 3, 3. Group 2 has no row.
+
+    >>> group_cuts(np.array([1 << 60, 3 << 61, 3 << 62, (3 << 62) + 1], dtype=np.uint64), 4).tolist()
+    [0, 1, 2, 2, 4]
     """
     check_max_parallelism(max_parallelism)
     return np.append(np.searchsorted(hashes, _least_hashes(max_parallelism)), len(hashes)).astype(np.int64)

@@ -145,6 +145,12 @@ def stable_order(hashes: Hashes) -> tuple[Ints, Hashes]:
 
     Hash and position are sorted as one word, several times faster than by a stable sort; where what is left of the
     hashes does not decide, the almost sorted rest is put in order by one.
+
+    Of four rows the lowest two bits hold the position: 30 and 31 become 28 + 0 and 28 + 2, and are told apart again.
+
+    >>> order, ordered = stable_order(np.array([31, 10, 30, 20], dtype=np.uint64))
+    >>> order.tolist(), ordered.tolist()
+    ([1, 3, 2, 0], [10, 20, 30, 31])
     """
     bits = max(1, (len(hashes) - 1).bit_length())
     low = np.uint64((1 << bits) - 1)

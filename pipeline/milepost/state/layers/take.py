@@ -31,7 +31,15 @@ def found_of(hits: Sequence[Hits], count: int) -> Bools:
 
 
 def take(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
-    """Return one column of the answer, null where nothing was found; no position is hit twice."""
+    """Return one column of the answer, null where nothing was found; no position is hit twice.
+
+    Four keys are asked for. The newer layer has the second one, in its row 0, the older one the last two.
+
+    >>> newer, older = (Layer(np.arange(2), pa.table({"n": n}), np.zeros(2, np.bool_)) for n in ([7, 8], [1, 2]))
+    >>> hits = [Hits(np.array([1]), newer, np.array([0])), Hits(np.array([2, 3]), older, np.array([1, 0]))]
+    >>> take(pa.field("n", pa.int64()), hits, found_of(hits, 4)).to_pylist()
+    [None, 7, 2, 1]
+    """
     values = None
     for part in hits:
         numbers = numbers_at(part.layer.stored, field.name, part.rows)

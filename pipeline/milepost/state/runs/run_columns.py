@@ -69,6 +69,11 @@ def order_by_key(rows: pa.Table, key: Sequence[str]) -> Ints | None:
 
     Args:
         rows: in one chunk.
+
+    Two shops, three minutes: by shop first, then by minute.
+
+    >>> order_by_key(pa.table({"minute": [3, 1, 2, 1], "shop": ["b", "a", "a", "b"]}), ["minute", "shop"]).tolist()
+    [1, 2, 3, 0]
     """
     columns = [words for name in key if (words := _words(rows.column(name))) is not None]
     if not columns or not rows.num_rows:
@@ -94,6 +99,9 @@ def copied_columns(rows: pa.Table) -> dict[str, str]:
     """Of each column that says the same as one before it, that one: a window's timer and expiry often do.
 
     Floats are not compared: two zeros would be equal.
+
+    >>> copied_columns(pa.table({"timer": [5, 6], "n": [1, 2], "expires": [5, 6]}))
+    {'expires': 'timer'}
     """
     copies: dict[str, str] = {}
     originals: list[str] = []
