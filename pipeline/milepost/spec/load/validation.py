@@ -21,6 +21,7 @@ from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than", "pattern": "a text of the form"}
 _EXPECTED = {
     "string_type": "a text",
     "int_type": "a whole number",
@@ -129,9 +130,9 @@ def _problem(error: ErrorDetails) -> Problem:
         return Problem(path, str(context["error"]), at_key="[key]" in error["loc"])
     if kind in ("too_short", "too_long"):
         return Problem(path, _wrong_length(path, kind, context))
-    if kind in ("greater_than_equal", "less_than_equal"):
-        bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
-        return Problem(path, f"expected {bound}, got {error['input']}")
+    bound = next((f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context), None)
+    if bound is not None:
+        return Problem(path, f"expected {bound}, got {_shown(path, error['input'])}")
     if kind in _EXPECTED:
         return Problem(path, f"expected {_EXPECTED[kind]}, got {_shown(path, error['input'])}")
     return Problem(path, f"{error['msg']}, got {_shown(path, error['input'])}")
