@@ -14,8 +14,10 @@ SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 endif
 # What pytest gets, for example `make test ARGS="tests/unit -k fenced"`.
 ARGS ?= tests
-# How many processes share the tests; each may run a Spark of its own.
-WORKERS ?= 2
+# How many processes share the tests: one has Airflow and waits for it, one has Spark, and the others have the rest.
+WORKERS ?= 3
+# How many mutants are tried at once.
+JOBS ?= 2
 PYTEST = MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) \
   --dist loadscope --no-loadscope-reorder
 # How many source objects `make fuzz` breaks.
@@ -53,7 +55,7 @@ referees: env ## the tests that take long: the same claims, over more of what ch
 	@$(PYTEST) -m referee $(ARGS)
 
 mutants: env ## break rules on purpose in a copy of the tree: tests must fail (minutes; SAMPLE=300 SEED=1: at random)
-	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(WORKERS)
+	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(JOBS)
 
 fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
 	@$(PY) -m tests.harness.tasks.reader_fuzz --objects $(OBJECTS) --seed $(SEED)

@@ -87,7 +87,10 @@ def pytest_report_header() -> str:
     return f"seed: {SEED} (PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}); repeat: make test SEED={SEED}"
 
 
-LONGEST_FIRST = ("tests/e2e/", "tests/chaos/", "tests/integration/")
+SHARED = {"Airflow": ("tests/e2e/",), "Spark": ("tests/integration/", "tests/chaos/test_workers", "tests/unit/spark/")}
+"""What one process runs, because it costs much to start: the one Airflow, the one JVM that lives in the process."""
+
+LONGEST_FIRST = (*(folder for folders in SHARED.values() for folder in folders), "tests/chaos/", "tests/model/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -96,16 +99,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Run in one process what shares one: all that needs Airflow, and the tests of each other file."""
+    """Run in one process what shares something, and the tests of each other file."""
     return SharedFirst(config, log)
 
 
 class SharedFirst(LoadScopeScheduling):
-    """Hands out whole files, the end-to-end tests together."""
+    """Hands out whole files, and together those of one share."""
 
     def _split_scope(self, nodeid: str) -> str:
-        airflow = LONGEST_FIRST[0]
-        return airflow if nodeid.startswith(airflow) else nodeid.split("::", 1)[0]
+        shared = (name for name, folders in SHARED.items() if nodeid.startswith(folders))
+        return next(shared, nodeid.split("::", 1)[0])
 
 
 def _draw_secrets(patch: pytest.MonkeyPatch) -> None:
