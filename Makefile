@@ -14,8 +14,12 @@ SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 endif
 # What pytest gets, for example `make test ARGS="tests/unit -k fenced"`.
 ARGS ?= tests
-# How many processes share the tests; each may run a Spark of its own.
-WORKERS ?= 2
+# How many processes share the tests: one has Airflow and waits for it, one has Spark, and the others have the rest.
+WORKERS ?= 3
+# How many mutants are tried at once.
+JOBS ?= 2
+PYTEST = MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) \
+  --dist loadscope --no-loadscope-reorder
 # How many source objects `make fuzz` breaks.
 OBJECTS ?= 20000
 MILEPOST_DAYS ?= 28
@@ -25,7 +29,7 @@ MODE ?= quick
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format types check test mutants fuzz bench demo transcripts down status clean
+.PHONY: help env lint format check test referees mutants fuzz bench demo transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,12 +46,16 @@ format: env ## let ruff rewrite what it can
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-test: lint ## build what is needed, check, and run every test
+test: lint ## build what is needed, check, and run every test but the referees
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
-	@MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) -m "not referee" $(ARGS)
+
+referees: env ## the tests that take long: the same claims, over more of what chance can do
+	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED))"
+	@$(PYTEST) -m referee $(ARGS)
 
 mutants: env ## break rules on purpose in a copy of the tree: tests must fail (minutes; SAMPLE=300 SEED=1: at random)
-	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(WORKERS)
+	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(JOBS)
 
 fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
 	@$(PY) -m tests.harness.tasks.reader_fuzz --objects $(OBJECTS) --seed $(SEED)

@@ -39,6 +39,20 @@ HOSTILE_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_", "AWS_", "MILEPOST_")
 HOSTILE = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 LOOPBACK = "127.0.0.1,localhost,::1"
 
+MEMORY = "/dev/shm"
+MEMORY_BYTES = 4 << 30
+"""More than a run keeps at once; what a passed test wrote goes with it."""
+
+
+def _write_to_memory() -> None:
+    """Let temporary files be in memory, where a machine has it: the tests are told what is durable, not the disk."""
+    usable = "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK | os.X_OK)
+    if usable and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        tempfile.tempdir = os.environ["TMPDIR"] = MEMORY
+
+
+_write_to_memory()
+
 AIRFLOW_HOME = tempfile.mkdtemp(prefix="milepost-airflow-")
 """Importing Airflow writes to its home: not to the developer's."""
 
@@ -73,7 +87,10 @@ def pytest_report_header() -> str:
     return f"seed: {SEED} (PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}); repeat: make test SEED={SEED}"
 
 
-LONGEST_FIRST = ("tests/e2e/", "tests/chaos/", "tests/integration/")
+SHARED = {"Airflow": ("tests/e2e/",), "Spark": ("tests/integration/", "tests/chaos/test_workers", "tests/unit/spark/")}
+"""What one process runs, because it costs much to start: the one Airflow, the one JVM that lives in the process."""
+
+LONGEST_FIRST = (*(folder for folders in SHARED.values() for folder in folders), "tests/chaos/", "tests/model/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,16 +99,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Run in one process what shares one: all that needs Airflow, and the tests of each other file."""
+    """Run in one process what shares something, and the tests of each other file."""
     return SharedFirst(config, log)
 
 
 class SharedFirst(LoadScopeScheduling):
-    """Hands out whole files, the end-to-end tests together."""
+    """Hands out whole files, and together those of one share."""
 
     def _split_scope(self, nodeid: str) -> str:
-        airflow = LONGEST_FIRST[0]
-        return airflow if nodeid.startswith(airflow) else nodeid.split("::", 1)[0]
+        shared = (name for name, folders in SHARED.items() if nodeid.startswith(folders))
+        return next(shared, nodeid.split("::", 1)[0])
 
 
 def _draw_secrets(patch: pytest.MonkeyPatch) -> None:

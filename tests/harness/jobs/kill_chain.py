@@ -29,12 +29,14 @@ class KillChain:
     """One job, one process after the other.
 
     Attributes:
+        spark: whether its epochs run on Spark; without, they run in the process itself.
         job: one object per epoch, so that every kill has an epoch of its own; two checkpoints are retained.
         orphaned: killed runs whose JVM was alive, which it must stay.
     """
 
     folder: Path
     days: int
+    spark: bool
     job: FlightsJob = field(init=False)
     processes: MortalProcesses = field(init=False)
     orphaned: list[MortalProcess] = field(default_factory=list)
@@ -46,6 +48,10 @@ class KillChain:
             "last: 10": "last: 2",
             'master: "local[2]"': 'master: "local[2]", conf: {spark.driver.memory: 600m}',
         }
+        if not self.spark:  # nor SQL, then
+            text = FLIGHTS_SPEC.read_text()
+            clean = text[text.index("  - uid: clean") : text.index("  - {uid: unique")]
+            edit |= {clean: "", "inputs: [clean]": "inputs: [flights]"}
         self.job = FlightsJob.create(self.folder / "job", edit)
         self.job.land(range(1, self.days + 1))
         self.processes = MortalProcesses(self.folder)
@@ -60,7 +66,7 @@ class KillChain:
     # -- running ------------------------------------------------------------------------------------------------
 
     def start(self, plan: dict[str, Any], *words: str) -> MortalProcess:
-        return self.processes.start("run", str(self.job.spec_path), *words, plan=plan)
+        return self.processes.start("run", str(self.job.spec_path), *words, plan=plan | {"spark": self.spark})
 
     def dies(self, plan: dict[str, Any], when: Callable[[], bool] | None = None) -> MortalProcess:
         """Run until the planned kill, or until `when` and then kill it from outside. It must not end otherwise."""

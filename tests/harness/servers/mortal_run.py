@@ -3,7 +3,8 @@
     python -m tests.harness.servers.mortal_run '{"die": {…}}' run JOB --until-caught-up
 
 The plan, JSON: `die`: kill -9 of this process right after the store did the write it describes; `hold`: wait for ever
-before that write, to be killed from outside; `clock_ahead_ms`: the store's clock, for what needs time to pass.
+before that write, to be killed from outside; `clock_ahead_ms`: the store's clock, for what needs time to pass; `spark`:
+false runs epochs in this process.
 Spark's JVM keeps its own standard input open, so it lives on as an orphan whatever happens to its driver.
 """
 
@@ -18,8 +19,6 @@ import sys
 import threading
 from dataclasses import dataclass
 from typing import Any
-
-from pyspark import java_gateway
 
 from milepost.__main__ import main
 from milepost.jobmaster.job import context as job_context
@@ -96,6 +95,15 @@ def independent(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
 
 
 if __name__ == "__main__":
-    java_gateway.Popen = independent
-    plan_stores(json.loads(sys.argv.pop(1)))
+    asked = json.loads(sys.argv.pop(1))
+    plan_stores(asked)
+    if asked.get("spark", True):
+        from pyspark import java_gateway
+
+        java_gateway.Popen = independent
+    else:
+        from milepost.spark.driver import runner
+        from tests.harness.jobs.sparkless_runner import SparklessRunner
+
+        runner.SparkEpochRunner = SparklessRunner  # type: ignore[misc, assignment]
     main()

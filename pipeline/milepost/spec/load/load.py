@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,17 +126,23 @@ def load_job(path_or_name: str | Path, root: Path | None = None) -> LoadedJob:
 
 def from_text(text: str, path: Path) -> LoadedJob:
     """Return the job of a spec that is said to lie at `path`. Raises InvalidRequest."""
-    try:
-        document = read_document(text)
-    except Unreadable as problem:
-        document = Document(values={(): (problem.line, problem.column)})
-        raise _invalid([Problem((), problem.message)], path, document) from None
-    spec, problems = validate_spec(document.value)
-    problems = [*document.problems, *problems, *(structure_problems(spec) if spec else ())]
+    spec, spec_hash, problems, document = _validated(text)
     if spec is None or problems:
         raise _invalid(problems, path, document)
     path = _plain(path)
-    return LoadedJob(spec=spec, path=path, text=text, spec_hash=hash_spec(spec), module_dir=path.parent)
+    return LoadedJob(spec=spec, path=path, text=text, spec_hash=spec_hash, module_dir=path.parent)
+
+
+@lru_cache(maxsize=16)
+def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]:
+    """Return the spec of a text with its hash, or its problems: a command asks for the same few texts many times."""
+    try:
+        document = read_document(text)
+    except Unreadable as problem:
+        return None, "", [Problem((), problem.message)], Document(values={(): (problem.line, problem.column)})
+    spec, problems = validate_spec(document.value)
+    problems = [*document.problems, *problems, *(structure_problems(spec) if spec else ())]
+    return spec, hash_spec(spec) if spec else "", problems, document
 
 
 def hash_spec(spec: JobSpec) -> str:
