@@ -16,6 +16,7 @@ import duckdb
 import psutil
 import pyarrow as pa
 
+from milepost.jobmaster.backfill.backfill import BackfillResult
 from milepost.jobmaster.job.session import this_machine
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.checkpoints import Holder, Run
@@ -92,7 +93,7 @@ class BackfillJob:
         from_: str | None = "2026-03-03",
         session: Session | None = None,
         **options: Any,
-    ) -> dict[str, Any]:
+    ) -> BackfillResult:
         return self.master.backfill(session or Session.cli(), runner or SparklessRunner(), from_, **options)
 
     def table(self) -> pa.Table:

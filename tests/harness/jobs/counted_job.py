@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster.rollback.rollback import RollbackResult
 from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.storage.checked import read_handle
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -76,7 +77,7 @@ class CountedJob:
     def run_one(self) -> dict[str, Any]:
         return self.master.run(Session.cli(), SparklessRunner())
 
-    def rollback(self, to: int | str, **options: Any) -> dict[str, Any]:
+    def rollback(self, to: int | str, **options: Any) -> RollbackResult:
         return self.master.rollback(Session.cli(), to, **options)
 
     @property

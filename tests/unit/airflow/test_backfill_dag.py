@@ -61,13 +61,13 @@ def test_a_plan_that_was_edited_on_its_way_is_refused(job: BackfillJob) -> None:
     approved = dag_run(job, **FROM)
     plan = approved.execute("plan_backfill")
     approved.approve()
-    approved.pushed["plan_backfill", "return_value"] = plan | {"fork_point": 1}
+    approved.pushed["plan_backfill", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
     with pytest.raises(AirflowFailException, match="not what was approved"):
         approved.execute("replay_and_fast_forward")
 
     unasked = dag_run(job, **FROM, approve=False)
     unasked.execute("plan_backfill")
-    unasked.pushed["plan_backfill", "return_value"] = plan | {"fork_point": 1}
+    unasked.pushed["plan_backfill", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
     with pytest.raises(AirflowFailException, match=r"fork_point: 1 then, 2 now\. Nothing was changed"):
         unasked.execute("replay_and_fast_forward")
     assert job.master.history() == history

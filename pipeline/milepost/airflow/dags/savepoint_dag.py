@@ -82,9 +82,7 @@ class CreateSavepointOperator(SavepointOperator):
                 "Nothing was written."
             )
         shown = master.show(checkpoint_id)
-        self.say_for_whom(
-            {"checkpoint_id": checkpoint_id, "timeline": shown["timeline"], "token": shown["leader"]["token"]}
-        )
+        self.say_for_whom(checkpoint_id, shown["timeline"], shown["leader"]["token"])
         try:
             made = master.create_savepoint(form[NAME], at=checkpoint_id)
         except CommitConflict as taken:  # asking again would find the same
@@ -112,7 +110,8 @@ class DisposeSavepointOperator(SavepointOperator):
                 "to dispose of a savepoint expected its name and no checkpoint id, "
                 f"got name {name!r} and checkpoint {form[AT]!r}. Nothing was changed."
             )
-        self.say_for_whom(master.find_savepoint(name) | {"token": "none"})
+        found = master.find_savepoint(name)
+        self.say_for_whom(found["checkpoint_id"], found["timeline"])
         gone = master.dispose_savepoint(name)
         log.info("savepoint %s is gone: %s objects deleted", name, gone["deleted_objects"])
         if gone["left"]:

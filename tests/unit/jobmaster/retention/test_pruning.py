@@ -428,13 +428,13 @@ def test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come
     with pytest.raises(CheckpointError, match="checkpoint 8 is completed"):
         job.run()
     at_hour(monkeypatch, HOURS * 8)
-    assert job.rollback(7)["discarded"] == [8]
+    assert job.rollback(7).discarded == (8,)
     at_hour(monkeypatch, HOURS * 9)
     assert job.run() == [9]
     at_hour(monkeypatch, HOURS * 10)
     for table in job.master.collect_garbage()["tables"]:
         assert table["kept_because"] is None
-    assert job.rollback(8)["discarded"] == [9]
+    assert job.rollback(8).discarded == (9,)
     assert_whole(job)
 
 
