@@ -261,7 +261,7 @@ def _acts(job: OldJob, first: int) -> dict[str, float]:
     def sound() -> None:
         assert job.master.fsck()["exit_code"] == 0
 
-    head = job.master.status()["head"]
+    head = job.master.status().head
     spent = {"show of the first": _timed(lambda: job.master.show(first)), "fsck": _timed(sound)}
     files = job.landed
     spent["rollback by three"] = _timed(lambda: job.master.rollback(Session.cli(), head - 3))

@@ -117,12 +117,12 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
     assert "fenced; trigger a new run" in gated.log(red, "run_epoch", 2)
     assert gated.statuses() == [(1, "aborted")]
 
-    assert gated.master.job_state()["job_status"] == "failed"
+    assert gated.master.job_state().job_status == "failed"
     resume = FormRun(airflow, "gated__resume")
     assert resume.wait() == "success"
     told = resume.log("resume")
     assert "its last failure: QUALITY_GATE_FAILED: " in told and "the job was FAILED and is " in told, told
-    assert gated.master.job_state()["job_status"] != "failed"
+    assert gated.master.job_state().job_status != "failed"
 
 
 def test_a_run_beside_another_session_is_skipped_until_it_takes_over(airflow: AirflowInstance) -> None:

@@ -193,4 +193,4 @@ def test_whatever_watches_a_task_is_killed_and_every_row_is_published_once(losse
     assert job.master.history() == history
     assert job.published_checkpoint() == 3
     assert job.table() == {"AA": (2, 11), "UA": (1, 7)}
-    assert job.master.status()["unread_objects"] == 0
+    assert job.master.status().unread_objects == 0

@@ -16,7 +16,7 @@ from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.reports.diff import Difference
 from milepost.jobmaster.reports.reports import Reports
-from milepost.jobmaster.reports.source_health import source_checks
+from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
 from milepost.jobmaster.rollback.rollback import RollbackResult, Rollbacks
@@ -42,6 +42,7 @@ __all__ = [
     "RollbackPlan",
     "RollbackResult",
     "Session",
+    "SourceHealth",
     "Triggered",
     "advice",
     "probe_stores_of",

@@ -52,7 +52,7 @@ class KillChain:
 
     def keep_unread(self, days: int) -> None:
         """Land further days until that many are unread: a run that is to die must not run out of input first."""
-        missing = days - self.job.master().status()["unread_objects"]
+        missing = days - self.job.master().status().unread_objects
         if missing > 0:
             self.job.land(range(self.days + 1, self.days + missing + 1))
             self.days += missing

@@ -75,7 +75,7 @@ class CreateSavepointOperator(SavepointOperator):
     action = CREATING
 
     def done(self, master: JobMaster, form: dict[str, Any]) -> dict[str, Any]:
-        checkpoint_id = form[AT] if form[AT] is not None else master.status()["head"]
+        checkpoint_id = form[AT] if form[AT] is not None else master.status().head
         if checkpoint_id is None:
             raise NotFound(
                 f"job {master.job.spec.name} has no completed checkpoint yet: there is nothing to save. "

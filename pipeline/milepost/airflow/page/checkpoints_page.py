@@ -97,9 +97,9 @@ def _read(job: Any) -> dict[str, Any]:
     master = JobMaster(job)
     state = master.job_state()
     return {
-        "timeline": state["timeline"] or "main",
-        "realigning": state["realigning"],
-        "failed": state["last_failure"] if state["job_status"] == "failed" else "",
+        "timeline": state.timeline or "main",
+        "realigning": state.realigning,
+        "failed": state.last_failure if state.job_status == "failed" else "",
         "job": job.spec.name,
         "storage": job.spec.storage,
         "checkpoints": master.list_checkpoints(limit=SHOWN_CHECKPOINTS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.durations import parse_duration
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster, SourceHealth
 
 
 class Status(StrEnum):
@@ -201,27 +202,27 @@ def status(
         except ValueError as problem:
             raise InvalidRequest(f"--max-lag: {problem}.") from None
     health = output.as_typed(_master(job).status(bound_ms))
-    code = int(health["exit_code"])
+    code = health.exit_code
     if output.json:
         output.document(health, ok=code == 0)
     facts = [
-        f"job {health['job_status']}" + (f" (waits for {health['waits_for']})" if health["waits_for"] else ""),
-        f"head {printable(health['head'])}{_on_timeline(health['timeline'])}",
-        f"last success {printable(health['last_success'])}",
-        "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
-        _unread(health["unread_objects"]),
+        f"job {health.job_status}" + (f" (waits for {health.waits_for})" if health.waits_for else ""),
+        f"head {printable(health.head)}{_on_timeline(health.timeline)}",
+        f"last success {printable(health.last_success)}",
+        "lag unknown" if health.lag_ms is None else f"lag {health.lag_ms / 60_000:.0f} min",
+        _unread(health.unread_objects),
     ]
-    facts += _freshness(health["sources"] or {})
-    unproven = code == 1 and health["head"] is None and health["last_failure"] is None
+    facts += _freshness(health.sources or {})
+    unproven = code == 1 and health.head is None and health.last_failure is None
     health_word = (
-        "ended" if health["result"] is not None else "no success yet" if unproven else _HEALTH.get(code, "failed")
+        "ended" if health.result is not None else "no success yet" if unproven else _HEALTH.get(code, "failed")
     )
-    if health["frozen"] is not None:
-        facts.append(f"frozen until {health['frozen']['until']} by session {health['frozen']['session_id']}")
-    if health["job_status"] == "failed":
-        detail = " ".join(str(health["last_failure_detail"] or "").split())
-        health_word = f"FAILED ({health['last_failure']}{f': {detail}' if detail else ''})"
-    steps = [health["next_step"], *(one["next_step"] for one in health["unfinished_backfills"])]
+    if health.frozen is not None:
+        facts.append(f"frozen until {health.frozen.until} by session {health.frozen.session_id}")
+    if health.job_status == "failed":
+        detail = " ".join(str(health.last_failure_detail or "").split())
+        health_word = f"FAILED ({health.last_failure}{f': {detail}' if detail else ''})"
+    steps = [health.next_step, *(one.next_step for one in health.unfinished_backfills)]
     output.text(f"{health_word}: {', '.join(facts)}; next: {'; '.join(steps)}")
     raise typer.Exit(code)
 
@@ -232,18 +233,16 @@ def _unread(objects: int | None) -> str:
     return f"{show_count(objects)} unread object{'' if objects == 1 else 's'}"
 
 
-def _freshness(sources: dict[str, Any]) -> list[str]:
+def _freshness(sources: Mapping[str, SourceHealth]) -> list[str]:
     """How old each source's input is, what of it is not counted on, and a path that names nothing."""
     facts = []
     for name, source in sources.items():
-        told = [f"newest object {show_time(source['newest_object'])}"] if source["newest_object"] else []
-        told += [f"newest event time {source['newest_event_time']}"] if source["newest_event_time"] else []
-        told += [f"{source['settling']} object(s) may still be written"] if source["settling"] else []
-        bad = source["bad_names"]
-        told += (
-            [f"{bad['count']} object(s) left out for their names, such as {bad['first'][0]}"] if bad["count"] else []
-        )
-        told += [source["no_match"]] if source["no_match"] else []
+        told = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
+        told += [f"newest event time {source.newest_event_time}"] if source.newest_event_time else []
+        told += [f"{source.settling} object(s) may still be written"] if source.settling else []
+        bad = source.bad_names
+        told += [f"{bad.count} object(s) left out for their names, such as {bad.first[0]}"] if bad.count else []
+        told += [source.no_match] if source.no_match else []
         facts.append(f"source {name}: {', '.join(told)}")
     return facts
 

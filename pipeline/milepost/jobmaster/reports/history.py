@@ -7,10 +7,7 @@ from itertools import islice
 from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.session import provably_dead
 from milepost.jobmaster.reports.checkpoint_details import details_of
 from milepost.jobmaster.reports.checkpoint_document import (
     aborted_document,
@@ -19,11 +16,8 @@ from milepost.jobmaster.reports.checkpoint_document import (
     leader_document,
     pending_document,
 )
-from milepost.jobmaster.reports.job_result import ended_step, job_document
 from milepost.jobmaster.reports.log_search import confirmed_after, end_of, leads_to
-from milepost.jobmaster.reports.source_health import backlog, stale
 from milepost.jobmaster.reports.timings import AfterCommit
-from milepost.jobmaster.reports.unfinished_backfills import unfinished_backfills
 from milepost.jobmaster.retention.vetoes import read_veto
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
 from milepost.protocol.codec.records import to_json
@@ -36,13 +30,10 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineSwitched,
     aborts_of,
 )
-from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
-from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.records.manifest_state import JobStatus, ManifestState
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.lineage import continues, lineage
 
 
@@ -118,56 +109,6 @@ class History:
         """Manifest entries, newest first: version, time, event and its fields."""
         return [_entry(entry) for entry in self._context.log.entries(limit)]
 
-    def status(self, max_lag_ms: int | None) -> dict[str, Any]:
-        """Health in one document; `healthy`, and `exit_code` as INTERFACE section 2 says.
-
-        What is unread and how far behind the job is, is None while an object keeps it from being planned.
-
-        Args:
-            max_lag_ms: bound on the age of unread objects, of the newest object and of the newest event time.
-        """
-        head = self._context.log.head()
-        now_ms = self._context.store.clock_ms()
-        state = head.state if head is not None else None
-        base = self._context.base_metadata(state, state.timeline().head) if state is not None else None
-        newest = state.head() if state is not None else None
-        document = {
-            "job": self._context.spec.name,
-            **job_document(state),
-            "head": newest.checkpoint_id if newest is not None else None,
-            "last_success": iso_ms(newest.completed_time_ms) if newest is not None else None,
-            "pending": _pending_id(state),
-            "lease_over": self._lease_over(state, now_ms),
-            **backlog(self._context, base, now_ms),
-            "spec_refused": self._spec_refused(base),
-            "in_flight_bytes": base.in_flight_bytes if base is not None else 0,
-            "last_failure": state.failures.last_reason if state is not None else None,
-            "last_failure_detail": state.failures.last_detail if state is not None else None,
-            "unconfirmed": sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed}) if state else [],
-            "frozen": _frozen(state, now_ms),
-            "unfinished_backfills": unfinished_backfills(self._context, state) if state is not None else [],
-        }
-        exit_code, step = _judge(document, max_lag_ms)
-        return document | {"exit_code": exit_code, "healthy": exit_code == 0, "next_step": step}
-
-    def _spec_refused(self, base: CheckpointMetadata | None) -> str | None:
-        """Why the next epoch would be refused: what of the spec does not continue the head; None when all does."""
-        refused = mismatches(preflight(self._context, base, None))
-        if base is None or not refused:
-            return None
-        return f"the spec does not fit checkpoint {base.checkpoint_id}: {'; '.join(refused)}"
-
-    def _lease_over(self, state: ManifestState | None, now_ms: int) -> str | None:
-        """Why nobody works on the pending checkpoint any more, in words; None when somebody may, or none is pending."""
-        timeline = state.timeline() if state is not None else None
-        if timeline is None or timeline.pending is None or timeline.leader is None:
-            return None
-        facts = LeaseFacts(
-            heartbeat_ms=self._context.heartbeat_ms(timeline.pending), holder_dead=provably_dead(timeline.leader.holder)
-        )
-        status = lease_status(timeline.pending, facts, now_ms)
-        return None if status is LeaseStatus.HELD else status.value
-
     def _documents(self) -> Iterator[dict[str, Any]]:
         """Every checkpoint that was ever triggered, newest first: each is told by its newest event.
 
@@ -235,62 +176,6 @@ def _pending(state: ManifestState) -> Iterator[dict[str, Any]]:
 
 def _saved(state: ManifestState) -> dict[CheckpointId, dict[str, str]]:
     return {one.checkpoint_id: {"kind": CheckpointKind.SAVEPOINT.value} for one in state.savepoints}
-
-
-def _judge(document: dict[str, Any], max_lag_ms: int | None) -> tuple[int, str]:
-    job = document["job"]
-    if document["job_status"] == JobStatus.FAILED.value:
-        cause = str(document["last_failure"])
-        if cause == CheckpointFailureReason.STATE_CORRUPT.value:
-            cause = f"{cause}: milepost verify {job} says what is broken, and the rollback to type"
-        return 1, f"fix the cause ({cause}), then: milepost resume {job}"
-    if document["result"] is not None:
-        return 4, ended_step(job, document["result"])
-    if document["realigning"]:
-        waiting = ", ".join(document["realigning"])
-        return 1, f"sinks {waiting} have yet to follow timeline {document['timeline']}: milepost run {job} lets them"
-    if document["last_failure"] is not None and document["leader"] is not None:  # else of a timeline that was left
-        return 1, f"the last epoch failed ({document['last_failure']}): milepost run {job}"
-    if document["spec_refused"] is not None:
-        return 1, f"{document['spec_refused']}: milepost lint {job} says the way out"
-    stopped = document["source_changed"] or document["bad_name"]
-    if stopped is not None:
-        return 1, stopped
-    if document["unconfirmed"]:
-        waiting = ", ".join(document["unconfirmed"])
-        return 1, f"completed checkpoints wait for sinks {waiting}: milepost run {job} publishes them"
-    if document["lease_over"] is not None:
-        pending = document["pending"]
-        return 1, f"checkpoint {pending} is pending, its lease is over ({document['lease_over']}): milepost run {job}"
-    beyond = stale(document, max_lag_ms) if max_lag_ms is not None else None
-    if beyond is not None:
-        return 6, beyond
-    # Before its first success nobody knows whether the job can succeed.
-    return 1 if document["head"] is None else 0, _waiting(document)
-
-
-def _waiting(document: dict[str, Any]) -> str:
-    """What a job waits for that nothing is wrong with."""
-    job = document["job"]
-    if document["pending"] is not None:
-        return f"checkpoint {document['pending']} is running: wait for it (milepost abort {job} gives it up)"
-    if document["unread_objects"]:
-        unread = document["unread_objects"]
-        return f"{unread} unread object{'' if unread == 1 else 's'}: milepost run {job}"
-    if document["in_flight_bytes"]:
-        return f"{document['in_flight_bytes']} bytes in flight: milepost run {job}"
-    return "nothing to do"
-
-
-def _frozen(state: ManifestState | None, now_ms: int) -> dict[str, str] | None:
-    """Who keeps others from triggering on the live timeline, and until when; None: nobody."""
-    frozen = frozen_by(state.timeline(), now_ms) if state is not None else None
-    return None if frozen is None else {"session_id": frozen.session_id, "until": iso_ms(frozen.until_ms)}
-
-
-def _pending_id(state: ManifestState | None) -> int | None:
-    pending = state.timeline().pending if state is not None else None
-    return None if pending is None else int(pending.checkpoint_id)
 
 
 def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import pin_for_read
 from milepost.jobmaster.reports.diff import Diff, Difference
+from milepost.jobmaster.reports.extended import extended
 from milepost.jobmaster.reports.history import History
-from milepost.jobmaster.reports.job_result import job_document
+from milepost.jobmaster.reports.job_result import JobState, report_job
+from milepost.jobmaster.reports.status import Status, status_of
 from milepost.jobmaster.reports.tables import Tables
 from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.retention.fsck import check_job
@@ -35,21 +37,21 @@ class Reports:
         """The manifest log, newest first."""
         return History(self._context).log(limit)
 
-    def job_state(self) -> dict[str, Any]:
-        """The job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
+    def job_state(self) -> JobState:
+        """Return the job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
         head = self._context.log.head()
         failures = head.state.failures if head is not None else None
-        return {
-            "job": self._context.spec.name,
-            **job_document(head.state if head is not None else None),
-            "last_failure": failures.last_reason if failures is not None else None,
-            "last_failure_detail": failures.last_detail if failures is not None else None,
-        }
+        return extended(
+            JobState,
+            report_job(self._context.spec.name, head.state if head is not None else None),
+            last_failure=failures.last_reason if failures is not None else None,
+            last_failure_detail=failures.last_detail if failures is not None else None,
+        )
 
     @suggest_rollback
-    def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
-        """Health in one document: state, lag, unread objects, last success, next step."""
-        return History(self._context).status(max_lag_ms)
+    def status(self, max_lag_ms: int | None = None) -> Status:
+        """Return the job's health: state, lag, unread objects, last success, next step."""
+        return status_of(self._context, max_lag_ms)
 
     def read(self, sink: str, at: int | None = None) -> pa.Table:
         """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""

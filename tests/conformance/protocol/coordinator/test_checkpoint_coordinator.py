@@ -65,7 +65,7 @@ def test_an_aborted_checkpoint_is_shown_with_its_reason(job: SparklessJob) -> No
     assert (shown["status"], shown["failure_reason"]) == ("aborted", "SQL_ERROR")
     assert shown["failure_detail"] == "division by zero in `clean`"
     assert shown["duration_ms"] >= 0
-    assert (job.master.status()["last_failure"], job.master.list_checkpoints("pending")) == ("SQL_ERROR", [])
+    assert (job.master.status().last_failure, job.master.list_checkpoints("pending")) == ("SQL_ERROR", [])
 
 
 def test_a_checkpoint_that_could_not_be_finalized_is_shown_with_its_reason(

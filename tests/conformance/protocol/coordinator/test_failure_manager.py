@@ -36,7 +36,7 @@ def fail(job: SparklessJob, runner: SparklessRunner, error: type[Exception] = Su
     """Run one epoch that fails; returns the status of the job after it."""
     with pytest.raises(error):
         job.master.run(Session.cli(), runner)
-    return str(job.master.status()["job_status"])
+    return str(job.master.status().job_status)
 
 
 def job_tolerating(folder: Path, tolerable: int) -> SparklessJob:

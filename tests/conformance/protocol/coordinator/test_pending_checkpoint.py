@@ -321,4 +321,4 @@ def test_the_last_checkpoint_of_a_job_reports_its_participants_as_finished(job: 
         assert head is not None and head.checkpoint_id == result["checkpoint_id"]
         finished.append([source.finished for source in job.context.metadata(head).sources.values()])
     assert finished == [[False], [True]]
-    assert job.master.status()["job_status"] == "finished"
+    assert job.master.status().job_status == "finished"

@@ -298,5 +298,5 @@ def test_opening_a_job_and_reading_about_it_writes_nothing(job: SparklessJob) ->
     """
     master = job.master
     assert (master.list_checkpoints(), master.history()) == ([], [])
-    assert master.status()["job_status"] == "initializing"
+    assert master.status().job_status == "initializing"
     assert not (job.folder / "store").exists() or not [p for p in (job.folder / "store").rglob("*") if p.is_file()]

@@ -24,7 +24,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 
 def assert_nothing_runs_and_nothing_is_lost(job: SparklessJob, status: str) -> None:
-    assert job.master.status()["job_status"] == status
+    assert job.master.status().job_status == status
     runner = SparklessRunner()
     with pytest.raises(JobNotRunnable):
         job.master.run(Session.cli(), runner)
@@ -57,7 +57,7 @@ def test_a_finished_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob
     session = Session.cli()
     job.master.run(session, SparklessRunner())
     job.master.finish(session)
-    assert job.master.status()["job_status"] == "finished"
+    assert job.master.status().job_status == "finished"
     job.land("c.csv")
     with pytest.raises(JobNotRunnable):
         job.master.trigger(Session.cli())

@@ -17,6 +17,7 @@ from milepost.jobmaster.backfill.plan import prepare, request_of
 from milepost.jobmaster.backfill.plan_document import KeptAhead
 from milepost.jobmaster.backfill.replay import replay_record
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.status import Status
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.manifest import decisions
@@ -437,7 +438,7 @@ def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a
 
 def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) -> None:
     """Running, then killed; what it says to type goes on with it."""
-    told: list[dict[str, Any]] = []
+    told: list[Status] = []
     runner = SparklessRunner()
 
     def die(plan: EpochPlan) -> None:
@@ -448,27 +449,27 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     runner.before = die
     with mortal_session() as session, pytest.raises(KeyboardInterrupt):
         job.backfill(runner, session=session)
-    (running,) = told[0]["unfinished_backfills"]
-    fork = running["fork"]
-    assert (running["working"], running["fork_point"], running["head"], running["pending"]) == (True, 2, None, 6)
-    assert running["next_step"].startswith(f"backfill on fork {fork}, from checkpoint 2, is running: wait for it")
-    assert running["session_id"] == session.session_id
-    assert told[0]["frozen"] is None
+    (running,) = told[0].unfinished_backfills
+    fork = running.fork
+    assert (running.working, running.fork_point, running.head, running.pending) == (True, 2, None, 6)
+    assert running.next_step.startswith(f"backfill on fork {fork}, from checkpoint 2, is running: wait for it")
+    assert running.session_id == session.session_id
+    assert told[0].frozen is None
     status = job.master.status()
-    (left,) = status["unfinished_backfills"]
-    assert (left["working"], left["head"], left["pending"]) == (False, 6, None)
-    assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left["next_step"]
-    assert (status["exit_code"], status["next_step"]) == (0, "nothing to do")
+    (left,) = status.unfinished_backfills
+    assert (left.working, left.head, left.pending) == (False, 6, None)
+    assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left.next_step
+    assert (status.exit_code, status.next_step) == (0, "nothing to do")
     spec = job.small.folder / "config" / "small.yaml"
     line = milepost("status", spec).stdout
-    typed = left["next_step"].replace("backfill small", f"backfill {spec}")
+    typed = left.next_step.replace("backfill small", f"backfill {spec}")
     assert line.endswith(f"; next: nothing to do; {typed}\n")
     ran = SparklessRunner()
     assert job.backfill(ran, None, from_checkpoint=2).timeline == fork
     assert len(ran.plans) == 2, "the range that was replayed is not replayed again"
     status = job.master.status()
-    assert status["unfinished_backfills"] == []
-    assert (status["job_status"], status["waits_for"]) == ("running", None)
+    assert status.unfinished_backfills == ()
+    assert (status.job_status, status.waits_for) == ("running", None)
     told = milepost("status", job.small.folder / "config" / "small.yaml").stdout
     assert "job running" in told and "waits" not in told
 
@@ -484,9 +485,9 @@ def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None
         job.backfill(at_epoch(2, interrupt), session=session)
     job.next_day(6)
     job.next_day(7)
-    (left,) = job.master.status()["unfinished_backfills"]
+    (left,) = job.master.status().unfinished_backfills
     ran = SparklessRunner()
-    assert job.backfill(ran).timeline == left["fork"]
+    assert job.backfill(ran).timeline == left.fork
     assert len(ran.plans) == 4
     job.assert_table(7, fixed=True)
     job.next_day(8)
@@ -496,10 +497,10 @@ def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None
 def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
     """Else nobody knows why every trigger is busy."""
     session = Session.cli()
-    told: list[dict[str, Any]] = []
+    told: list[Status] = []
     job.backfill(at_epoch(3, lambda: told.append(job.master.status())), session=session)
-    assert told[0]["frozen"]["session_id"] == session.session_id
-    assert job.master.status()["frozen"] is None
+    assert told[0].frozen.session_id == session.session_id
+    assert job.master.status().frozen is None
 
 
 def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:

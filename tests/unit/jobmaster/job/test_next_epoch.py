@@ -126,7 +126,7 @@ def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> 
     shown = small.master.show(small.epoch(with_operators({"latest": snapshot(small)})))
     assert shown["held_back"] == record.held_back and shown["objects"] == 0
     assert small.master.show(2)["in_flight_bytes"] == 1_001 and small.master.show(2)["unaligned"] is True
-    assert small.master.status()["in_flight_bytes"] == 0
+    assert small.master.status().in_flight_bytes == 0
     assert objects(planned(small)) == ["c.csv"]
 
 

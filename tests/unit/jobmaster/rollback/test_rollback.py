@@ -65,7 +65,7 @@ def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_go
     assert job.live_ids == [1, 2] and head_timelines(job) == {timeline}
     assert job.small.context.head().state.realignment is None
     status = job.master.status()
-    assert (status["exit_code"], status["head"], status["timeline"], status["unread_objects"]) == (0, 2, timeline, 3)
+    assert (status.exit_code, status.head, status.timeline, status.unread_objects) == (0, 2, timeline, 3)
     assert job.run(3) == [6, 7, 8], "ids are never used again (I5)"
     assert job.live_ids == [1, 2, 6, 7, 8]
     assert [int(one.epoch) for one in job.live] == [1, 2, 3, 4, 5]
@@ -125,7 +125,7 @@ def test_the_empty_state_is_a_checkpoint_to_go_back_to(job: CountedJob) -> None:
     plan = job.master.plan_rollback(0)
     assert plan.sinks["seen"].rows_then == 0 and plan.runs_again["rows"].objects == EPOCHS
     assert job.rollback(0).discarded == (1, 2, 3, 4, 5)
-    assert job.master.status()["head"] is None
+    assert job.master.status().head is None
     assert [job.master.read(name).num_rows for name in ("seen", "table")] == [0, 0]
     assert job.run(2) == [6, 7]
     assert job.live_ids == [6, 7] and [int(one.epoch) for one in job.live] == [1, 2]
@@ -428,8 +428,8 @@ def test_an_epoch_that_the_rollback_gave_up_is_no_failure_of_the_timeline_that_f
     job.master.trigger(Session.cli())
     job.rollback(3, take_over=True)
     status = job.master.status()
-    assert (status["healthy"], status["next_step"]) == (True, "3 unread objects: milepost run small")
-    assert (status["job_status"], status["waits_for"]) == ("running", None)
+    assert (status.healthy, status.next_step) == (True, "3 unread objects: milepost run small")
+    assert (status.job_status, status.waits_for) == ("running", None)
 
 
 def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
@@ -440,9 +440,9 @@ def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
 
     with pytest.raises(StateCorrupt):
         job.master.run(Session.cli(), SparklessRunner(before=broken))
-    assert job.master.status()["job_status"] == "failed"
+    assert job.master.status().job_status == "failed"
     told = job.rollback(3)
-    assert told.outcome == "rolled_back" and job.master.status()["exit_code"] == 0
+    assert told.outcome == "rolled_back" and job.master.status().exit_code == 0
     job.run(3)
     job.assert_tables_equal_the_oracle()
 
@@ -508,7 +508,7 @@ def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJo
     job.rollback(4)
     job.run(2)
     job.assert_tables_equal_the_oracle()
-    assert job.master.status()["exit_code"] == 0
+    assert job.master.status().exit_code == 0
 
 
 def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_back(job: CountedJob) -> None:
@@ -520,8 +520,8 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     with pytest.raises(StateCorrupt) as corrupt:
         job.run_one()
     assert corrupt.value.hint.endswith("milepost rollback small --to 4")
-    assert job.master.status()["next_step"].startswith("fix the cause (STATE_CORRUPT: milepost verify small says")
-    assert job.master.status()["job_status"] == "failed"
+    assert job.master.status().next_step.startswith("fix the cause (STATE_CORRUPT: milepost verify small says")
+    assert job.master.status().job_status == "failed"
     with pytest.raises(StateCorrupt, match="broken") as verified:
         job.master.verify()
     assert "or go back: milepost rollback small --to 4" in verified.value.hint

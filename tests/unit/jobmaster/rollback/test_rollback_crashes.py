@@ -88,8 +88,8 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
         waiting = job.small.context.head().state.realignment
         assert waiting is not None and waiting.checkpoint_id == TARGET
         status = job.master.status()
-        assert (status["exit_code"], status["realigning"]) == (1, list(waiting.sinks))
-        assert status["next_step"].endswith(f"follow timeline {status['timeline']}: milepost run small lets them")
+        assert (status.exit_code, status.realigning) == (1, tuple(waiting.sinks))
+        assert status.next_step.endswith(f"follow timeline {status.timeline}: milepost run small lets them")
         recover(job)
         assert job.small.context.head().state.realignment is None
         assert job.live_ids[:TARGET] == [1, 2] and not {3, 4} & set(job.live_ids)

@@ -170,7 +170,7 @@ def test_a_job_starts_from_the_end_of_a_drained_one(saved: Saved, tmp_path: Path
     saved.job.land([6])
     other.run(1)
     assert sorted(other.master.read("seen")["k"].to_pylist())[-1] == 6
-    assert other.master.status()["job_status"] == "running"
+    assert other.master.status().job_status == "running"
 
 
 def test_a_running_job_is_refused_with_what_to_type(saved: Saved) -> None:

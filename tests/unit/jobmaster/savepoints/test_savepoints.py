@@ -149,7 +149,7 @@ def test_a_copy_is_not_written_where_a_source_would_read_its_tables_as_input(job
         job.master.export(2, "../landing/copy")
     job.edit("**/*", "*.csv")
     assert job.master.export(2, "../landing/copy")["objects"] > 0
-    assert job.master.status()["unread_objects"] == 0
+    assert job.master.status().unread_objects == 0
 
 
 def test_a_name_is_given_once_and_nothing_is_overwritten(job: CountedJob) -> None:
