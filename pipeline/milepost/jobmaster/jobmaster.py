@@ -14,6 +14,8 @@ from milepost.jobmaster.job.store_checks import probe_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
+from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Difference
 from milepost.jobmaster.reports.reports import Reports
 from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
@@ -34,6 +36,8 @@ __all__ = [
     "ApprovedBackfill",
     "ApprovedRollback",
     "BackfillResult",
+    "CheckpointDetails",
+    "CheckpointReport",
     "Difference",
     "DisposedBackfills",
     "JobMaster",
@@ -42,6 +46,7 @@ __all__ = [
     "RollbackPlan",
     "RollbackResult",
     "Session",
+    "SourceDetails",
     "SourceHealth",
     "Triggered",
     "advice",

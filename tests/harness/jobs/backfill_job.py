@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from milepost.jobmaster.backfill.backfill import BackfillResult
 from milepost.jobmaster.job.session import this_machine
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -79,13 +79,13 @@ class BackfillJob:
     def state(self) -> ManifestState:
         return self.small.context.head().state
 
-    def epoch(self, runner: SparklessRunner | None = None) -> dict[str, Any]:
+    def epoch(self, runner: SparklessRunner | None = None) -> CheckpointReport | NothingToDo:
         return self.master.run(Session.cli(), runner or SparklessRunner())
 
     def next_day(self, day: int) -> int:
         """Land a day and let the schedule run its epoch; returns the checkpoint."""
         self.land(day)
-        return int(self.epoch()["checkpoint_id"])
+        return int(self.epoch().checkpoint_id)
 
     def backfill(
         self,

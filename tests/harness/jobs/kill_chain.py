@@ -92,7 +92,7 @@ class KillChain:
         pending = self.state.timeline().pending
         assert pending is not None, "no checkpoint is pending"
         shown = self.job.master().list_checkpoints("pending")
-        assert [document["checkpoint_id"] for document in shown] == [pending.checkpoint_id]
+        assert [document.checkpoint_id for document in shown] == [pending.checkpoint_id]
         return pending
 
     def written(self, pending: PendingCheckpoint) -> set[str]:

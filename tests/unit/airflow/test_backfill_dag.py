@@ -42,7 +42,7 @@ def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) 
     job.assert_table(DAYS + 1, fixed=True, fixed_from=3)
     ((_, extra),) = run.outlets.emitted
     assert (extra["checkpoint_id"], extra["timeline"]) == (done["checkpoint_id"], job.state.live)
-    assert extra["watermark"] == job.master.show(done["checkpoint_id"])["watermark"] is not None
+    assert extra["watermark"] == job.master.show(done["checkpoint_id"]).watermark is not None
 
 
 def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:

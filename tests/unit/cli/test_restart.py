@@ -51,7 +51,7 @@ def run(
 
 
 def statuses(job: SparklessJob) -> list[str]:
-    return [document["status"] for document in reversed(job.master.list_checkpoints())]
+    return [document.status for document in reversed(job.master.list_checkpoints())]
 
 
 def test_an_epoch_that_failed_is_run_again_from_the_last_completed_checkpoint(

@@ -82,7 +82,7 @@ class CreateSavepointOperator(SavepointOperator):
                 "Nothing was written."
             )
         shown = master.show(checkpoint_id)
-        self.say_for_whom(checkpoint_id, shown["timeline"], shown["leader"]["token"])
+        self.say_for_whom(checkpoint_id, str(shown.timeline), "none" if shown.leader is None else shown.leader.token)
         try:
             made = master.create_savepoint(form[NAME], at=checkpoint_id)
         except CommitConflict as taken:  # asking again would find the same

@@ -108,7 +108,7 @@ class RealignOperator(PlannedOperator):
         if done.outcome == UNCHANGED:
             log.info("no table had to follow")
             return
-        watermark = master.show(checkpoint_id)["watermark"] if checkpoint_id else None
+        watermark = master.show(checkpoint_id).watermark if checkpoint_id else None
         about = {"checkpoint_id": checkpoint_id, "timeline": done.timeline, "watermark": watermark}
         for sink, rows in sorted(plan.rows.items()):
             log.info("sink %s stands at checkpoint %d of timeline %s", sink, checkpoint_id, done.timeline)

@@ -99,10 +99,10 @@ class TriggerCheckpointOperator(EpochOperator):
         triggered = master.trigger(session, take_over=take_over, tell=tell)
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
-            if triggered.reason == "covered" and session.run.run_type == "backfill":
+            if triggered.status == "covered" and session.run.run_type == "backfill":
                 log.info("to process past input again, trigger %s", backfill_dag_id(master.job.spec.name))
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.
-            context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.reason})
+            context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.status})
             raise DownstreamTasksSkipped(tasks=[RUN])
         acting = {
             "checkpoint_id": int(triggered.checkpoint_id),

@@ -14,11 +14,12 @@ from milepost.cli.reading.times import show_phases, show_tasks
 from milepost.cli.reading.vetoes import show_veto
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable, show_count, show_time
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.durations import parse_duration
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import JobMaster, SourceHealth
+    from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, SourceHealth
 
 
 class Status(StrEnum):
@@ -97,17 +98,17 @@ def list_(
     ]
     rows = [
         [
-            checkpoint.get("checkpoint_id"),
-            checkpoint.get("epoch"),
-            checkpoint.get("timeline"),
+            checkpoint.checkpoint_id,
+            checkpoint.epoch,
+            checkpoint.timeline,
             _status(checkpoint),
-            show_time(checkpoint.get("trigger_time")),
-            f"{checkpoint['duration_ms'] / 1000:.1f} s" if checkpoint.get("duration_ms") is not None else None,
-            show_count(checkpoint.get("rows_in")),
-            show_count(checkpoint.get("rows_out")),
-            show_count(checkpoint.get("late_rows")),
-            show_count(checkpoint.get("checkpointed_bytes")),
-            show_time(checkpoint.get("watermark")),
+            show_time(checkpoint.trigger_time),
+            f"{checkpoint.duration_ms / 1000:.1f} s" if checkpoint.duration_ms is not None else None,
+            show_count(checkpoint.rows_in),
+            show_count(checkpoint.rows_out),
+            show_count(checkpoint.late_rows),
+            show_count(checkpoint.checkpointed_bytes),
+            show_time(checkpoint.watermark),
         ]
         for checkpoint in checkpoints
     ]
@@ -128,11 +129,11 @@ def _say_more(output: Output, shown: int, found: int) -> bool:
     return found > shown
 
 
-def _status(checkpoint: dict[str, Any]) -> str:
+def _status(checkpoint: CheckpointReport) -> str:
     """The status, and why it failed, or that the live timeline does not continue it."""
-    left = "not live" if checkpoint["status"] != Status.aborted and checkpoint["live"] is False else None
-    note = checkpoint.get("failure_reason") or left or ("compacted" if checkpoint.get("compacted") else None)
-    return f"{checkpoint['status']} ({note})" if note else str(checkpoint["status"])
+    left = "not live" if checkpoint.status != Status.aborted and checkpoint.live is False else None
+    note = checkpoint.failure_reason or left or ("compacted" if checkpoint.compacted else None)
+    return f"{checkpoint.status} ({note})" if note else checkpoint.status
 
 
 def show(
@@ -144,10 +145,10 @@ def show(
 ) -> None:
     """Show one checkpoint in full."""
     output: Output = ctx.obj
-    document = _master(job).show(checkpoint_id)
+    report = _master(job).show(checkpoint_id)
     if output.json:
-        return output.document(document)
-    for key, value in document.items():
+        return output.document(report)
+    for key, value in to_json(report).items():
         nested = isinstance(value, (dict, list)) and value
         if nested and key == "phases":
             output.text("phases:")
@@ -317,6 +318,6 @@ def verify(
     result = _master(job).verify(checkpoint_id, deep)
     if output.json:
         return output.document(result)
-    checkpoints = ", ".join(str(checkpoint) for checkpoint in result["checkpoints"]) or "none"
-    objects = show_count(result["objects"])
+    checkpoints = ", ".join(str(checkpoint) for checkpoint in result.checkpoints) or "none"
+    objects = show_count(result.objects)
     return output.text(f"checkpoints {checkpoints}: {objects} objects, all present and unchanged")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.checkpoint_details import details_of
+from milepost.jobmaster.reports.checkpoint_details import detailed
 from milepost.jobmaster.reports.checkpoint_document import (
-    aborted_document,
-    compacted_document,
-    completed_document,
-    leader_document,
-    pending_document,
+    CheckpointReport,
+    aborted_report,
+    compacted_report,
+    completed_report,
+    pending_report,
 )
 from milepost.jobmaster.reports.log_search import confirmed_after, end_of, leads_to
 from milepost.jobmaster.reports.timings import AfterCommit
@@ -30,7 +31,7 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineSwitched,
     aborts_of,
 )
-from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint
+from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -43,9 +44,9 @@ class History:
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
-    def checkpoints(self, status: str | None, limit: int | None) -> list[dict[str, Any]]:
-        """Checkpoint documents, newest first; [] for a job that has never run."""
-        wanted = (document for document in self._documents() if status in (None, document["status"]))
+    def checkpoints(self, status: str | None, limit: int | None) -> list[CheckpointReport]:
+        """Return checkpoints, newest first; [] for a job that has never run."""
+        wanted = (report for report in self._reports() if status in (None, report.status))
         return list(islice(wanted, self._bound(status, limit)))
 
     def _bound(self, status: str | None, limit: int | None) -> int | None:
@@ -58,34 +59,35 @@ class History:
             known.append(len(head.state.checkpoints))
         return min(known, default=None)
 
-    def show(self, checkpoint_id: int, after: Sequence[AfterCommit] | None = None) -> dict[str, Any]:
-        """One checkpoint with its sources, operators, sinks, acknowledgements, tasks, phases, spec and code.
+    def show(self, checkpoint_id: int, after: Sequence[AfterCommit] | None = None) -> CheckpointReport:
+        """Return one checkpoint; a retained one with its details (`CheckpointDetails`).
 
         Args:
             after: what was measured from its commit on, when the caller knows it.
         """
         state = self._context.head().state
-        document = self._one(state, CheckpointId(checkpoint_id))
-        if document is None:
+        report = self._one(state, CheckpointId(checkpoint_id))
+        if report is None:
             raise NotFound(
                 f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
                 checkpoint_id=checkpoint_id,
             )
-        document["savepoints"] = [one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id]
-        if document["veto"] is not None:
-            document["veto"] = read_veto(self._context, document["veto"])
-        kept = state.checkpoint(CheckpointId(checkpoint_id))
-        return document if kept is None else document | details_of(self._context, kept, after)
+        named = tuple(one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id)
+        veto = report.veto
+        shown = read_veto(self._context, veto) if isinstance(veto, ObjectHandle) else veto
+        report = replace(report, savepoints=named, veto=shown)
+        retained = state.checkpoint(CheckpointId(checkpoint_id))
+        return report if retained is None else detailed(self._context, report, retained, after)
 
-    def _one(self, state: ManifestState, checkpoint_id: CheckpointId) -> dict[str, Any] | None:
-        """The document of a checkpoint: of what is pending or retained the head tells all, else the entry of its end.
+    def _one(self, state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointReport | None:
+        """The report of a checkpoint: of what is pending or retained the head tells all, else the entry of its end.
 
         `live` is None where that is not known any more: compacted, or long ago on a timeline that is not listed.
         """
         kept = state.checkpoint(checkpoint_id)
         if kept is not None:
             return _retained(state, kept)
-        pending = next((one for one in _pending(state) if one["checkpoint_id"] == checkpoint_id), None)
+        pending = next((one for one in _pending(state) if one.checkpoint_id == checkpoint_id), None)
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
             return pending
         log = self._context.log
@@ -95,7 +97,7 @@ class History:
         if checkpoint_id in aborted_by(entry):
             return _aborted(entry, checkpoint_id)
         if isinstance(entry, Tombstone):
-            return compacted_document(entry, checkpoint_id) | {"live": None}
+            return replace(compacted_report(entry, checkpoint_id), live=None)
         assert isinstance(entry.event, CheckpointCompleted)
         done = entry.event.checkpoint
         live = continues(state, done.timeline, done.checkpoint_id)
@@ -103,13 +105,13 @@ class History:
             oldest = min((one.checkpoint_id for one in lineage(state, state.timeline())), default=NO_CHECKPOINT)
             live = leads_to(log, state.version, oldest, checkpoint_id)
         shown = done.sinks if live else confirmed_after(log, entry, state.version)
-        return completed_document(done, CheckpointStatus.SUBSUMED, shown) | {"live": live}
+        return replace(completed_report(done, CheckpointStatus.SUBSUMED, shown), live=live)
 
     def log(self, limit: int | None) -> list[dict[str, Any]]:
-        """Manifest entries, newest first: version, time, event and its fields."""
+        """Return manifest entries, newest first: version, time, event, and whatever fields an event of its kind has."""
         return [_entry(entry) for entry in self._context.log.entries(limit)]
 
-    def _documents(self) -> Iterator[dict[str, Any]]:
+    def _reports(self) -> Iterator[CheckpointReport]:
         """Every checkpoint that was ever triggered, newest first: each is told by its newest event.
 
         `live`: the live head continues it, or it is pending on the live timeline. One that a rollback has discarded, or
@@ -123,7 +125,7 @@ class History:
         continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
         confirmed: set[tuple[int, str]] = set()
         for pending in _pending(state):
-            seen.add(pending["checkpoint_id"])
+            seen.add(pending.checkpoint_id)
             yield pending
         for entry in self._context.log.entries():
             done = completion_of(entry)
@@ -137,10 +139,10 @@ class History:
                 elif isinstance(entry, LogEntry) and isinstance(entry.event, CheckpointCompleted):
                     sinks = entry.event.checkpoint.sinks
                     shown = {sink for sink in sinks if on_live or (done.checkpoint_id, sink) in confirmed}
-                    document = completed_document(entry.event.checkpoint, CheckpointStatus.SUBSUMED, shown)
-                    yield document | {"live": on_live}
+                    report = completed_report(entry.event.checkpoint, CheckpointStatus.SUBSUMED, shown)
+                    yield replace(report, live=on_live)
                 elif isinstance(entry, Tombstone):
-                    yield compacted_document(entry, done.checkpoint_id) | {"live": on_live}
+                    yield replace(compacted_report(entry, done.checkpoint_id), live=on_live)
             if isinstance(entry, LogEntry) and isinstance(entry.event, SinkConfirmed):
                 confirmed.add((entry.event.checkpoint_id, entry.event.sink))
             for checkpoint_id in aborted_by(entry):
@@ -149,33 +151,30 @@ class History:
                     yield _aborted(entry, checkpoint_id)
 
 
-def _aborted(entry: LogEntry | Tombstone, checkpoint_id: CheckpointId) -> dict[str, Any]:
-    """The document of a checkpoint that an entry gave up."""
+def _aborted(entry: LogEntry | Tombstone, checkpoint_id: CheckpointId) -> CheckpointReport:
+    """The report of a checkpoint that an entry gave up."""
     if isinstance(entry, Tombstone):
-        return compacted_document(entry, checkpoint_id)
+        return compacted_report(entry, checkpoint_id)
     aborts = aborts_of(entry.event)
-    return next(aborted_document(one) for one in aborts if one.pending.checkpoint_id == checkpoint_id)
+    return next(aborted_report(one) for one in aborts if one.pending.checkpoint_id == checkpoint_id)
 
 
-def _retained(state: ManifestState, checkpoint: CompletedCheckpoint) -> dict[str, Any]:
-    """The document of a retained checkpoint; of the live lineage its tables are what its sinks show."""
+def _retained(state: ManifestState, checkpoint: CompletedCheckpoint) -> CheckpointReport:
+    """The report of a retained checkpoint; of the live lineage its tables are what its sinks show."""
     live = checkpoint in lineage(state, state.timeline())
     shown = [sink for sink in checkpoint.sinks if live or sink not in checkpoint.unpublished]
-    document = completed_document(checkpoint, CheckpointStatus.COMPLETED, shown)
-    return document | {"live": live, **_saved(state).get(checkpoint.checkpoint_id, {})}
+    saved = any(one.checkpoint_id == checkpoint.checkpoint_id for one in state.savepoints)
+    kind = CheckpointKind.SAVEPOINT if saved else CheckpointKind.CHECKPOINT
+    report = completed_report(checkpoint, CheckpointStatus.COMPLETED, shown)
+    return replace(report, live=live, kind=kind.value)
 
 
-def _pending(state: ManifestState) -> Iterator[dict[str, Any]]:
-    """The documents of what is pending, newest timeline first."""
+def _pending(state: ManifestState) -> Iterator[CheckpointReport]:
+    """The reports of what is pending, newest timeline first."""
     for timeline in reversed(state.timelines):
         if timeline.pending is not None and timeline.leader is not None:
-            leader = leader_document(timeline.leader.session_id, timeline.pending.token, timeline.leader.holder)
-            document = pending_document(timeline.pending, timeline.timeline_id, leader)
-            yield document | {"live": timeline.timeline_id == state.live}
-
-
-def _saved(state: ManifestState) -> dict[CheckpointId, dict[str, str]]:
-    return {one.checkpoint_id: {"kind": CheckpointKind.SAVEPOINT.value} for one in state.savepoints}
+            report = pending_report(timeline.pending, timeline.timeline_id, timeline.leader)
+            yield replace(report, live=timeline.timeline_id == state.live)
 
 
 def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:

@@ -262,7 +262,7 @@ def test_the_running_process_is_shut_down_when_its_leadership_is_lost(
     with pytest.raises(Fenced, match="LEADER_TAKEN_OVER"):
         job.master.run(Session.cli(), runner)
     assert job.context.head().state.results == ()
-    assert job.master.run(newer, SparklessRunner())["checkpoint_id"] == 2
+    assert job.master.run(newer, SparklessRunner()).checkpoint_id == 2
 
 
 REVOKES: dict[str, Callable[[SparklessJob], object]] = {
@@ -328,8 +328,8 @@ def test_a_process_that_is_closed_gives_its_epoch_up_and_leaves_the_job_unfinish
         job.master.run(Session.cli(), SparklessRunner(before=interrupted))
     state = job.context.head().state
     assert (state.status, state.results, state.timeline().pending) == (JobStatus.RUNNING, (), None)
-    assert job.master.show(1)["failure_reason"] == "INTERRUPTED"
-    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 2
+    assert job.master.show(1).failure_reason == "INTERRUPTED"
+    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
 
 
 def no_java(plan: EpochPlan) -> None:

@@ -121,7 +121,7 @@ def test_a_backfill_is_undone_until_the_live_line_has_gone_on_for_as_long_as_is_
 
     job.master.rollback(Session.cli(), DAYS)
     job.assert_table(DAYS, fixed=False)
-    assert job.epoch()["checkpoint_id"] == 13
+    assert job.epoch().checkpoint_id == 13
     job.assert_table(6, fixed=False, fixed_from=6)
 
     job.master.rollback(Session.cli(), 12)
@@ -255,7 +255,7 @@ def test_a_trigger_during_the_last_stretch_is_busy_and_goes_on_after_it(job: Bac
     job.backfill(at_epoch(3, scheduled))
     assert len(refused) == 1
     job.assert_table(DAYS, fixed=True)
-    assert job.epoch()["checkpoint_id"] == 9
+    assert job.epoch().checkpoint_id == 9
     job.assert_table(6, fixed=True)
 
 
@@ -638,9 +638,9 @@ def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob
     result = job.backfill(runner)
     read = [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans]
     assert read == [["day-03.csv"], [], ["day-04.csv"], ["day-05.csv"]]
-    assert job.master.show(result.epochs[0].checkpoint_id)["unaligned"] is True
+    assert job.master.show(result.epochs[0].checkpoint_id).unaligned is True
     shown = job.master.show(result.epochs[1].checkpoint_id)
-    assert shown["held_back"] == f"max_in_flight: {NO_ROWS.size} bytes are in flight, more than 9"
+    assert shown.held_back == f"max_in_flight: {NO_ROWS.size} bytes are in flight, more than 9"
     job.assert_table(DAYS, fixed=True)
 
 

@@ -64,7 +64,7 @@ def test_a_cancel_aborts_the_running_epoch_and_fences_its_session(job: Sparkless
         with pytest.raises(Fenced):
             step()
     shown = job.master.show(2)
-    assert (shown["status"], shown["failure_reason"]) == ("aborted", "CHECKPOINT_COORDINATOR_SHUTDOWN")
+    assert (shown.status, shown.failure_reason) == ("aborted", "CHECKPOINT_COORDINATOR_SHUTDOWN")
     assert job.context.sink("table").read().num_rows == 1, "what was published stays"
 
 
@@ -233,7 +233,7 @@ def test_an_abort_after_the_commit_point_changes_nothing(job: SparklessJob, monk
 
     monkeypatch.setattr(job_control.Leadership, "abort", late)
     assert job.master.abort_running()["outcome"] == "already_completed"
-    assert job.master.show(2)["status"] == "completed"
+    assert job.master.show(2).status == "completed"
 
 
 def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
@@ -280,7 +280,7 @@ def test_a_run_that_is_already_covered_succeeds_also_when_the_job_has_ended(job:
     completed = job.complete(session, job.trigger(session))
     job.master.cancel()
     answer = job.master.trigger(session)
-    assert isinstance(answer, NothingToDo) and answer.reason == "covered"
+    assert isinstance(answer, NothingToDo) and answer.status == "covered"
     assert job.master.complete(session, completed.checkpoint_id) == job.context.head().state.head()
 
 

@@ -70,17 +70,15 @@ def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_go
     assert job.live_ids == [1, 2, 6, 7, 8]
     assert [int(one.epoch) for one in job.live] == [1, 2, 3, 4, 5]
     job.assert_tables_equal_the_oracle()
-    assert job.run_one()["status"] == "empty"
-    shown = {
-        one["checkpoint_id"]: (one["status"], one["timeline"], one["live"]) for one in job.master.list_checkpoints()
-    }
+    assert job.run_one().status == "empty"
+    shown = {one.checkpoint_id: (one.status, one.timeline, one.live) for one in job.master.list_checkpoints()}
     assert {one: shown[one] for one in (2, 3, 5, 6)} == {
         2: ("completed", "main", True),
         3: ("completed", "main", False),
         5: ("completed", "main", False),
         6: ("completed", timeline, True),
     }
-    assert (job.master.show(4)["live"], job.master.show(4)["sinks"]) == (
+    assert (job.master.show(4).live, job.master.show(4).sinks) == (
         False,
         dict.fromkeys(("seen", "table"), "committed"),
     )
@@ -95,7 +93,7 @@ def test_rolling_back_a_rollback_brings_everything_back(job: CountedJob) -> None
     told = job.rollback(5)
     assert (told.discarded, told.from_head, job.live_ids) == ((6, 7), 7, [1, 2, 3, 4, 5])
     job.assert_tables_equal_the_oracle()
-    assert job.run_one()["status"] == "empty", "what 3 to 5 have read is read"
+    assert job.run_one().status == "empty", "what 3 to 5 have read is read"
     job.land([6])
     assert job.run() == [8]
     job.assert_tables_equal_the_oracle()
@@ -114,7 +112,7 @@ def test_data_after_a_rewind_is_published_although_the_table_saw_higher_ids_iceb
     job.rollback(1)
     assert job.master.read("seen").num_rows == 3
     for read_again in (2, 3, 4, 5):
-        assert job.run_one()["sinks"] == {"seen": "committed", "table": "committed"}
+        assert job.run_one().sinks == {"seen": "committed", "table": "committed"}
         assert job.master.read("seen").num_rows == 3 * read_again
         job.assert_tables_equal_the_oracle()
     assert sorted(before["v"].to_pylist()) == sorted(job.master.read("seen")["v"].to_pylist())
@@ -135,7 +133,7 @@ def test_the_empty_state_is_a_checkpoint_to_go_back_to(job: CountedJob) -> None:
 
 
 def test_a_time_means_the_newest_live_checkpoint_triggered_by_then(job: CountedJob) -> None:
-    times = {one["checkpoint_id"]: one["trigger_time"] for one in job.master.list_checkpoints()}
+    times = {one.checkpoint_id: one.trigger_time for one in job.master.list_checkpoints()}
     assert job.master.plan_rollback(times[3]).target.checkpoint_id == 3
     assert job.master.plan_rollback(times[3].replace("+00:00", "")).target.checkpoint_id == 3, "UTC"
     soon = job.small.context.store.clock_ms() + 30_000
@@ -193,7 +191,7 @@ def test_a_source_that_starts_at_latest_reads_nothing_again_from_the_empty_state
     assert plan.not_undone[-1] == "source rows starts at `latest`: what landed before the next epoch is passed over"
     job.rollback(0)
     job.run()
-    assert job.consumed() == [] and job.run_one()["status"] == "empty"
+    assert job.consumed() == [] and job.run_one().status == "empty"
 
 
 def test_the_plan_says_when_the_spec_does_not_fit_the_target(job: CountedJob) -> None:
@@ -244,7 +242,7 @@ def test_a_lease_that_lives_is_busy_unless_it_is_taken_over_and_then_its_session
     assert job.live_ids == [1, 2, 3, 4, 5]
     told = job.rollback(2, take_over=True)
     assert (told.aborted_checkpoint, told.outcome) == (6, "rolled_back")
-    assert (job.master.show(6)["status"], job.master.show(6)["failure_reason"]) == ("aborted", "LEADER_TAKEN_OVER")
+    assert (job.master.show(6).status, job.master.show(6).failure_reason) == ("aborted", "LEADER_TAKEN_OVER")
     for step in (
         lambda: job.master.run_epoch(session, 6, SparklessRunner()),
         lambda: job.master.complete(session, 6),
@@ -263,7 +261,7 @@ def test_an_epoch_that_is_finished_and_not_completed_is_aborted_and_not_adopted(
     job.master.trigger(session)
     job.master.run_epoch(session, 6, SparklessRunner())
     assert job.rollback(2, take_over=True).discarded == (3, 4, 5)
-    assert job.master.show(6)["status"] == "aborted"
+    assert job.master.show(6).status == "aborted"
     with pytest.raises(Fenced):
         job.master.complete(session, 6)
     job.run(4)
@@ -359,7 +357,7 @@ def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
 
     hook_stores(monkeypatch, before=before)
     document = job.run_one()
-    assert (document["checkpoint_id"], document["live"]) == (6, False)
+    assert (document.checkpoint_id, document.live) == (6, False)
     assert job.live_ids == [1, 2, 3, 4]
     job.assert_tables_equal_the_oracle()
     job.run(2)
@@ -387,7 +385,7 @@ def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_b
     job.master.run_epoch(session, 6, SparklessRunner())
     job.master.complete(session, 6)
     job.rollback(5)
-    assert job.master.show(6)["sinks"] == dict.fromkeys(("seen", "table"), "unpublished")
+    assert job.master.show(6).sinks == dict.fromkeys(("seen", "table"), "unpublished")
     report = job.master.fsck()
     assert (report["exit_code"], report["unreachable"]) == (0, [])
     staged = next((job.small.folder / "lake" / "seen" / "data" / f"chk-{6:020d}").rglob("*.parquet"))
@@ -592,7 +590,7 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     assert [int(one.checkpoint_id) for one in state.checkpoints] == [2, 3, 4, 5]
     report = job.master.fsck()
     assert (report["exit_code"], report["unreachable"], report["complete"]) == (0, [], True)
-    assert job.master.verify(deep=True)["checkpoints"] == [2, 3, 4, 5]
+    assert job.master.verify(deep=True).checkpoints == (2, 3, 4, 5)
     assert job.master.collect_garbage(dry_run=True)["unreachable"] == []
     job.rollback(4)
     job.assert_tables_equal_the_oracle()
@@ -605,7 +603,7 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     assert report["exit_code"] == 0
     assert all(left["proof"].startswith("published by checkpoint") for left in report["unreachable"]), "for a look"
     gone = job.master.show(3)
-    assert (gone["status"], gone["live"], gone["compacted"]) == ("subsumed", None, True), "older than all retained"
+    assert (gone.status, gone.live, gone.compacted) == ("subsumed", None, True), "older than all retained"
     job.assert_tables_equal_the_oracle()
 
 
@@ -630,9 +628,9 @@ def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_o
     job.master.run(session, SparklessRunner())
     job.rollback(4)
     answer = job.master.trigger(session)
-    assert isinstance(answer, NothingToDo) and answer.reason == "covered"
+    assert isinstance(answer, NothingToDo) and answer.status == "covered"
     later = Session.airflow("small__epoch", "r7", "scheduled", "2026-07-14T07:00:00+00:00")
-    assert job.master.run(later, SparklessRunner())["live"]
+    assert job.master.run(later, SparklessRunner()).live
     job.run()
     job.assert_tables_equal_the_oracle()
     assert job.small.context.head().state.status is JobStatus.RUNNING

@@ -105,7 +105,7 @@ def test_killed_between_the_take_over_and_the_switch_nothing_is_rolled_back(job:
     job.small.trigger(session)
     written = writes_of(job, lambda: job.rollback(TARGET, take_over=True), die_after=1)
     assert written[0].startswith("manifest/")
-    assert job.master.show(5)["status"] == "aborted" and job.live_ids == [1, 2, 3, 4]
+    assert job.master.show(5).status == "aborted" and job.live_ids == [1, 2, 3, 4]
     job.run()
     job.assert_tables_equal_the_oracle()
 

@@ -80,9 +80,9 @@ def test_it_is_listed_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
     (listed,) = job.master.list_savepoints()
     assert (listed["name"], listed["kind"], listed["checkpoint_id"]) == ("checkpoint-2", "savepoint", 2)
     assert listed["location"] == made["location"]
-    kinds = {one["checkpoint_id"]: one["kind"] for one in job.master.list_checkpoints(status="completed")}
+    kinds = {one.checkpoint_id: one.kind for one in job.master.list_checkpoints(status="completed")}
     assert kinds == {2: "savepoint", 4: "checkpoint"}
-    assert job.master.show(2)["savepoints"] == ["checkpoint-2"]
+    assert job.master.show(2).savepoints == ("checkpoint-2",)
 
 
 def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob) -> None:
