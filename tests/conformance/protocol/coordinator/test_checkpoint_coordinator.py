@@ -43,7 +43,7 @@ def test_a_pending_checkpoint_is_shown_while_it_runs(job: SparklessJob) -> None:
     run(job, SparklessRunner(before=lambda plan: seen.append(job.master.show(int(plan.checkpoint_id)))))
     (pending,) = seen
     assert (pending.status, pending.epoch, pending.duration_ms) == ("pending", 1, None)
-    assert pending.acks == {"received": 0, "expected": 3}
+    assert pending.acks == Acks(0, 3)
     assert job.master.show(1).acks == Acks(3, 3)
 
 
