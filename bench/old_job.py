@@ -91,10 +91,11 @@ class OldJob:
     def epoch(self) -> dict[str, Any]:
         """Run one epoch. Returns its wall seconds, and the bytes of log and metadata that it wrote."""
         from milepost.jobmaster.jobmaster import Session
+        from milepost.protocol.codec.records import to_json
 
         self.land()
         started = time.perf_counter()
-        document = self.master.run(Session.cli(), self.runner)
+        document = to_json(self.master.run(Session.cli(), self.runner))
         wall_s = time.perf_counter() - started
         return {"checkpoint_id": document["checkpoint_id"], "wall_s": wall_s, **self._written(document)}
 
@@ -261,7 +262,7 @@ def _acts(job: OldJob, first: int) -> dict[str, float]:
     def sound() -> None:
         assert job.master.fsck()["exit_code"] == 0
 
-    head = job.master.status()["head"]
+    head = job.master.status().head
     spent = {"show of the first": _timed(lambda: job.master.show(first)), "fsck": _timed(sound)}
     files = job.landed
     spent["rollback by three"] = _timed(lambda: job.master.rollback(Session.cli(), head - 3))
@@ -269,7 +270,7 @@ def _acts(job: OldJob, first: int) -> dict[str, float]:
     for _ in range(3):
         job.master.run(Session.cli(), job.runner)
     job.check(files)
-    base = [one["checkpoint_id"] for one in job.master.list_checkpoints("completed") if one["live"]][3]
+    base = [one.checkpoint_id for one in job.master.list_checkpoints("completed") if one.live][3]
     spent["backfill of three"] = _timed(lambda: job.master.backfill(Session.cli(), job.runner, from_checkpoint=base))
     job.check(files)
     spent["fsck afterwards"] = _timed(sound)

@@ -164,16 +164,16 @@ def _wait_for_dag(rest: AirflowRest, stack: Stack) -> None:
 def _run_epochs(rest: AirflowRest, master: Any, report: Report, number: int = 1) -> list[int]:
     """Run epochs through the DAG until nothing is unread; the first is this demo's `number`th. Returns their ids."""
     done: list[int] = []
-    while unread := (status := master.status())["unread_objects"]:
-        if status["job_status"] == "failed":
-            raise DemoError(f"the job is FAILED: {status['last_failure_detail']}. Next: {status['next_step']}")
-        head = status["head"]
+    while unread := (status := master.status()).unread_objects:
+        if status.job_status == "failed":
+            raise DemoError(f"the job is FAILED: {status.last_failure_detail}. Next: {status.next_step}")
+        head = status.head
         with report.epoch(number + len(done), unread) as progress:
             run_id = rest.trigger(DAG_ID)
             state = rest.wait(DAG_ID, run_id, timeout_s=EPOCH_S, seen=progress.tasks)
         if state != "success":
             raise DemoError(_why_failed(rest, run_id))
-        newest = master.status()["head"]
+        newest = master.status().head
         if newest == head:
             raise DemoError(f"run {run_id} succeeded without a checkpoint although {unread} objects are unread")
         report.completed(master.show(newest))

@@ -6,13 +6,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
 from scripts.stack import ROOT, Stack
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport
 
 ORDER = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 QUIET_S = 5.0
@@ -72,13 +75,13 @@ class Report:
         else:
             yield EpochProgress(self._console, label, None)
 
-    def completed(self, checkpoint: dict[str, Any]) -> None:
+    def completed(self, checkpoint: CheckpointReport) -> None:
         self.say(
-            f"checkpoint {checkpoint['checkpoint_id']} completed: {checkpoint['rows_in']:,} rows of "
-            f"{checkpoint['objects']} objects, {checkpoint['late_rows']:,} late, watermark {checkpoint['watermark']}"
+            f"checkpoint {checkpoint.checkpoint_id} completed: {checkpoint.rows_in:,} rows of "
+            f"{checkpoint.objects} objects, {checkpoint.late_rows:,} late, watermark {checkpoint.watermark}"
         )
 
-    def checkpoints(self, checkpoints: list[dict[str, Any]]) -> None:
+    def checkpoints(self, checkpoints: list[CheckpointReport]) -> None:
         table = Table(title="Checkpoints of flights, newest first")
         columns = {
             "id": "checkpoint_id", "epoch": "epoch", "status": "status", "took": "duration_ms", "rows in": "rows_in",
@@ -88,7 +91,7 @@ class Report:
         for title in columns:
             table.add_column(title, justify="left" if title in ("status", "watermark", "quality") else "right")
         for checkpoint in checkpoints:
-            table.add_row(*(_cell(name, checkpoint.get(name)) for name in columns.values()))
+            table.add_row(*(_cell(name, getattr(checkpoint, name)) for name in columns.values()))
         self._console.print(table)
 
     def carriers(self, rows: Any) -> None:
@@ -99,14 +102,14 @@ class Report:
             table.add_row(*(f"{value:.2f}" if isinstance(value, float) else f"{value}" for value in row.values()))
         self._console.print(table)
 
-    def anomalies(self, checkpoints: list[dict[str, Any]]) -> None:
+    def anomalies(self, checkpoints: list[CheckpointDetails]) -> None:
         """How many duplicates and late rows the epochs of this demo met."""
         if not checkpoints:
             return
-        unique = [checkpoint["operators"]["unique"] for checkpoint in checkpoints]
-        duplicates = sum(item["rows_in"] - item["rows_out"] - item["late_rows"] for item in unique)
-        late = sum(checkpoint["late_rows"] for checkpoint in checkpoints)
-        rows = sum(checkpoint["rows_in"] for checkpoint in checkpoints)
+        unique = [checkpoint.operators["unique"] for checkpoint in checkpoints]
+        duplicates = sum(item.rows_in - item.rows_out - item.late_rows for item in unique)
+        late = sum(checkpoint.late_rows for checkpoint in checkpoints)
+        rows = sum(checkpoint.rows_in for checkpoint in checkpoints)
         self.say(f"{len(checkpoints)} epochs read {rows:,} rows: {duplicates:,} duplicates dropped, {late:,} late rows")
         if late:
             self.say(

@@ -121,8 +121,9 @@ class Milepost:
             self._document = self._command("run", "--json")
             return
         from milepost.jobmaster.jobmaster import Session
+        from milepost.protocol.codec.records import to_json
 
-        self._document = self._master.run(Session.cli(), self._runner)
+        self._document = to_json(self._master.run(Session.cli(), self._runner))
 
     def figures(self, number: int) -> dict[str, Any]:
         document = self._document
@@ -159,10 +160,10 @@ class Milepost:
         jobs = scheduler.numTotalJobs()
         started = time.perf_counter()
         with counted_requests() as requests:
-            document = self._master.run(Session.cli(), self._runner)
+            result = self._master.run(Session.cli(), self._runner)
         wall_s = time.perf_counter() - started
         return {
-            "status": document["status"],
+            "status": result.status,
             "wall_s": wall_s,
             "requests": dict(requests),
             "spark_jobs": scheduler.numTotalJobs() - jobs,

@@ -139,7 +139,7 @@ def subsumed(chain: KillChain) -> None:
     dropped = chain.job.master().list_checkpoints("subsumed")
     assert dropped and len(chain.state.checkpoints) == 2
     for item in dropped:
-        own = metadata_key(item["checkpoint_id"], item["leader"]["token"])
+        own = metadata_key(item.checkpoint_id, item.leader.token)
         assert listed_in(chain.context.store, chain.state).covers(own)
         assert chain.context.store.stat(own).size
 
@@ -294,7 +294,7 @@ def _told(chain: KillChain, event: type[Event]) -> list[dict[str, Any]]:
 def _random(chain: KillChain, draw: random.Random) -> None:
     chain.succeeds("--epochs", "2")
     newest, oldest = chain.job.master().list_checkpoints("completed")
-    lasts_s = {1: oldest["duration_ms"] / 1000, 2: newest["duration_ms"] / 1000}  # a cold epoch, and a warm one
+    lasts_s = {1: oldest.duration_ms / 1000, 2: newest.duration_ms / 1000}  # a cold epoch, and a warm one
     for number in range(RANDOM_KILLS):
         epoch = 1 + number % 2
         fraction = draw.random()

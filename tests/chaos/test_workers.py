@@ -44,15 +44,15 @@ def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
     """I12: the retried attempt sends the same rows; `show` proves which attempts the checkpoint is made of."""
     workers = Workers(monkeypatch, tmp_path / "executions")
     workers.fault = KillOnce(level, kind, str(tmp_path / "killed"))
-    checkpoint = job.run()["checkpoint_id"]
+    checkpoint = job.run().checkpoint_id
     assert (tmp_path / "killed").exists()
     shown = job.master().show(checkpoint)
-    attempts = [(task["level"], task["attempt"]) for task in shown["tasks"]]
+    attempts = [(task.level, task.attempt) for task in shown.tasks]
     assert (level, 1) in attempts
     assert {at for at, attempt in attempts if attempt} == {level}
-    again = sorted({(task["level"], task["subtask"]) for task in shown["tasks"] if task["attempt"]})
-    assert [(one["level"], one["subtask"]) for one in shown["recreated"]] == again
-    assert {(one["attempts"], one["base"]) for one in shown["recreated"]} == {(2, 1)}
+    again = sorted({(task.level, task.subtask) for task in shown.tasks if task.attempt})
+    assert [(one.level, one.subtask) for one in shown.recreated] == again
+    assert {(one.attempts, one.base) for one in shown.recreated} == {(2, 1)}
     ran = workers.executions(level, "both", "host", "tail")
     assert [one for one in ran if not one.ended and one.attempt == 0]
     job.assert_tables_equal_the_oracle()
@@ -72,9 +72,9 @@ def test_an_epoch_whose_workers_die_too_often_is_run_again_by_the_restart_strate
     assert outcome.exit_code == 0, outcome.stderr
     assert "restart 1 of 1" in outcome.stderr
     newest, failed, first = job.master().list_checkpoints()
-    assert [one["status"] for one in (newest, failed, first)] == ["completed", "aborted", "completed"]
-    assert failed["failure_reason"] == "TASK_FAILURE"
-    assert newest["checkpoint_id"] == failed["checkpoint_id"] + 1
+    assert [one.status for one in (newest, failed, first)] == ["completed", "aborted", "completed"]
+    assert failed.failure_reason == "TASK_FAILURE"
+    assert newest.checkpoint_id == failed.checkpoint_id + 1
     job.assert_tables_equal_the_oracle()
 
 
@@ -157,14 +157,14 @@ def declined(job: FlightsJob, reason: str, says: str) -> None:
     assert caught.value.details["reason"] == reason
     assert says in caught.value.message
     aborted, completed = job.master().list_checkpoints()
-    assert (aborted["status"], aborted["failure_reason"]) == ("aborted", reason)
-    assert completed["status"] == "completed"
+    assert (aborted.status, aborted.failure_reason) == ("aborted", reason)
+    assert completed.status == "completed"
     for name, table in before.items():
         assert job.master().read(name).equals(table)
-        assert not any(job.sink_store(name).list(f"data/chk-{aborted['checkpoint_id']:020}/"))
+        assert not any(job.sink_store(name).list(f"data/chk-{aborted.checkpoint_id:020}/"))
 
 
 def recovers(job: FlightsJob) -> None:
-    assert job.run()["status"] == "completed"
+    assert job.run().status == "completed"
     job.assert_tables_equal_the_oracle()
     job.master().verify(deep=True)

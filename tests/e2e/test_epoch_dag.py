@@ -27,11 +27,11 @@ def test_a_triggered_run_is_one_epoch_and_emits_its_asset_event(airflow: Airflow
     assert (state, job.states(run_id)) == ("success", ALL_DONE)
     assert job.table() == {"AA": (1, 5), "UA": (1, 7)}, "one object an epoch: the second is the next run's"
     (checkpoint,) = job.master.list_checkpoints()
-    assert (checkpoint["airflow"]["run_id"], checkpoint["airflow"]["run_type"]) == (run_id, "manual")
+    assert (checkpoint.airflow.run_id, checkpoint.airflow.run_type) == (run_id, "manual")
     for task_id in TASKS:
         text = job.log(run_id, task_id, map_index=0 if task_id == "notify_complete" else -1)
         assert f"checkpoint 1, timeline main, token {job.token(run_id, task_id)}: {task_id}" in text
-    phases = job.master.show(1)["phases"]
+    phases = job.master.show(1).phases
     steps = ("plan_ms", "begin_ms", "session_ms", "read_ms", "process_ms", "commit_ms", "notify_ms", "subsume_ms")
     assert None not in [phases[step] for step in steps], "each task has left what it measured"
     assert sum(phases[step] for step in steps) + phases["other_ms"] <= phases["total_ms"], "other: between the tasks"
@@ -104,7 +104,7 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
     assert tolerant.states(green)["abort_checkpoint"] == "success"
     for job in (gated, tolerant):
         (checkpoint,) = job.master.list_checkpoints()
-        assert (checkpoint["status"], checkpoint["failure_reason"]) == ("aborted", "QUALITY_GATE_FAILED")
+        assert (checkpoint.status, checkpoint.failure_reason) == ("aborted", "QUALITY_GATE_FAILED")
         assert job.published_checkpoint() is None
 
     assert unstarted.wait(not_counted) == "failed", "Spark that does not start is no failure of the epoch: see it"
@@ -117,12 +117,12 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
     assert "fenced; trigger a new run" in gated.log(red, "run_epoch", 2)
     assert gated.statuses() == [(1, "aborted")]
 
-    assert gated.master.job_state()["job_status"] == "failed"
+    assert gated.master.job_state().job_status == "failed"
     resume = FormRun(airflow, "gated__resume")
     assert resume.wait() == "success"
     told = resume.log("resume")
     assert "its last failure: QUALITY_GATE_FAILED: " in told and "the job was FAILED and is " in told, told
-    assert gated.master.job_state()["job_status"] != "failed"
+    assert gated.master.job_state().job_status != "failed"
 
 
 def test_a_run_beside_another_session_is_skipped_until_it_takes_over(airflow: AirflowInstance) -> None:

@@ -113,7 +113,7 @@ def test_a_savepoint_is_made_and_disposed_of(airflow: AirflowInstance, job: E2eJ
 
 def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: AirflowInstance, job: E2eJob) -> None:
     """One real Spark session replays both epochs; what landed since is still the next scheduled run's."""
-    unread = job.master.status()["unread_objects"]
+    unread = job.master.status().unread_objects
     text = job.spec_path.read_text()
     job.spec_path.write_text(text.replace("format: csv", 'format: csv\n    options: {null_values: ["300"]}'))
 
@@ -125,5 +125,5 @@ def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: 
     replay = run.log("replay_and_fast_forward")
     assert "checkpoint 1, timeline " in replay and "is the head of timeline" in replay
     (event,) = airflow.asset_events("back__backfill")
-    assert event["extra"]["checkpoint_id"] == job.published_checkpoint() == job.master.status()["head"]
-    assert job.master.status()["unread_objects"] == unread
+    assert event["extra"]["checkpoint_id"] == job.published_checkpoint() == job.master.status().head
+    assert job.master.status().unread_objects == unread

@@ -181,7 +181,7 @@ def test_whatever_watches_a_task_is_killed_and_every_row_is_published_once(losse
     airflow.start_scheduler()
     assert job.wait(four) == "success"
     assert job.statuses() == [(1, "completed"), (2, "aborted"), (3, "completed")]
-    assert job.master.show(2)["failure_reason"] == "LEADER_TAKEN_OVER"
+    assert job.master.show(2).failure_reason == "LEADER_TAKEN_OVER"
     assert first.lives()
     assert third.lives()
 
@@ -193,4 +193,4 @@ def test_whatever_watches_a_task_is_killed_and_every_row_is_published_once(losse
     assert job.master.history() == history
     assert job.published_checkpoint() == 3
     assert job.table() == {"AA": (2, 11), "UA": (1, 7)}
-    assert job.master.status()["unread_objects"] == 0
+    assert job.master.status().unread_objects == 0

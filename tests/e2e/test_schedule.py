@@ -59,7 +59,7 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
 
     assert (scheduled["run_type"], scheduled["state"]) == ("scheduled", "success")
     (checkpoint,) = job.master.list_checkpoints()
-    assert (checkpoint["status"], checkpoint["airflow"]["run_type"]) == ("completed", "scheduled")
+    assert (checkpoint.status, checkpoint.airflow.run_type) == ("completed", "scheduled")
     assert job.table() == {"AA": (1, 5)}
 
     job.land("b", {"AA": 6})
@@ -77,7 +77,7 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
         assert "to process past input again, trigger timed__backfill" in text
     assert job.master.history() == history
     assert job.table() == {"AA": (1, 5)}
-    assert job.master.status()["unread_objects"] == 1, "what landed since is the next scheduled run's"
+    assert job.master.status().unread_objects == 1, "what landed since is the next scheduled run's"
 
 
 def test_a_native_backfill_of_several_runs_at_once_takes_nothing_twice_and_loses_nothing(
@@ -98,15 +98,15 @@ def test_a_native_backfill_of_several_runs_at_once_takes_nothing_twice_and_loses
 
     assert [(run["run_type"], run["state"]) for run in runs] == [("backfill", "success")] * 3
     assert runs[1]["start_date"] < runs[0]["end_date"], "they ran at the same time"
-    by_run = {one["airflow"]["run_id"]: one["status"] for one in job.master.list_checkpoints()}
+    by_run = {one.airflow.run_id: one.status for one in job.master.list_checkpoints()}
     assert set(by_run.values()) == {"completed"}, "whoever claimed has finished its epoch"
     for run in runs:
         text = job.log(run["dag_run_id"], "trigger_checkpoint")
         stood_back = "already covered by checkpoint" in text or "is pending" in text or "holds its lease" in text
         assert ("is planned" in text, stood_back) == (run["dag_run_id"] in by_run, run["dag_run_id"] not in by_run)
 
-    while job.master.status()["unread_objects"]:
+    while job.master.status().unread_objects:
         job.master.run(Session.cli(), SparklessRunner())
     epochs = job.master.list_checkpoints()
-    assert (len(epochs), sum(one["rows_in"] for one in epochs)) == (3, 4)
+    assert (len(epochs), sum(one.rows_in for one in epochs)) == (3, 4)
     assert job.table() == {"AA": (2, 21), "UA": (2, 4_300)}

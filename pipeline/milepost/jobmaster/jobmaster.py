@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.jobmaster.backfill.backfill import Backfills
+from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
 from milepost.jobmaster.backfill.plan import ApprovedBackfill
 from milepost.jobmaster.compatibility.preflight import advice, report_lines
 from milepost.jobmaster.job.context import JobContext
@@ -14,12 +14,14 @@ from milepost.jobmaster.job.store_checks import probe_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
+from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Difference
 from milepost.jobmaster.reports.reports import Reports
-from milepost.jobmaster.reports.source_health import source_checks
+from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
-from milepost.jobmaster.rollback.plan import ApprovedRollback
-from milepost.jobmaster.rollback.rollback import Rollbacks
+from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
+from milepost.jobmaster.rollback.rollback import RollbackResult, Rollbacks
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.restarts import Recovery
 from milepost.jobmaster.run.trigger import Trigger
@@ -33,11 +35,19 @@ from milepost.storage.probe import ProbeCheck
 __all__ = [
     "ApprovedBackfill",
     "ApprovedRollback",
+    "BackfillResult",
+    "CheckpointDetails",
+    "CheckpointReport",
     "Difference",
+    "DisposedBackfills",
     "JobMaster",
     "NothingToDo",
     "Recovery",
+    "RollbackPlan",
+    "RollbackResult",
     "Session",
+    "SourceDetails",
+    "SourceHealth",
     "Triggered",
     "advice",
     "probe_stores_of",

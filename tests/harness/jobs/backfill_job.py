@@ -16,8 +16,9 @@ import duckdb
 import psutil
 import pyarrow as pa
 
+from milepost.jobmaster.backfill.backfill import BackfillResult
 from milepost.jobmaster.job.session import this_machine
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -78,13 +79,13 @@ class BackfillJob:
     def state(self) -> ManifestState:
         return self.small.context.head().state
 
-    def epoch(self, runner: SparklessRunner | None = None) -> dict[str, Any]:
+    def epoch(self, runner: SparklessRunner | None = None) -> CheckpointReport | NothingToDo:
         return self.master.run(Session.cli(), runner or SparklessRunner())
 
     def next_day(self, day: int) -> int:
         """Land a day and let the schedule run its epoch; returns the checkpoint."""
         self.land(day)
-        return int(self.epoch()["checkpoint_id"])
+        return int(self.epoch().checkpoint_id)
 
     def backfill(
         self,
@@ -92,7 +93,7 @@ class BackfillJob:
         from_: str | None = "2026-03-03",
         session: Session | None = None,
         **options: Any,
-    ) -> dict[str, Any]:
+    ) -> BackfillResult:
         return self.master.backfill(session or Session.cli(), runner or SparklessRunner(), from_, **options)
 
     def table(self) -> pa.Table:

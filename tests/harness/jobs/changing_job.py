@@ -7,7 +7,7 @@ from typing import Any
 
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.code import read_code
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 
@@ -54,10 +54,12 @@ class ChangingJob(SparklessJob):
         (self.folder / "config" / "small.yaml").write_text(text)
         (self.folder / "config" / "ops.py").write_text(CLASS.replace("{STATE}", repr(state)))
 
-    def run(self, **options: Any) -> dict[str, Any]:
-        return self.master.run(Session.cli(), SparklessRunner(), **options)
+    def run(self, **options: Any) -> CheckpointDetails:
+        report = self.master.run(Session.cli(), SparklessRunner(), **options)
+        assert isinstance(report, CheckpointDetails), report
+        return report
 
-    def next(self, state: dict[str, str], text: str = SPEC, **options: Any) -> dict[str, Any]:
+    def next(self, state: dict[str, str], text: str = SPEC, **options: Any) -> CheckpointDetails:
         """One more epoch, of one more file, with this class and spec."""
         self.write(state, text)
         number = len(list((self.folder / "landing").iterdir()))

@@ -16,7 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from milepost.epoch.plan import decode_input_record
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
+from milepost.jobmaster.rollback.rollback import RollbackResult
 from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.storage.checked import read_handle
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -71,12 +72,12 @@ class CountedJob:
 
     def run(self, epochs: int = 1) -> list[int]:
         """So many whole epochs, each by a new session; returns their checkpoint ids."""
-        return [int(self.run_one()["checkpoint_id"]) for _ in range(epochs)]
+        return [int(self.run_one().checkpoint_id) for _ in range(epochs)]
 
-    def run_one(self) -> dict[str, Any]:
+    def run_one(self) -> CheckpointReport | NothingToDo:
         return self.master.run(Session.cli(), SparklessRunner())
 
-    def rollback(self, to: int | str, **options: Any) -> dict[str, Any]:
+    def rollback(self, to: int | str, **options: Any) -> RollbackResult:
         return self.master.rollback(Session.cli(), to, **options)
 
     @property

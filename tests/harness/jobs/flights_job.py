@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.protocol.codec.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
@@ -74,16 +73,16 @@ class FlightsJob:
     def master(self) -> JobMaster:
         return JobMaster(self.load())
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CheckpointReport | NothingToDo:
         """One epoch in this process, with a fresh JobMaster as a new process would have."""
         loaded = self.load()
         return JobMaster(loaded).run(Session.cli(), SparkEpochRunner())
 
-    def run_until_caught_up(self) -> list[dict[str, Any]]:
-        documents = []
-        while (document := self.run()).get("checkpoint_id"):
-            documents.append(document)
-        return documents
+    def run_until_caught_up(self) -> list[CheckpointReport]:
+        reports = []
+        while isinstance(report := self.run(), CheckpointReport):
+            reports.append(report)
+        return reports
 
     def epochs(self) -> list[list[str]]:
         """The object keys that each epoch of the live lineage consumed, oldest first, as the input records say."""

@@ -58,7 +58,7 @@ class KillChain:
 
     def keep_unread(self, days: int) -> None:
         """Land further days until that many are unread: a run that is to die must not run out of input first."""
-        missing = days - self.job.master().status()["unread_objects"]
+        missing = days - self.job.master().status().unread_objects
         if missing > 0:
             self.job.land(range(self.days + 1, self.days + missing + 1))
             self.days += missing
@@ -98,7 +98,7 @@ class KillChain:
         pending = self.state.timeline().pending
         assert pending is not None, "no checkpoint is pending"
         shown = self.job.master().list_checkpoints("pending")
-        assert [document["checkpoint_id"] for document in shown] == [pending.checkpoint_id]
+        assert [document.checkpoint_id for document in shown] == [pending.checkpoint_id]
         return pending
 
     def written(self, pending: PendingCheckpoint) -> set[str]:

@@ -194,7 +194,7 @@ class SteppedJob:
         session = self.new_session("cli")
         return self.begin(
             f"run {session.session_id}",
-            lambda master: master.run(session, self.runner(answers), take_over=insists, drain=drain)["status"],
+            lambda master: master.run(session, self.runner(answers), take_over=insists, drain=drain).status,
             session,
             insists=insists,
         )

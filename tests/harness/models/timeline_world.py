@@ -95,7 +95,7 @@ class TimelineWorld(SteppedJob):
         session = self.new_session("cli")
         return self.begin(
             f"rollback {session.session_id} to {to}",
-            lambda master: master.rollback(session, to, take_over=insists)["outcome"],
+            lambda master: master.rollback(session, to, take_over=insists).outcome,
             session,
             insists=insists,
         )
@@ -109,7 +109,7 @@ class TimelineWorld(SteppedJob):
         runner = self.runner(Answers.ALL)
         return self.begin(
             f"backfill {session.session_id} from {since}",
-            lambda master: master.backfill(session, runner, from_checkpoint=since, ranges_per_epoch=ranges)["outcome"],
+            lambda master: master.backfill(session, runner, from_checkpoint=since, ranges_per_epoch=ranges).outcome,
             session,
         )
 

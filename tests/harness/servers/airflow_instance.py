@@ -191,7 +191,7 @@ class E2eJob:
     def statuses(self) -> list[tuple[int, str]]:
         """Checkpoint id and status, oldest first."""
         found = self.master.list_checkpoints()
-        return sorted((checkpoint["checkpoint_id"], checkpoint["status"]) for checkpoint in found)
+        return sorted((checkpoint.checkpoint_id, checkpoint.status) for checkpoint in found)
 
 
 class AirflowInstance:

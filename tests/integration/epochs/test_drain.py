@@ -79,9 +79,9 @@ def test_a_drained_job_has_published_everything_and_holds_no_state(tmp_path: Pat
 
     assert [master.state(uid).num_rows for uid in ("once", "hourly", "left")] == [0, 0, 0]
     newest, before = master.list_checkpoints(limit=2)
-    assert (newest["watermark"], newest["rows_in"], newest["objects"]) == ("end", 0, 0)
-    assert before["watermark"] == "2026-01-01T01:50:00+00:00"
-    assert master.status()["job_status"] == "finished"
+    assert (newest.watermark, newest.rows_in, newest.objects) == ("end", 0, 0)
+    assert before.watermark == "2026-01-01T01:50:00+00:00"
+    assert master.status().job_status == "finished"
     again = milepost("run", spec)
     assert again.exit_code != 0 and "FINISHED" in again.stderr
 

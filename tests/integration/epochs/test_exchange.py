@@ -46,9 +46,9 @@ def test_every_subtask_runs_once_whatever_consumes_its_rows(tmp_path: Path, monk
     job.land(range(1, 9))
     workers = Workers(monkeypatch, tmp_path / "executions")
     for _ in range(2):
-        tasks = job.master().show(job.run()["checkpoint_id"])["tasks"]
+        tasks = job.master().show(job.run().checkpoint_id).tasks
         every = [(level, subtask, 0) for level in range(3) for subtask in range(2)]
-        assert sorted((task["level"], task["subtask"], task["attempt"]) for task in tasks) == every
+        assert sorted((task.level, task.subtask, task.attempt) for task in tasks) == every
         for level, parts in ((0, ("host",)), (1, ("both",)), (2, ("both",))):
             ran = workers.executions(level, *parts)
             assert sorted((one.subtask, one.attempt, one.ended) for one in ran) == [(0, 0, True), (1, 0, True)]
@@ -124,12 +124,12 @@ def test_a_flipped_byte_in_a_state_run_stops_the_job_until_it_is_put_right(
     with pytest.raises(StateCorrupt, match=path.name):
         job.master().verify(deep=True)
     aborted, completed = job.master().list_checkpoints()
-    assert (aborted["status"], aborted["failure_reason"]) == ("aborted", "STATE_CORRUPT")
-    assert completed["status"] == "completed"
+    assert (aborted.status, aborted.failure_reason) == ("aborted", "STATE_CORRUPT")
+    assert completed.status == "completed"
     assert {context_mark(job, sink) for sink in ("carriers", "hourly", "late_flights")} == {1}
     path.write_bytes(body)
     job.master().resume()
-    assert job.run()["status"] == "completed"
+    assert job.run().status == "completed"
     job.master().verify(deep=True)
     job.assert_tables_equal_the_oracle()
 
@@ -144,7 +144,7 @@ def test_two_jobs_at_once_on_one_store_do_not_see_each_other(tmp_path: Path) -> 
         jobs.append(job)
     with ThreadPoolExecutor(2) as pool:
         for documents in pool.map(FlightsJob.run_until_caught_up, jobs):
-            assert [document["checkpoint_id"] for document in documents] == [1, 2]
+            assert [document.checkpoint_id for document in documents] == [1, 2]
     for job in jobs:
         job.assert_tables_equal_the_oracle()
         job.master().verify(deep=True)
@@ -219,10 +219,10 @@ def test_rows_of_few_keys_are_folded_before_the_exchange_and_nothing_else_change
             )
             duckdb.sql(f"COPY ({bids}) TO '{tmp_path}/landing/{epoch}-{part}.parquet' (FORMAT parquet)")
         master = JobMaster(load_job(spec))
-        tasks = master.show(master.run(Session.cli(), SparkEpochRunner())["checkpoint_id"])["tasks"]
-        hosts = [task for task in tasks if task["level"] == 1]
-        assert sum(task["rows"] for task in hosts) == 160_000
-        received.append(sum(task["bytes"] for task in hosts))
+        tasks = master.show(master.run(Session.cli(), SparkEpochRunner()).checkpoint_id).tasks
+        hosts = [task for task in tasks if task.level == 1]
+        assert sum(task.rows for task in hosts) == 160_000
+        received.append(sum(task.bytes for task in hosts))
         expected = duckdb.sql(
             "SELECT auction, count(*) AS n, sum(price)::BIGINT AS total, max(price) AS highest, sum(fee) AS fees, "
             f"avg(price) AS mean FROM '{tmp_path}/landing/*.parquet' GROUP BY auction"

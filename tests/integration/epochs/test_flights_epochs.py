@@ -21,13 +21,13 @@ def test_28_days_in_7_epochs_equal_the_oracle_row_for_row(tmp_path: Path) -> Non
     for first in range(1, 29, 4):
         job.land(range(first, first + 4))
         documents += job.run_until_caught_up()
-    assert [document["epoch"] for document in documents] == [1, 2, 3, 4, 5, 6, 7]
+    assert [document.epoch for document in documents] == [1, 2, 3, 4, 5, 6, 7]
     consumed = [key for epoch in job.epochs() for key in epoch]
     assert len(consumed) == 28 and not any(EMPTY_KEY.endswith(key) for key in consumed)
     expected = job.assert_tables_equal_the_oracle()
     known = facts(range(1, 29))
-    assert sum(document["rows_in"] for document in documents) == sum(item.rows for item in known.values())
-    assert expected.late["hourly"] == sum(document["late_rows"] for document in documents) > 0
+    assert sum(document.rows_in for document in documents) == sum(item.rows for item in known.values())
+    assert expected.late["hourly"] == sum(document.late_rows for document in documents) > 0
     with pytest.raises(AssertionError, match="carriers"):
         without = job.expected(deduplicate=False)
         assert_same_rows(job.master().read("carriers"), without.tables["carriers"], "carriers")
@@ -39,11 +39,11 @@ def test_a_whole_year_equals_the_oracle_row_for_row(tmp_path: Path) -> None:
     read = 0
     for first in range(1, 366, 15):
         job.land(range(first, min(first + 15, 366)))
-        read += sum(document["rows_in"] for document in job.run_until_caught_up())
+        read += sum(document.rows_in for document in job.run_until_caught_up())
     expected = job.assert_tables_equal_the_oracle()
     assert read == sum(expected.rows) > 336_776
     assert expected.duplicates["unique"] > 1000 and expected.late["hourly"] > 0
-    assert job.master().verify(deep=True)["problems"] == []
+    assert job.master().verify(deep=True).problems == ()
 
 
 def test_an_epoch_past_its_deadline_is_cancelled_and_aborted_as_expired(tmp_path: Path) -> None:
@@ -53,4 +53,4 @@ def test_an_epoch_past_its_deadline_is_cancelled_and_aborted_as_expired(tmp_path
     with pytest.raises(CheckpointExpired, match="still running"):
         job.run()
     (document,) = job.master().list_checkpoints()
-    assert (document["status"], document["failure_reason"]) == ("aborted", "CHECKPOINT_EXPIRED")
+    assert (document.status, document.failure_reason) == ("aborted", "CHECKPOINT_EXPIRED")

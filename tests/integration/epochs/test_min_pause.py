@@ -50,4 +50,4 @@ def test_an_interrupt_ends_the_wait(tmp_path: Path) -> None:
         code = process.wait(240)
     assert waits.startswith("waiting 3") and "for the minimum pause" in waits
     assert (code, "interrupted" in rest) == (130, True), rest
-    assert [c["status"] for c in job.master().list_checkpoints()] == ["completed"]
+    assert [c.status for c in job.master().list_checkpoints()] == ["completed"]

@@ -166,7 +166,7 @@ def test_process_functions_equal_another_engine_across_epochs_and_parallelism(jo
         before = parallelism
         job.land(range(first, first + 3))
         document = job.run()
-        assert document["status"] == "completed" and document["code_hash"] != CODE_HASH
+        assert document.status == "completed" and document.code_hash != CODE_HASH
     published = job.assert_sinks_equal_duckdb()
     assert min(published["turnaround"].column("minutes").to_pylist()) < 0, "flights came after later ones of their tail"
     assert job.master().state("quiet").num_rows > 1000
@@ -203,7 +203,7 @@ def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(
     def epoch(day: int) -> set[int]:
         job.land([day])
         document = master.run(Session.cli(), runner)
-        hashes.append(document["code_hash"])
+        hashes.append(document.code_hash)
         table = master.read("turnaround")
         rows.append(table.slice(sum(part.num_rows for part in rows)))
         return set(rows[-1].column("pid").to_pylist())
@@ -233,7 +233,7 @@ def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lo
     job.change(job.module, '            state["last"] = moment\n', '            state["last"] = moment / 2\n')
     failed = milepost("run", job.spec_path)
     assert_clear_error(failed, 1, "operator turnaround: TypeError: unsupported operand", "(flights_ops.py, line 14)")
-    assert job.master().show(2)["failure_reason"].startswith("OPERATOR_ERROR")
+    assert job.master().show(2).failure_reason.startswith("OPERATOR_ERROR")
     job.change(job.module, "moment / 2", "moment")
     job.change(job.module, '"minutes": minutes_between', '"minutes": 0.5 * minutes_between')
     assert milepost("resume", job.spec_path).exit_code == 0
@@ -268,7 +268,7 @@ def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(job:
     job.master().resume()
     if edit == "gone":
         (job.folder / "kept.py").rename(job.module)
-    assert job.run()["status"] == "completed"
+    assert job.run().status == "completed"
     job.assert_sinks_equal_duckdb()
 
 
@@ -324,4 +324,4 @@ def test_another_declared_state_is_refused_before_anything_is_planned(job: Tails
     job.module.write_text(FUNCTIONS.replace('{"last": "timestamp[us, UTC]"}', '{"last": "int64"}', 1))
     refused = milepost("run", job.spec_path)
     assert_clear_error(refused, 2, "turnaround: needs a new uid", "last is timestamp[us, tz=UTC], which cannot become")
-    assert [row["status"] for row in job.master().list_checkpoints()] == ["completed"]
+    assert [row.status for row in job.master().list_checkpoints()] == ["completed"]

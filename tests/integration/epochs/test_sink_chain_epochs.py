@@ -49,8 +49,8 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
             if effect is Effect.LATE:
                 with pytest.raises(CommitOutcomeUnknown):
                     commit.result()
-            assert job.master().show(2)["sinks"] == dict.fromkeys(SINKS, "unconfirmed")
-            assert job.run()["checkpoint_id"] == 3  # its first act was to publish checkpoint 2
+            assert job.master().show(2).sinks == dict.fromkeys(SINKS, "unconfirmed")
+            assert job.run().checkpoint_id == 3  # its first act was to publish checkpoint 2
             published = chain(job)
             assert list(published.values()) == [1, 2, 3]
         finally:

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from milepost.jobmaster.jobmaster import CheckpointReport
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.jobs.flights_job import FlightsJob
@@ -97,29 +98,29 @@ def test_a_slow_operator_with_a_hot_key_keeps_the_budget_and_loses_no_row(tmp_pa
     aligned.run_until_caught_up()
     checkpointing = f"timeout: 5m, epoch_budget: {BUDGET_MS}ms, max_in_flight: 1"
     job = ClicksJob.create(tmp_path / "unaligned", {"timeout: 5m": checkpointing}, sleep_s=SLEEP_S)
-    epochs: list[dict[str, Any]] = []
-    while (document := job.run()).get("checkpoint_id"):
-        epochs.append(job.master().show(document["checkpoint_id"]))
+    epochs: list[CheckpointReport] = []
+    while isinstance(report := job.run(), CheckpointReport):
+        epochs.append(job.master().show(report.checkpoint_id))
         if len(epochs) == 2:
             job.edit(job.spec_path.read_text(), {"parallelism: 2": "parallelism: 3"})
         assert len(epochs) < 40, "the rows in flight are never done"
     for sink in ("gaps", "minutes", "once", "per_who"):
         assert_same_rows(job.master().read(sink), aligned.master().read(sink), sink)
-    assert sum(shown["sources"]["clicks"]["ahead"]["rows"] for shown in epochs) == 1
-    assert str(epochs[-1]["watermark"]) < "2026-01-02", "moved by the rows of that day"
-    assert sum(bool(shown["in_flight_bytes"]) for shown in epochs) >= 2, "nothing was ever left in flight"
+    assert sum(shown.sources["clicks"].ahead.rows for shown in epochs) == 1
+    assert str(epochs[-1].watermark) < "2026-01-02", "moved by the rows of that day"
+    assert sum(bool(shown.in_flight_bytes) for shown in epochs) >= 2, "nothing was ever left in flight"
     for before, shown in itertools.pairwise(epochs):
-        if before["in_flight_bytes"]:
-            assert shown["rows_in"] == 0, "max_in_flight: nothing new is planned beside rows in flight"
+        if before.in_flight_bytes:
+            assert shown.rows_in == 0, "max_in_flight: nothing new is planned beside rows in flight"
     late = [slowest_ms(shown) > BUDGET_MS * 20 // 100 for shown in epochs]
     assert sum(late) * 2 < len(late), f"a machine may hold up one epoch or another: {[*map(slowest_ms, epochs)]}"
 
 
-def slowest_ms(shown: dict[str, Any]) -> int:
+def slowest_ms(shown: CheckpointReport) -> int:
     """By how much the last task of an epoch came too late; what is not processing is not its own delay."""
-    tasks = [task for task in shown["tasks"] if task["level"]]
+    tasks = [task for task in shown.tasks if task.level]
     waited = ("exchange_wait_ms", "restore_ms", "emit_ms")
-    return max(-task["left_ms"] - sum(task[name] or 0 for name in waited) for task in tasks)
+    return max(-task.left_ms - task.spent_ms(*waited) for task in tasks)
 
 
 RESCALED_FILES, RESCALED_ROWS = 21, 30
@@ -180,8 +181,8 @@ def test_seven_epochs_at_each_of_three_parallelisms_give_the_tables_of_one(tmp_p
     for before, parallelism in ((2, 2), (2, 3), (3, 1)):
         job.edit(job.spec_path.read_text(), {f"parallelism: {before},": f"parallelism: {parallelism},"})
         documents = [job.run() for _ in range(7)]
-        pending.append(documents[-1]["in_flight_bytes"])
-    assert documents[-1]["checkpoint_id"] == RESCALED_FILES
+        pending.append(documents[-1].in_flight_bytes)
+    assert documents[-1].checkpoint_id == RESCALED_FILES
     assert all(pending), f"nothing was in flight at a switch: {pending}"
     job.edit(job.spec_path.read_text(), {"aligned_timeout: 1ms": "aligned_timeout: 4m"})
     job.run_until_caught_up()

@@ -40,7 +40,7 @@ def test_a_spec_edited_after_the_trigger_declines_the_epoch_and_the_next_one_tak
         job.master().run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
     job.master().abort(session, triggered.checkpoint_id, str(caught.value.details["reason"]), "spec changed")
     job.master().resume()
-    assert job.run()["checkpoint_id"] == 2
+    assert job.run().checkpoint_id == 2
     job.assert_tables_equal_the_oracle()
 
 
@@ -55,9 +55,9 @@ def test_a_sink_whose_path_leads_elsewhere_is_refused_before_anything_is_planned
     monkeypatch.setenv("LAKE", str(tmp_path / "other"))
     with pytest.raises(InvalidRequest, match="its table was left elsewhere at checkpoint 1"):
         job.run()
-    assert [item["status"] for item in job.master().list_checkpoints()] == ["completed"]
+    assert [item.status for item in job.master().list_checkpoints()] == ["completed"]
     monkeypatch.setenv("LAKE", str(tmp_path / "lake"))
-    assert job.run()["checkpoint_id"] == 2
+    assert job.run().checkpoint_id == 2
 
 
 def test_a_table_that_was_deleted_is_noticed_before_the_commit_point(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ def test_a_table_that_was_deleted_is_noticed_before_the_commit_point(tmp_path: P
     with pytest.raises(InvalidRequest, match="its table is at checkpoint 0, this job left it at checkpoint 1"):
         job.run()
     newest = job.master().list_checkpoints()[0]
-    assert (newest["checkpoint_id"], newest["status"]) == (2, "aborted")
-    assert newest["failure_reason"] == "SINK_PREPARE_FAILED"
+    assert (newest.checkpoint_id, newest.status) == (2, "aborted")
+    assert newest.failure_reason == "SINK_PREPARE_FAILED"
 
 
 def test_a_pending_checkpoint_with_unreadable_metadata_is_given_up_not_the_job(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_pending_checkpoint_with_unreadable_metadata_is_given_up_not_the_job(t
     context.store.put(metadata_key(triggered.checkpoint_id, triggered.token), b'{"format": 999}')
     assert isinstance(job.master().trigger(Session.cli(), take_over=True), Triggered)
     aborted = job.master().list_checkpoints(status="aborted")
-    assert [item["failure_reason"] for item in aborted] == ["LEADER_TAKEN_OVER"]
+    assert [item.failure_reason for item in aborted] == ["LEADER_TAKEN_OVER"]
 
 
 def test_metadata_of_another_token_is_never_completed(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
         patched.setattr("milepost.jobmaster.job.context.open_store", opened)
         with pytest.raises(Exception, match="checkpoint 1 is completed; sinks that wait for it: carriers"):
             job.run()
-        states = job.master().show(1)["sinks"]
+        states = job.master().show(1).sinks
         assert states == {name: "unconfirmed" if name == "carriers" else "committed" for name in SINKS}
     again = job.master().trigger(Session.cli())
     assert isinstance(again, NothingToDo) and "published checkpoint 1 to sink carriers" in again.message

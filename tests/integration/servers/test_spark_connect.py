@@ -217,7 +217,7 @@ def test_a_session_that_the_server_has_closed_is_followed_by_the_next_in_line(
     for key, conf in ((1, "{spark.sql.shuffle.partitions: 7}"), (2, "{}"), (3, "{}")):
         job.write(conf=conf)
         job.land(key)
-        assert JobMaster(load_job(job.spec)).run(Session.cli(), runner)["status"] == "completed"
+        assert JobMaster(load_job(job.spec)).run(Session.cli(), runner).status == "completed"
         engine = runner._engine
         assert isinstance(engine, connect.RemoteEngine) and engine.slots == 2
         sessions.append((engine.session.session_id, engine.session.conf.get("spark.sql.shuffle.partitions")))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.jobmaster import CheckpointReport, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from tests.harness.jobs.flights_job import FlightsJob
 from tests.harness.jobs.kill_chain import SINKS, without_quality
@@ -28,7 +27,7 @@ class Meanwhile:
 
     job: FlightsJob
     inner: SparkEpochRunner = field(default_factory=SparkEpochRunner)
-    scheduled: dict[str, Any] | None = None
+    scheduled: CheckpointReport | None = None
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         if self.scheduled is None:
@@ -59,7 +58,7 @@ def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_
     runner = Meanwhile(job)
     result = job.master().backfill(Session.cli(), runner, "2013-03-01T05:00Z")
     assert runner.scheduled is not None and runner.scheduled["timeline"] == "main"
-    assert (result["fork_point"], len(result["epochs"])) == (1, 3), "two of March, and July's, caught up with"
+    assert (result.fork_point, len(result.epochs)) == (1, 3), "two of March, and July's, caught up with"
 
     keys = [[key_of(day)] for day in (FEBRUARY_28, MARCH_1, MARCH_3, JULY_1)]
     assert job.epochs() == keys
@@ -73,6 +72,6 @@ def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_
     assert scratch.epochs() == keys
     for name in SINKS:
         assert_same_rows(job.master().read(name), scratch.master().read(name), name)
-    assert job.run()["message"] == "job flights: no new input; no epoch was triggered"
+    assert job.run().message == "job flights: no new input; no epoch was triggered"
     assert milepost("verify", job.spec_path, "--deep").exit_code == 0
     assert milepost("fsck", job.spec_path).exit_code == 0

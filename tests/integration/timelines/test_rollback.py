@@ -39,7 +39,7 @@ def test_flights_go_back_to_an_epoch_and_on_from_there_and_back_again_iceberg_10
     for name in SINKS:
         assert_same_rows(job.master().read(name), at_7[name], name)
     job.land([8])
-    assert job.run()["checkpoint_id"] == 10
+    assert job.run().checkpoint_id == 10
     assert [len(epoch) for epoch in job.epochs()] == [1] * 8
     job.assert_tables_equal_the_oracle()
     assert milepost("verify", job.spec_path, "--deep").exit_code == 0

@@ -33,7 +33,7 @@ def test_another_job_at_another_parallelism_continues_rows_in_flight_state_and_t
     job.run()
     job.run()
     job.edit(text, {"checkpointing: {": "checkpointing: {aligned_timeout: 1ms, "})
-    assert job.run()["in_flight_bytes"] > 0, "the savepoint is to hold rows in flight"
+    assert job.run().in_flight_bytes > 0, "the savepoint is to hold rows in flight"
 
     made = milepost("savepoint", "create", job.spec_path, "--name", "middle", "--json").document()
     moved = tmp_path / "archive" / "2026"

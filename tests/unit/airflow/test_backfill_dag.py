@@ -42,7 +42,7 @@ def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) 
     job.assert_table(DAYS + 1, fixed=True, fixed_from=3)
     ((_, extra),) = run.outlets.emitted
     assert (extra["checkpoint_id"], extra["timeline"]) == (done["checkpoint_id"], job.state.live)
-    assert extra["watermark"] == job.master.show(done["checkpoint_id"])["watermark"] is not None
+    assert extra["watermark"] == job.master.show(done["checkpoint_id"]).watermark is not None
 
 
 def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:
@@ -61,13 +61,13 @@ def test_a_plan_that_was_edited_on_its_way_is_refused(job: BackfillJob) -> None:
     approved = dag_run(job, **FROM)
     plan = approved.execute("plan_backfill")
     approved.approve()
-    approved.pushed["plan_backfill", "return_value"] = plan | {"fork_point": 1}
+    approved.pushed["plan_backfill", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
     with pytest.raises(AirflowFailException, match="not what was approved"):
         approved.execute("replay_and_fast_forward")
 
     unasked = dag_run(job, **FROM, approve=False)
     unasked.execute("plan_backfill")
-    unasked.pushed["plan_backfill", "return_value"] = plan | {"fork_point": 1}
+    unasked.pushed["plan_backfill", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
     with pytest.raises(AirflowFailException, match=r"fork_point: 1 then, 2 now\. Nothing was changed"):
         unasked.execute("replay_and_fast_forward")
     assert job.master.history() == history

@@ -60,7 +60,7 @@ def test_a_checkpoint_has_a_page_of_where_its_time_went(
     assert '<a href="small__epoch/3">3</a>' in every
     page = plugin.checkpoint("small__epoch", 3)
     shown = page.body.decode()
-    phases = job.master.show(3)["phases"]
+    phases = job.master.show(3).phases
     assert page.status_code == 200
     for name, spent in phases.items():
         assert (f"<td>{name.removesuffix('_ms')}</td>" in shown) is (spent is not None and name != "total_ms")

@@ -104,7 +104,7 @@ def test_a_run_whose_epoch_was_given_up_under_it_fails_as_fenced(
     with pytest.raises(AirflowFailException, match=r"not this run's to abort \(nothing_pending\)"):
         dag_run.execute(tasks.AbortCheckpointOperator, tasks.ABORT)
     shown = job.master.show(2)
-    assert (shown["status"], shown["failure_reason"], shown["airflow"]["run_id"]) == ("aborted", reason, "manual__1")
+    assert (shown.status, shown.failure_reason, shown.airflow.run_id) == ("aborted", reason, "manual__1")
     assert job.staged_files(2) == []
 
 

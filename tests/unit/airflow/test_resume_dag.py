@@ -68,4 +68,4 @@ def test_the_form_shows_why_the_job_failed_and_lets_it_run_again(
     newest = job.master.history(limit=1)[0]
     assert (newest["event"], newest["session_id"]) == ("JobResumed", "airflow:small__resume/manual__7")
     assert FormDagRun(dag).execute("resume") == {"resumed": False, "status": "running"}
-    assert job.master.run(Session.cli(), SparklessRunner())["status"] == "completed"
+    assert job.master.run(Session.cli(), SparklessRunner()).status == "completed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.sdk import DAG
@@ -92,9 +93,13 @@ def test_a_plan_whose_head_has_moved_is_refused_for_good(job: SparklessJob) -> N
     assert job.master.history() == history
 
 
-@pytest.mark.parametrize("tampered", ["checkpoint_id", "approved", "rows"])
+@pytest.mark.parametrize(
+    "edit", [{"checkpoint_id": 2}, {"approved": {"head": 2}}, {"rows": {"table": 2}}], ids=lambda edit: str(*edit)
+)
 @pytest.mark.parametrize("when", ["while it waits for an answer", "after it was approved"])
-def test_a_plan_that_was_edited_after_it_was_shown_is_refused(job: SparklessJob, tampered: str, when: str) -> None:
+def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
+    job: SparklessJob, edit: dict[str, Any], when: str
+) -> None:
     """Its digest is what is approved; Airflow keeps it with the parked task, not in an XCom."""
     history = job.master.history()
     run = FormDagRun(dag(job), to="1")
@@ -103,7 +108,7 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(job: SparklessJob,
     assert f"plan digest {digest_of(plan)}" in run.shown["body"]
     if when == "after it was approved":
         run.answer()
-    run.pushed["plan_rollback", "return_value"] = plan | {tampered: 2}
+    run.pushed["plan_rollback", "return_value"] = plan | edit
     with pytest.raises(AirflowFailException, match=r"not what was approved: .* Nothing was changed"):
         run.execute("rollback") if when == "after it was approved" else run.answer()
     assert job.master.history() == history
@@ -119,6 +124,24 @@ def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job
     if approve:
         run.pushed["approve", "return_value"] = {PLAN_DIGEST: digest_of(edited)}
     with pytest.raises(AirflowFailException, match=r"back to 1 is checkpoint 1 now, and checkpoint 2 in the plan"):
+        run.execute("rollback")
+    assert job.master.history() == history
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ({"checkpoint_id": "2"}, r"checkpoint_id: expected an integer, got '2'"),
+        ({"more": 1}, r"has unknown keys \['more'\]"),
+        ({"approved": {"head": 3}}, r"ApprovedRollback has unknown keys \[\] and lacks \['positions', 'sinks'\]"),
+    ],
+)
+def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, edit: dict[str, Any], why: str) -> None:
+    """Of another version, or of somebody who edits XCom."""
+    history = job.master.history()
+    run = FormDagRun(dag(job), to="1", approve=False)
+    run.pushed["plan_rollback", "return_value"] = run.execute("plan_rollback") | edit
+    with pytest.raises(AirflowFailException, match=f"{why}.*Nothing was changed"):
         run.execute("rollback")
     assert job.master.history() == history
 

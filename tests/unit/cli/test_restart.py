@@ -51,7 +51,7 @@ def run(
 
 
 def statuses(job: SparklessJob) -> list[str]:
-    return [document["status"] for document in reversed(job.master.list_checkpoints())]
+    return [document.status for document in reversed(job.master.list_checkpoints())]
 
 
 def test_an_epoch_that_failed_is_run_again_from_the_last_completed_checkpoint(
@@ -62,7 +62,7 @@ def test_an_epoch_that_failed_is_run_again_from_the_last_completed_checkpoint(
     assert outcome.exit_code == 0, outcome.stderr
     assert "restart 1 of 2" in outcome.stderr and "restart 2 of 2" in outcome.stderr
     assert statuses(job) == ["aborted", "aborted", "subsumed", "completed"]
-    assert job.master.status()["job_status"] == "running"
+    assert job.master.status().job_status == "running"
     assert sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"]) == [
         {"k": 1, "rows": 2},
         {"k": 2, "rows": 1},
@@ -77,7 +77,7 @@ def test_when_the_restarts_are_used_up_the_run_ends_with_the_failure_and_the_job
     assert outcome.exit_code == Down.exit_code
     assert DOWN in outcome.stderr and "milepost resume" in outcome.stderr
     assert statuses(job) == ["aborted", "aborted"]
-    assert job.master.status()["job_status"] == "failed"
+    assert job.master.status().job_status == "failed"
 
 
 @pytest.mark.parametrize(("attempts", "exit_code"), [(1, Down.exit_code), (2, 0)])
@@ -158,4 +158,4 @@ def test_a_person_who_stops_the_wait_stops_the_run(tmp_path: Path, monkeypatch: 
     assert outcome.exit_code == 130
     assert "restart 1 of 3 in 3600 s" in outcome.stderr
     assert statuses(job) == ["aborted"]
-    assert job.master.status()["job_status"] == "running"
+    assert job.master.status().job_status == "running"

@@ -120,7 +120,7 @@ def test_an_object_left_out_for_its_name_is_named_by_run_status_and_doctor(
     spec, words = tmp_path / "config" / "small.yaml", r"1 object(s) left out for their names, such as b\xff.csv"
     outcome = run(small)
     assert outcome.exit_code == 0 and words in outcome.stderr and rows(small) == [{"k": 1, "rows": 1}]
-    (name,) = small.master.show(1)["sources"]["rows"]["bad_names"]
+    (name,) = small.master.show(1).sources["rows"].bad_names
     assert name.startswith(r"b\xff.csv: it is not UTF-8")
-    assert small.master.show(1)["sources"]["rows"]["skipped"]["bad_names"] == 1
+    assert small.master.show(1).sources["rows"].skipped["bad_names"] == 1
     assert words in milepost("status", spec).stdout and words in milepost("doctor", spec).stdout

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
+from milepost.jobmaster.reports.checkpoint_details import AheadObject, RowsAhead
 from milepost.storage.local import LocalStore
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -45,7 +45,7 @@ def land(job: SparklessJob, name: str, *rows: tuple[int, str]) -> None:
     job.land(name, "k,v,t\n" + "".join(f"{k},a,{t}\n" for k, t in rows))
 
 
-def run(job: SparklessJob) -> dict[str, Any]:
+def run(job: SparklessJob) -> CheckpointReport | NothingToDo:
     return job.master.run(Session.cli(), SparklessRunner())
 
 
@@ -67,20 +67,17 @@ def test_one_row_of_the_year_9999_makes_later_rows_late_only_where_it_may(
     land(job, "a.csv", (1, "2026-01-01T00:30:00Z"), (2, "9999-12-31T23:59:59Z"))
     first = run(job)
     land(job, "b.csv", (1, "2026-01-01T05:30:00Z"))
-    assert (run(job)["late_rows"], job.master.read("late").num_rows) == (late, late)
-    ahead = first["sources"]["rows"]["ahead"]
+    assert (run(job).late_rows, job.master.read("late").num_rows) == (late, late)
+    ahead = first.sources["rows"].ahead
     if setting == "null":
-        assert ahead == {"rows": 0, "objects": []}
+        assert ahead == RowsAhead(0, ())
         return
-    assert first["sources"]["rows"]["newest_event_time"] == "2026-01-01T00:30:00+00:00"
-    assert ahead == {
-        "rows": 1,
-        "objects": [{"object": "a.csv", "rows": 1, "newest_event_time": "9999-12-31T23:59:59+00:00"}],
-    }
-    assert job.master.show(2)["sources"]["rows"]["ahead"]["rows"] == 0
+    assert first.sources["rows"].newest_event_time == "2026-01-01T00:30:00+00:00"
+    assert ahead == RowsAhead(1, (AheadObject("a.csv", 1, "9999-12-31T23:59:59+00:00"),))
+    assert job.master.show(2).sources["rows"].ahead.rows == 0
     assert job.master.read("hours").column("k").to_pylist() == [1], "the hour that has passed, and no other"
     run_drained = job.master.run(Session.cli(), SparklessRunner(), drain=True)
-    assert run_drained["final"]
+    assert run_drained.final
     assert sorted(job.master.read("hours").column("k").to_pylist()) == [1, 1, 2], "the row was kept"
 
 
@@ -88,9 +85,9 @@ def test_without_the_key_a_week_is_what_a_row_may_be_ahead(tmp_path: Path, monke
     clock = Clock(monkeypatch)
     job = SparklessJob.create(tmp_path, WINDOW)
     land(job, "a.csv", (1, clock.after(6.9)))
-    assert run(job)["sources"]["rows"]["ahead"]["rows"] == 0
+    assert run(job).sources["rows"].ahead.rows == 0
     land(job, "b.csv", (1, clock.after(7.1)))
-    assert run(job)["sources"]["rows"]["ahead"]["rows"] == 1
+    assert run(job).sources["rows"].ahead.rows == 1
 
 
 def test_how_many_subtasks_read_does_not_matter(tmp_path: Path) -> None:
@@ -121,11 +118,11 @@ def test_a_replay_reckons_from_the_trigger_that_first_read_each_object(
     job = SparklessJob.create(tmp_path, WINDOW)
     now, then = clock.after(0), clock.after(8)
     land(job, "a.csv", (1, now), (2, then))  # ahead
-    first = run(job)["sources"]["rows"]
+    first = run(job).sources["rows"]
     clock.ahead_s = 3 * DAY_S
     land(job, "b.csv", (3, then))  # not ahead any more
-    second = run(job)["sources"]["rows"]
-    told = [(one["ahead"]["rows"], one["newest_event_time"]) for one in (first, second)]
+    second = run(job).sources["rows"]
+    told = [(one.ahead.rows, one.newest_event_time) for one in (first, second)]
     assert told == [(1, now.replace("Z", "+00:00")), (0, then.replace("Z", "+00:00"))]
     tables = {name: job.master.read(name) for name in ("table", "hours", "late")}
     clock.ahead_s = 30 * DAY_S
@@ -133,6 +130,6 @@ def test_a_replay_reckons_from_the_trigger_that_first_read_each_object(
     state = job.context.head().state
     replayed = [job.context.metadata(one).sources["rows"] for one in state.checkpoints if one.timeline == state.live]
     assert [one.ahead_rows for one in replayed] == ([1, 0] if ranges_per_epoch == 1 else [1])
-    assert watermark_text(replayed[-1].newest_event_us) == second["newest_event_time"]
+    assert watermark_text(replayed[-1].newest_event_us) == second.newest_event_time
     for name, table in tables.items():
         assert_same_rows(job.master.read(name), table, name)

@@ -7,17 +7,17 @@ plan and replay is the fork point, the live timeline, the code and the spec.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated
 
 from milepost.airflow.dags.dag_settings import form_dag
-from milepost.airflow.dags.switched import SWITCHED, add_switch, switched_before
+from milepost.airflow.dags.switched import Switched, add_switch, switched_before
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.job_specs import backfill_dag_id
-from milepost.airflow.operators.planned import PlannedOperator, PlanOperator
+from milepost.airflow.operators.planned import PlannedOperator, PlanOperator, ShownPlan
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import PlanOutdated
 from milepost.protocol.records.ids import checkpoint_name
 from milepost.spec.load.load import LoadedJob
@@ -53,20 +53,19 @@ def backfill_dag(job: LoadedJob) -> DAG:
 class PlanBackfillOperator(PlanOperator):
     """Says what a backfill of the form's range would fork, replay and change. Changes nothing."""
 
-    def plan(self, master: JobMaster, form: dict[str, Any]) -> dict[str, Any]:
-        from milepost.jobmaster.jobmaster import ApprovedBackfill
-
+    def plan(self, master: JobMaster, form: dict[str, Any]) -> ShownPlan:
         version = master.history(limit=1)[0]["version"]
         plan = master.plan_backfill(form[FROM], form[UNTIL], form[FROM_CHECKPOINT])
-        return {
-            "checkpoint_id": plan["fork_point"],
-            "token": f"none (planned at manifest version {version})",
-            "subject": f"{plan['job']}: backfill, forked at {checkpoint_name(plan['fork_point'])}",
-            "text": plan["text"],
-            "manifest_version": version,
-            "rows": dict.fromkeys(plan["sinks"]),
-            **asdict(ApprovedBackfill.of(plan)),
-        }
+        return ShownPlan(
+            checkpoint_id=plan.fork_point,
+            timeline=plan.timeline,
+            token=f"none (planned at manifest version {version})",
+            subject=f"{plan.job}: backfill, forked at {checkpoint_name(plan.fork_point)}",
+            text=plan.text,
+            manifest_version=version,
+            approved=to_json(plan.approved),
+            rows=dict.fromkeys(plan.sinks),
+        )
 
 
 class BackfillOperator(PlannedOperator):
@@ -75,25 +74,26 @@ class BackfillOperator(PlannedOperator):
     A retried task, and another run of the same form, go on with the fork.
     """
 
-    def act(self, context: Context) -> dict[str, Any]:
+    def act(self, context: Context) -> Any:
         from milepost.jobmaster.jobmaster import ApprovedBackfill
         from milepost.spark.driver.runner import SparkEpochRunner
 
         plan, form = self.planned(context), dict(context["params"])
-        self.say_for_whom(plan)
+        self.say_for_whom(plan.checkpoint_id, plan.timeline, plan.token)
         master, session = self.jobmaster(), self.session(context)
         done = switched_before(context, master, session, plan)
         if done is None:
             asked = form[FROM], form[UNTIL], form[FROM_CHECKPOINT]
-            approved = ApprovedBackfill.of(plan)
+            approved = plan.approval(ApprovedBackfill)
             try:
-                done = master.backfill(session, SparkEpochRunner(), *asked, approved=approved, progress=_say)
+                result = master.backfill(session, SparkEpochRunner(), *asked, approved=approved, progress=_say)
             except PlanOutdated as moved:
                 raise AirflowFailException(
                     f"the plan does not hold any more, plan again by a new run: {moved.message}"
                 ) from moved
-        log.info("%s: checkpoint %s is the head of timeline %s", *(done[name] for name in SWITCHED))
-        return {name: done[name] for name in SWITCHED}
+            done = Switched(result.outcome, result.checkpoint_id, result.timeline)
+        log.info("%s: checkpoint %s is the head of timeline %s", done.outcome, done.checkpoint_id, done.timeline)
+        return to_json(done)
 
     def on_kill(self) -> None:
         """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""

@@ -45,10 +45,10 @@ class ResumeOperator(JobOperator):
     def act(self, context: Context) -> dict[str, Any]:
         master = self.jobmaster()
         before = master.job_state()
-        name, status = before["job"], before["job_status"]
-        log.info("job %s, timeline %s, incarnation %s: %s", name, before["timeline"], before["incarnation"], status)
-        if before["last_failure"] is not None:
-            log.info("its last failure: %s: %s", before["last_failure"], before["last_failure_detail"])
+        name, status = before.job, before.job_status
+        log.info("job %s, timeline %s, incarnation %s: %s", name, before.timeline, before.incarnation, status)
+        if before.last_failure is not None:
+            log.info("its last failure: %s: %s", before.last_failure, before.last_failure_detail)
         if context["params"][forms.DRY_RUN]:
             log.info("only shown: nothing was changed")
             return {"resumed": False, "status": status}

@@ -7,17 +7,17 @@ another one by then.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_settings import form_dag
-from milepost.airflow.dags.switched import SWITCHED, add_switch, switched_before
+from milepost.airflow.dags.switched import Switched, add_switch, switched_before
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.job_specs import rollback_dag_id
-from milepost.airflow.operators.planned import PlannedOperator, PlanOperator
+from milepost.airflow.operators.planned import PlannedOperator, PlanOperator, ShownPlan
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CommitConflict
 from milepost.protocol.records.ids import checkpoint_name
 from milepost.spec.load.load import LoadedJob
@@ -53,31 +53,30 @@ def rollback_dag(job: LoadedJob) -> DAG:
 class PlanRollbackOperator(PlanOperator):
     """Says what a rollback to the form's checkpoint or time would do. Changes nothing."""
 
-    def plan(self, master: JobMaster, form: dict[str, Any]) -> dict[str, Any]:
-        from milepost.jobmaster.jobmaster import ApprovedRollback
-
+    def plan(self, master: JobMaster, form: dict[str, Any]) -> ShownPlan:
         plan = master.plan_rollback(form[TO])
-        target, approved = plan["target"], ApprovedRollback.of(plan)
-        return {
-            "checkpoint_id": target["checkpoint_id"],
-            "timeline": plan["timeline"],
-            "token": f"none (planned at manifest version {plan['manifest_version']})",
-            "subject": f"{plan['job']}: roll back to {checkpoint_name(target['checkpoint_id'])}",
-            "text": plan["text"],
-            "manifest_version": plan["manifest_version"],
-            "approved": asdict(approved),
-            "rows": {sink: about.get("rows_then") for sink, about in plan["sinks"].items()},
-        }
+        target = plan.target.checkpoint_id
+        return ShownPlan(
+            checkpoint_id=target,
+            timeline=plan.timeline,
+            token=f"none (planned at manifest version {plan.manifest_version})",
+            subject=f"{plan.job}: roll back to {checkpoint_name(target)}",
+            text=plan.text,
+            manifest_version=plan.manifest_version,
+            approved=to_json(plan.approved),
+            rows={name: getattr(sink, "rows_then", None) for name, sink in plan.sinks.items()},
+        )
 
 
 class RollbackOperator(PlannedOperator):
     """Goes back to the checkpoint of the plan, if the head is still the plan's."""
 
-    def act(self, context: Context) -> dict[str, Any]:
+    def act(self, context: Context) -> Any:
         from milepost.jobmaster.jobmaster import ApprovedRollback
 
         plan = self.planned(context)
-        checkpoint_id = self.say_for_whom(plan)
+        checkpoint_id = plan.checkpoint_id
+        self.say_for_whom(checkpoint_id, plan.timeline, plan.token)
         master, session = self.jobmaster(), self.session(context)
         done = switched_before(context, master, session, plan)
         if done is None:
@@ -90,25 +89,26 @@ class RollbackOperator(PlannedOperator):
                     "changed."
                 )
             try:
-                done = master.rollback(
+                result = master.rollback(
                     session,
                     checkpoint_id,
                     take_over=bool(form[forms.TAKE_OVER]),
                     detail=self.decided_by(context),
-                    approved=ApprovedRollback(**plan["approved"]),
+                    approved=plan.approval(ApprovedRollback),
                 )
             except CommitConflict as moved:
                 raise AirflowFailException(
                     f"the plan does not hold any more, plan again by a new run: {moved.message}"
                 ) from moved
+            done = Switched(result.outcome, result.checkpoint_id, result.timeline, result.discarded)
         log.info(
             "%s: checkpoint %s is the head of timeline %s; discarded: %s",
-            done["outcome"],
+            done.outcome,
             checkpoint_id,
-            done["timeline"],
-            ", ".join(map(str, done["discarded"])) or "none",
+            done.timeline,
+            ", ".join(map(str, done.discarded)) or "none",
         )
-        return {name: done[name] for name in SWITCHED}
+        return to_json(done)
 
 
 def _form() -> dict[str, Param]:

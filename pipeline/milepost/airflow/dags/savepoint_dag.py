@@ -75,16 +75,14 @@ class CreateSavepointOperator(SavepointOperator):
     action = CREATING
 
     def done(self, master: JobMaster, form: dict[str, Any]) -> dict[str, Any]:
-        checkpoint_id = form[AT] if form[AT] is not None else master.status()["head"]
+        checkpoint_id = form[AT] if form[AT] is not None else master.status().head
         if checkpoint_id is None:
             raise NotFound(
                 f"job {master.job.spec.name} has no completed checkpoint yet: there is nothing to save. "
                 "Nothing was written."
             )
         shown = master.show(checkpoint_id)
-        self.say_for_whom(
-            {"checkpoint_id": checkpoint_id, "timeline": shown["timeline"], "token": shown["leader"]["token"]}
-        )
+        self.say_for_whom(checkpoint_id, str(shown.timeline), "none" if shown.leader is None else shown.leader.token)
         try:
             made = master.create_savepoint(form[NAME], at=checkpoint_id)
         except CommitConflict as taken:  # asking again would find the same
@@ -112,7 +110,8 @@ class DisposeSavepointOperator(SavepointOperator):
                 "to dispose of a savepoint expected its name and no checkpoint id, "
                 f"got name {name!r} and checkpoint {form[AT]!r}. Nothing was changed."
             )
-        self.say_for_whom(master.find_savepoint(name) | {"token": "none"})
+        found = master.find_savepoint(name)
+        self.say_for_whom(found["checkpoint_id"], found["timeline"])
         gone = master.dispose_savepoint(name)
         log.info("savepoint %s is gone: %s objects deleted", name, gone["deleted_objects"])
         if gone["left"]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, TriggerRule
 
 from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.operators.approval import PlanApprovalOperator
-from milepost.airflow.operators.planned import PlannedOperator, PlanOperator
+from milepost.airflow.operators.planned import PlannedOperator, PlanOperator, ShownPlan
+from milepost.protocol.codec.records import from_json
 from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
@@ -22,13 +24,24 @@ log = logging.getLogger(__name__)
 APPROVAL = "approve"
 REALIGN = "realign"
 
-SWITCHED = ("outcome", "checkpoint_id", "timeline")
-"""What the task that switches leaves for `realign`."""
-
 UNCHANGED = "nothing_to_roll_back"
 
 _RECENT = 200
 """Manifest entries among which a retried task looks for what its first try did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What the task that switches leaves for `realign`.
+
+    Attributes:
+        checkpoint_id: head of the timeline that is live now. discarded: checkpoints that are not live any more.
+    """
+
+    outcome: str
+    checkpoint_id: int
+    timeline: str
+    discarded: tuple[int, ...] = ()
 
 
 def add_switch(job: LoadedJob, plan: tuple[str, type[PlanOperator]], act: tuple[str, type[PlannedOperator]]) -> None:
@@ -36,7 +49,7 @@ def add_switch(job: LoadedJob, plan: tuple[str, type[PlanOperator]], act: tuple[
 
     Args:
         plan, act: id and Airflow operator of the task that makes the plan, and of the one that carries it out and
-            leaves `SWITCHED`.
+            leaves a `Switched`.
     """
     path = str(job.path)
     plan_task, plan_operator = plan
@@ -55,9 +68,7 @@ def add_switch(job: LoadedJob, plan: tuple[str, type[PlanOperator]], act: tuple[
     planned >> approved >> acted >> realigned
 
 
-def switched_before(
-    context: Context, master: JobMaster, session: Session, plan: dict[str, Any]
-) -> dict[str, Any] | None:
+def switched_before(context: Context, master: JobMaster, session: Session, plan: ShownPlan) -> Switched | None:
     """The switch by which an earlier try of this task carried the plan out; None when none did.
 
     Without it a try whose answer was lost would be refused as outdated, or do the work once more.
@@ -65,10 +76,10 @@ def switched_before(
     if context["ti"].try_number == 1:
         return None
     for entry in master.history(limit=_RECENT):
-        if entry["version"] <= plan["manifest_version"]:
+        if entry["version"] <= plan.manifest_version:
             return None
         if entry["event"] == "TimelineSwitched" and entry["session_id"] == session.session_id:
-            return entry | {"outcome": entry["kind"]}
+            return Switched(entry["kind"], entry["checkpoint_id"], entry["timeline"], tuple(entry["discarded"]))
     return None
 
 
@@ -88,17 +99,19 @@ class RealignOperator(PlannedOperator):
 
     def act(self, context: Context) -> None:
         plan = self.planned(context)
-        done: dict[str, Any] = context["ti"].xcom_pull(task_ids=self.switch_task)
-        checkpoint_id = self.say_for_whom(done | {"token": "none"})
+        left = context["ti"].xcom_pull(task_ids=self.switch_task)
+        done = from_json(Switched, left, f"switch that {self.switch_task} left", hint="trigger a new run")
+        checkpoint_id = done.checkpoint_id
+        self.say_for_whom(checkpoint_id, done.timeline)
         master = self.jobmaster()
         master.finish_realignment(self.session(context))
-        if done["outcome"] == UNCHANGED:
+        if done.outcome == UNCHANGED:
             log.info("no table had to follow")
             return
-        watermark = master.show(checkpoint_id)["watermark"] if checkpoint_id else None
-        about = {"checkpoint_id": checkpoint_id, "timeline": done["timeline"], "watermark": watermark}
-        for sink, rows in sorted(plan["rows"].items()):
-            log.info("sink %s stands at checkpoint %d of timeline %s", sink, checkpoint_id, done["timeline"])
+        watermark = master.show(checkpoint_id).watermark if checkpoint_id else None
+        about = {"checkpoint_id": checkpoint_id, "timeline": done.timeline, "watermark": watermark}
+        for sink, rows in sorted(plan.rows.items()):
+            log.info("sink %s stands at checkpoint %d of timeline %s", sink, checkpoint_id, done.timeline)
             for alias in self.outlets:
                 if isinstance(alias, AssetAlias):
                     context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about | {"rows": rows})

@@ -10,7 +10,14 @@ from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
-from milepost.airflow.operators.planned import PLAN_DIGEST, digest_of, plan_of, require_digest, who_answered
+from milepost.airflow.operators.planned import (
+    PLAN_DIGEST,
+    ShownPlan,
+    digest_of,
+    plan_of,
+    require_digest,
+    who_answered,
+)
 from milepost.airflow.task_output.task_log import keep_task_log_short
 
 if TYPE_CHECKING:
@@ -47,7 +54,7 @@ class PlanApprovalOperator(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         plan = self._say_for_whom(context)
         digest = digest_of(plan)
-        self.subject, self.body = plan["subject"], as_markdown([*plan["text"], f"plan digest {digest}"])
+        self.subject, self.body = plan.subject, as_markdown([*plan.text, f"plan digest {digest}"])
         log.info("waiting for a person to approve or reject the plan of %s, digest %s", self.plan_task, digest)
         try:
             return super().execute(context)
@@ -69,15 +76,11 @@ class PlanApprovalOperator(ApprovalOperator):
                 f"{self.task_id}: nobody answered within {APPROVAL_WITHIN}. Nothing was changed. Trigger a new run."
             ) from error
 
-    def _say_for_whom(self, context: Context) -> dict[str, Any]:
+    def _say_for_whom(self, context: Context) -> ShownPlan:
         keep_task_log_short()
         plan = plan_of(context["ti"], self.plan_task)
         log.info(
-            "checkpoint %s, timeline %s, token %s: %s",
-            plan["checkpoint_id"],
-            plan["timeline"],
-            plan["token"],
-            self.task_id,
+            "checkpoint %d, timeline %s, token %s: %s", plan.checkpoint_id, plan.timeline, plan.token, self.task_id
         )
         return plan
 

@@ -77,10 +77,6 @@ class JobOperator(BaseOperator):
         logical_date = run.logical_date.isoformat() if run.logical_date else None
         return Session.airflow(run.dag_id, run.run_id, run_type, logical_date)
 
-    def say_for_whom(self, acting: dict[str, Any]) -> int:
-        """Log the first line of a task: the checkpoint, timeline and token it acts for. Returns the checkpoint id."""
-        checkpoint_id = int(acting["checkpoint_id"])
-        log.info(
-            "checkpoint %d, timeline %s, token %s: %s", checkpoint_id, acting["timeline"], acting["token"], self.task_id
-        )
-        return checkpoint_id
+    def say_for_whom(self, checkpoint_id: int, timeline: str, token: int | str = "none") -> None:
+        """Log the first line of a task: the checkpoint, timeline and token it acts for."""
+        log.info("checkpoint %d, timeline %s, token %s: %s", checkpoint_id, timeline, token, self.task_id)

@@ -68,6 +68,11 @@ class EpochOperator(JobOperator):
         ran: dict[str, Any] = ti.xcom_pull(task_ids=RUN) or {}
         return triggered | {"token": ran.get("token", triggered["token"])}
 
+    def say_for(self, acting: dict[str, Any]) -> int:
+        """Log the first line of a task, see `say_for_whom`. Returns the checkpoint id."""
+        self.say_for_whom(acting["checkpoint_id"], acting["timeline"], acting["token"])
+        return int(acting["checkpoint_id"])
+
     @contextmanager
     def timed(self, step: str) -> Iterator[tuple[JobMaster, StepClock]]:
         """Give a job master, and a clock that measures the block as this step of the epoch."""
@@ -94,10 +99,10 @@ class TriggerCheckpointOperator(EpochOperator):
         triggered = master.trigger(session, take_over=take_over, tell=tell)
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
-            if triggered.reason == "covered" and session.run.run_type == "backfill":
+            if triggered.status == "covered" and session.run.run_type == "backfill":
                 log.info("to process past input again, trigger %s", backfill_dag_id(master.job.spec.name))
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.
-            context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.reason})
+            context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.status})
             raise DownstreamTasksSkipped(tasks=[RUN])
         acting = {
             "checkpoint_id": int(triggered.checkpoint_id),
@@ -106,7 +111,7 @@ class TriggerCheckpointOperator(EpochOperator):
             "token": int(triggered.token),
             "times": asdict(triggered.times),
         }
-        self.say_for_whom(acting)
+        self.say_for(acting)
         log.info("epoch %d is planned: %s", acting["epoch"], in_words(triggered.summary))
         return acting
 
@@ -119,7 +124,7 @@ class RunEpochOperator(EpochOperator):
         from milepost.spark.driver.runner import SparkEpochRunner
 
         acting = self.pending(context)
-        checkpoint_id = self.say_for_whom(acting)
+        checkpoint_id = self.say_for(acting)
         planned = PlanTimes(**acting["times"]) if "times" in acting else None
         report = self.jobmaster().run_epoch(self.session(context), checkpoint_id, SparkEpochRunner(), planned=planned)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
@@ -137,7 +142,7 @@ class ValidateOperator(EpochOperator):
     """Reads the quality verdict that `run_epoch` stored beside the acknowledgements, and decides."""
 
     def act(self, context: Context) -> dict[str, Any]:
-        checkpoint_id = self.say_for_whom(self.pending(context))
+        checkpoint_id = self.say_for(self.pending(context))
         verdict = self.jobmaster().validate(self.session(context), checkpoint_id)
         log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict.summary())
         for sink in verdict.verdicts:
@@ -154,7 +159,7 @@ class CompleteCheckpointOperator(EpochOperator):
 
     def act(self, context: Context) -> list[dict[str, Any]]:
         acting = self.pending(context)
-        checkpoint_id = self.say_for_whom(acting)
+        checkpoint_id = self.say_for(acting)
         with self.timed("complete") as (master, clock):
             completed = master.complete(self.session(context), checkpoint_id)
         master.keep_times(checkpoint_id, completed.token, clock)
@@ -178,7 +183,7 @@ class NotifyCompleteOperator(EpochOperator):
         self.committed = committed
 
     def act(self, context: Context) -> dict[str, Any]:
-        checkpoint_id = self.say_for_whom(self.committed)
+        checkpoint_id = self.say_for(self.committed)
         sink = str(self.committed["sink"])
         with self.timed(f"notify {sink}") as (master, clock):
             published = master.notify_complete(self.session(context), checkpoint_id, sink)
@@ -203,7 +208,7 @@ class SubsumeOperator(EpochOperator):
             raise AirflowSkipException("this run is already covered: nothing to do")
         acting = self.pending(context) if nothing_to_do is None else None
         if acting is not None:
-            self.say_for_whom(acting)
+            self.say_for(acting)
         else:
             log.info("no checkpoint in this run (%s): subsuming what older ones left", nothing_to_do)
         with self.timed("subsume") as (master, clock):
@@ -245,7 +250,7 @@ class AbortCheckpointOperator(EpochOperator):
         failure = self.failure(ti)
         checkpoint_id: int | None = None
         if triggered and "checkpoint_id" in triggered:
-            checkpoint_id = self.say_for_whom(self.pending(context))
+            checkpoint_id = self.say_for(self.pending(context))
         # A trigger that died between its transition and its XCom left a checkpoint that only the manifest knows.
         outcome = self.jobmaster().abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
         if checkpoint_id is None and outcome["outcome"] == "nothing_pending":

@@ -76,8 +76,9 @@ def _answer(dag_id: str, template: str, read: Callable[[Any], dict[str, Any]]) -
 
 def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
     from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.protocol.codec.records import to_json
 
-    document = JobMaster(job).show(checkpoint_id)
+    document = to_json(JobMaster(job).show(checkpoint_id))
     phases: dict[str, Any] = dict(document.get("phases") or {})
     total_ms = phases.pop("total_ms", None)
     longest_ms = max((spent for spent in phases.values() if spent is not None), default=0)
@@ -93,16 +94,17 @@ def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
 
 def _read(job: Any) -> dict[str, Any]:
     from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.protocol.codec.records import to_json
 
     master = JobMaster(job)
     state = master.job_state()
     return {
-        "timeline": state["timeline"] or "main",
-        "realigning": state["realigning"],
-        "failed": state["last_failure"] if state["job_status"] == "failed" else "",
+        "timeline": state.timeline or "main",
+        "realigning": state.realigning,
+        "failed": state.last_failure if state.job_status == "failed" else "",
         "job": job.spec.name,
         "storage": job.spec.storage,
-        "checkpoints": master.list_checkpoints(limit=SHOWN_CHECKPOINTS),
+        "checkpoints": to_json(master.list_checkpoints(limit=SHOWN_CHECKPOINTS)),
         "events": master.history(limit=SHOWN_EVENTS),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +14,12 @@ from milepost.cli.reading.times import show_phases, show_tasks
 from milepost.cli.reading.vetoes import show_veto
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable, show_count, show_time
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.durations import parse_duration
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, SourceHealth
 
 
 class Status(StrEnum):
@@ -96,17 +98,17 @@ def list_(
     ]
     rows = [
         [
-            checkpoint.get("checkpoint_id"),
-            checkpoint.get("epoch"),
-            checkpoint.get("timeline"),
+            checkpoint.checkpoint_id,
+            checkpoint.epoch,
+            checkpoint.timeline,
             _status(checkpoint),
-            show_time(checkpoint.get("trigger_time")),
-            f"{checkpoint['duration_ms'] / 1000:.1f} s" if checkpoint.get("duration_ms") is not None else None,
-            show_count(checkpoint.get("rows_in")),
-            show_count(checkpoint.get("rows_out")),
-            show_count(checkpoint.get("late_rows")),
-            show_count(checkpoint.get("checkpointed_bytes")),
-            show_time(checkpoint.get("watermark")),
+            show_time(checkpoint.trigger_time),
+            f"{checkpoint.duration_ms / 1000:.1f} s" if checkpoint.duration_ms is not None else None,
+            show_count(checkpoint.rows_in),
+            show_count(checkpoint.rows_out),
+            show_count(checkpoint.late_rows),
+            show_count(checkpoint.checkpointed_bytes),
+            show_time(checkpoint.watermark),
         ]
         for checkpoint in checkpoints
     ]
@@ -127,11 +129,11 @@ def _say_more(output: Output, shown: int, found: int) -> bool:
     return found > shown
 
 
-def _status(checkpoint: dict[str, Any]) -> str:
+def _status(checkpoint: CheckpointReport) -> str:
     """The status, and why it failed, or that the live timeline does not continue it."""
-    left = "not live" if checkpoint["status"] != Status.aborted and checkpoint["live"] is False else None
-    note = checkpoint.get("failure_reason") or left or ("compacted" if checkpoint.get("compacted") else None)
-    return f"{checkpoint['status']} ({note})" if note else str(checkpoint["status"])
+    left = "not live" if checkpoint.status != Status.aborted and checkpoint.live is False else None
+    note = checkpoint.failure_reason or left or ("compacted" if checkpoint.compacted else None)
+    return f"{checkpoint.status} ({note})" if note else checkpoint.status
 
 
 def show(
@@ -143,10 +145,10 @@ def show(
 ) -> None:
     """Show one checkpoint in full."""
     output: Output = ctx.obj
-    document = _master(job).show(checkpoint_id)
+    report = _master(job).show(checkpoint_id)
     if output.json:
-        return output.document(document)
-    for key, value in document.items():
+        return output.document(report)
+    for key, value in to_json(report).items():
         nested = isinstance(value, (dict, list)) and value
         if nested and key == "phases":
             output.text("phases:")
@@ -201,27 +203,27 @@ def status(
         except ValueError as problem:
             raise InvalidRequest(f"--max-lag: {problem}.") from None
     health = output.as_typed(_master(job).status(bound_ms))
-    code = int(health["exit_code"])
+    code = health.exit_code
     if output.json:
         output.document(health, ok=code == 0)
     facts = [
-        f"job {health['job_status']}" + (f" (waits for {health['waits_for']})" if health["waits_for"] else ""),
-        f"head {printable(health['head'])}{_on_timeline(health['timeline'])}",
-        f"last success {printable(health['last_success'])}",
-        "lag unknown" if health["lag_ms"] is None else f"lag {health['lag_ms'] / 60_000:.0f} min",
-        _unread(health["unread_objects"]),
+        f"job {health.job_status}" + (f" (waits for {health.waits_for})" if health.waits_for else ""),
+        f"head {printable(health.head)}{_on_timeline(health.timeline)}",
+        f"last success {printable(health.last_success)}",
+        "lag unknown" if health.lag_ms is None else f"lag {health.lag_ms / 60_000:.0f} min",
+        _unread(health.unread_objects),
     ]
-    facts += _freshness(health["sources"] or {})
-    unproven = code == 1 and health["head"] is None and health["last_failure"] is None
+    facts += _freshness(health.sources or {})
+    unproven = code == 1 and health.head is None and health.last_failure is None
     health_word = (
-        "ended" if health["result"] is not None else "no success yet" if unproven else _HEALTH.get(code, "failed")
+        "ended" if health.result is not None else "no success yet" if unproven else _HEALTH.get(code, "failed")
     )
-    if health["frozen"] is not None:
-        facts.append(f"frozen until {health['frozen']['until']} by session {health['frozen']['session_id']}")
-    if health["job_status"] == "failed":
-        detail = " ".join(str(health["last_failure_detail"] or "").split())
-        health_word = f"FAILED ({health['last_failure']}{f': {detail}' if detail else ''})"
-    steps = [health["next_step"], *(one["next_step"] for one in health["unfinished_backfills"])]
+    if health.frozen is not None:
+        facts.append(f"frozen until {health.frozen.until} by session {health.frozen.session_id}")
+    if health.job_status == "failed":
+        detail = " ".join(str(health.last_failure_detail or "").split())
+        health_word = f"FAILED ({health.last_failure}{f': {detail}' if detail else ''})"
+    steps = [health.next_step, *(one.next_step for one in health.unfinished_backfills)]
     output.text(f"{health_word}: {', '.join(facts)}; next: {'; '.join(steps)}")
     raise typer.Exit(code)
 
@@ -232,18 +234,16 @@ def _unread(objects: int | None) -> str:
     return f"{show_count(objects)} unread object{'' if objects == 1 else 's'}"
 
 
-def _freshness(sources: dict[str, Any]) -> list[str]:
+def _freshness(sources: Mapping[str, SourceHealth]) -> list[str]:
     """How old each source's input is, what of it is not counted on, and a path that names nothing."""
     facts = []
     for name, source in sources.items():
-        told = [f"newest object {show_time(source['newest_object'])}"] if source["newest_object"] else []
-        told += [f"newest event time {source['newest_event_time']}"] if source["newest_event_time"] else []
-        told += [f"{source['settling']} object(s) may still be written"] if source["settling"] else []
-        bad = source["bad_names"]
-        told += (
-            [f"{bad['count']} object(s) left out for their names, such as {bad['first'][0]}"] if bad["count"] else []
-        )
-        told += [source["no_match"]] if source["no_match"] else []
+        told = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
+        told += [f"newest event time {source.newest_event_time}"] if source.newest_event_time else []
+        told += [f"{source.settling} object(s) may still be written"] if source.settling else []
+        bad = source.bad_names
+        told += [f"{bad.count} object(s) left out for their names, such as {bad.first[0]}"] if bad.count else []
+        told += [source.no_match] if source.no_match else []
         facts.append(f"source {name}: {', '.join(told)}")
     return facts
 
@@ -318,6 +318,6 @@ def verify(
     result = _master(job).verify(checkpoint_id, deep)
     if output.json:
         return output.document(result)
-    checkpoints = ", ".join(str(checkpoint) for checkpoint in result["checkpoints"]) or "none"
-    objects = show_count(result["objects"])
+    checkpoints = ", ".join(str(checkpoint) for checkpoint in result.checkpoints) or "none"
+    objects = show_count(result.objects)
     return output.text(f"checkpoints {checkpoints}: {objects} objects, all present and unchanged")

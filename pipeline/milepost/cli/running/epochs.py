@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from milepost.protocol.records.errors import Busy, CheckpointError, InvalidReque
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster.jobmaster import Recovery
+    from milepost.jobmaster.jobmaster import CheckpointReport, Recovery, SourceDetails
 
 _THAW_S = 2.0
 
@@ -49,7 +49,7 @@ def run(
         raise InvalidRequest(f"--epochs and {other} exclude each other. Nothing was run.")
 
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster.jobmaster import JobMaster, Recovery, Session, report_lines
+    from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Recovery, Session, report_lines
     from milepost.spark.driver.runner import SparkEpochRunner
     from milepost.spec.load.load import load_job
 
@@ -91,13 +91,16 @@ def run(
                 _wait_for_restart(error, recovery, output, progress)
                 continue
         session = Session.cli()
-        settles_in_ms = result.get("settles_in_ms")
-        if settles_in_ms is not None and (left is None or (settles_in_ms <= _SETTLES_SOON_MS and not waited)):
-            waited = True
-            _wait_to_settle(settles_in_ms, result["message"], output)
-            continue
+        if isinstance(result, NothingToDo):
+            settles_in_ms = result.settles_in_ms
+            if settles_in_ms is not None and (left is None or (settles_in_ms <= _SETTLES_SOON_MS and not waited)):
+                waited = True
+                _wait_to_settle(settles_in_ms, result.message, output)
+                continue
+            output.document(result) if output.json else output.text(f"nothing to do: {result.message}")
+            break
         _show_epoch(result, output)
-        if "checkpoint_id" not in result or result["final"]:
+        if isinstance(result, CheckpointDetails) and result.final:
             break
         left = None if left is None else left - 1
 
@@ -135,37 +138,39 @@ def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output
     time.sleep(decision.delay_ms / 1000)
 
 
-def _show_epoch(result: dict[str, Any], output: Output) -> None:
+def _show_epoch(result: CheckpointReport, output: Output) -> None:
+    from milepost.jobmaster.jobmaster import CheckpointDetails
+
     if output.json:
         return output.document(result)
-    if "checkpoint_id" not in result:
-        return output.text(f"nothing to do: {result.get('message') or result.get('status')}")
     counts = ", ".join(
-        f"{show_count(result[key])} {words}"
-        for key, words in (("rows_in", "rows in"), ("rows_out", "rows out"), ("late_rows", "late"))
-        if result.get(key) is not None
+        f"{show_count(figure)} {words}"
+        for figure, words in ((result.rows_in, "rows in"), (result.rows_out, "rows out"), (result.late_rows, "late"))
+        if figure is not None
     )
-    seconds = f" in {result['duration_ms'] / 1000:.1f} s" if result.get("duration_ms") is not None else ""
-    what = f"checkpoint {result['checkpoint_id']} {result.get('status', '')}: epoch {result.get('epoch')}"
-    if result.get("in_flight_bytes"):
-        counts += f", {show_count(result['in_flight_bytes'])} bytes left in flight"
-    if result.get("held_back"):
-        output.note(f"new input was held back by {result['held_back']}")
-    for name, source in result.get("sources", {}).items():
-        _show_faults(name, source, output)
-    ended = "; it was the last one: the job is finished" if result.get("final") else ""
+    seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
+    what = f"checkpoint {result.checkpoint_id} {result.status}: epoch {result.epoch}"
+    if result.in_flight_bytes:
+        counts += f", {show_count(result.in_flight_bytes)} bytes left in flight"
+    ended = ""
+    if isinstance(result, CheckpointDetails):
+        if result.held_back:
+            output.note(f"new input was held back by {result.held_back}")
+        for name, source in result.sources.items():
+            _show_faults(name, source, output)
+        ended = "; it was the last one: the job is finished" if result.final else ""
     return output.text(f"{what}, {counts}{seconds}{ended}")
 
 
-def _show_faults(name: str, source: dict[str, Any], output: Output) -> None:
+def _show_faults(name: str, source: SourceDetails, output: Output) -> None:
     """Say what of a source's input does not count as it stands."""
-    if source["bad_names"]:
-        count, first = source["skipped"]["bad_names"], source["bad_names"][0]
-        output.note(f"source {name}: {count} object(s) left out for their names, such as {first}")
-    ahead = source["ahead"]
-    if ahead["rows"]:
-        first = ahead["objects"][0]
+    if source.bad_names:
+        count = source.skipped["bad_names"]
+        output.note(f"source {name}: {count} object(s) left out for their names, such as {source.bad_names[0]}")
+    ahead = source.ahead
+    if ahead.rows:
+        first = ahead.objects[0]
         output.note(
-            f"source {name}: {show_count(ahead['rows'])} row(s) are further ahead than max_event_time_ahead, such as "
-            f"{first['newest_event_time']} in {first['object']}: kept, without moving the watermark"
+            f"source {name}: {show_count(ahead.rows)} row(s) are further ahead than max_event_time_ahead, such as "
+            f"{first.newest_event_time} in {first.object}: kept, without moving the watermark"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,9 @@ from milepost.cli.running.control import Yes, confirmed
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_count
 from milepost.protocol.records.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import BackfillResult, DisposedBackfills
 
 
 def register(app: typer.Typer) -> None:
@@ -60,7 +63,7 @@ def backfill(
 
     The schedule goes on meanwhile. An interrupted backfill goes on when the same command is given again.
     """
-    from milepost.jobmaster.jobmaster import ApprovedBackfill, JobMaster, Session
+    from milepost.jobmaster.jobmaster import JobMaster, Session
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
@@ -81,11 +84,11 @@ def backfill(
     plan = output.as_typed(master.plan_backfill(**asked))
     if dry_run and output.json:
         return output.document(plan)
-    for line in plan["text"] if dry_run or not yes else ():
+    for line in plan.text if dry_run or not yes else ():
         output.text(line)
     if dry_run:
         return output.text("nothing was changed")
-    if not confirmed(f"Backfill {plan['job']}? Epochs to replay: {plan['epochs']}.", yes, output):
+    if not confirmed(f"Backfill {plan.job}? Epochs to replay: {plan.epochs}.", yes, output):
         return output.note("nothing was changed")
 
     from milepost.cli.terminal.progress import EpochProgress
@@ -93,30 +96,28 @@ def backfill(
 
     with EpochProgress() as progress:
         # What was shown is what is done: a fork point that is gone by now is refused, not chosen anew.
-        shown = asked | {"from_": None, "from_checkpoint": plan["fork_point"], "approved": ApprovedBackfill.of(plan)}
+        shown = asked | {"from_": None, "from_checkpoint": plan.fork_point, "approved": plan.approved}
         result = output.as_typed(master.backfill(Session.cli(), SparkEpochRunner(), **shown, progress=progress))
     return output.document(result) if output.json else _show_result(result, output)
 
 
-def _show_disposed(result: dict[str, Any], output: Output) -> None:
+def _show_disposed(result: DisposedBackfills, output: Output) -> None:
     if output.json:
         return output.document(result)
-    gone = ", ".join(result["disposed"])
-    return output.text(f"given up: {gone}" if gone else f"job {result['job']} has no unfinished backfill")
+    gone = ", ".join(result.disposed)
+    return output.text(f"given up: {gone}" if gone else f"job {result.job} has no unfinished backfill")
 
 
-def _show_result(result: dict[str, Any], output: Output) -> None:
-    for epoch in result["epochs"]:
+def _show_result(result: BackfillResult, output: Output) -> None:
+    for epoch in result.epochs:
         counts = ", ".join(
-            f"{show_count(epoch[key])} {words}"
-            for key, words in (("rows_in", "rows in"), ("rows_out", "rows out"), ("late_rows", "late"))
+            f"{show_count(figure)} {words}"
+            for figure, words in ((epoch.rows_in, "rows in"), (epoch.rows_out, "rows out"), (epoch.late_rows, "late"))
         )
-        output.text(
-            f"checkpoint {epoch['checkpoint_id']}: epoch {epoch['epoch']}, {counts}, quality {epoch['quality']}"
-        )
+        output.text(f"checkpoint {epoch.checkpoint_id}: epoch {epoch.epoch}, {counts}, quality {epoch.quality}")
     output.text(
-        f"job {result['job']} continues checkpoint {result['checkpoint_id']} of timeline {result['timeline']}; "
-        f"timeline {result['from_timeline']} stays until retention takes it"
+        f"job {result.job} continues checkpoint {result.checkpoint_id} of timeline {result.timeline}; "
+        f"timeline {result.from_timeline} stays until retention takes it"
     )
-    output.text(f"sinks that show it: {', '.join(result['sinks']) or 'none'}")
-    return output.text(f"next: {result['next_step']}")
+    output.text(f"sinks that show it: {', '.join(result.sinks) or 'none'}")
+    return output.text(f"next: {result.next_step}")

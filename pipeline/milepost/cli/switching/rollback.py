@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from milepost.cli.running.control import Yes, confirmed
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.ids import checkpoint_name
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import RollbackPlan, RollbackResult
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +40,7 @@ def rollback(
     verbose: Verbose = False,
 ) -> None:
     """Return state, source positions, rows in flight and every table to a checkpoint; nothing is deleted."""
-    from milepost.jobmaster.jobmaster import ApprovedRollback, JobMaster, Session
+    from milepost.jobmaster.jobmaster import JobMaster, Session
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
@@ -48,33 +51,33 @@ def rollback(
         return output.document(plan) if output.json else output.text("nothing was changed")
     if not yes:
         _show_plan(plan, output)
-    target = plan["target"]["checkpoint_id"]
-    if not confirmed(f"Roll {plan['job']} back to {checkpoint_name(target)}?", yes, output):
+    target = plan.target.checkpoint_id
+    if not confirmed(f"Roll {plan.job} back to {checkpoint_name(target)}?", yes, output):
         return output.note("nothing was changed")
-    result = master.rollback(
+    rolled_back = master.rollback(
         Session.cli(),
         target,
         take_over=take_over,
         detail=f"by a person: milepost rollback --to {to}",
-        approved=ApprovedRollback.of(plan),
+        approved=plan.approved,
     )
-    told = output.as_typed(result)
-    return output.document(told) if output.json else _show_result(told, output)
+    result = output.as_typed(rolled_back)
+    return output.document(result) if output.json else _show_result(result, output)
 
 
-def _show_plan(plan: dict[str, Any], output: Output) -> None:
-    for line in plan["text"]:
+def _show_plan(plan: RollbackPlan, output: Output) -> None:
+    for line in plan.text:
         output.text(line)
 
 
-def _show_result(result: dict[str, Any], output: Output) -> None:
-    at = checkpoint_name(result["checkpoint_id"])
-    if result["aborted_checkpoint"] is not None:
-        output.text(f"checkpoint {result['aborted_checkpoint']} is aborted; the session that ran it is fenced")
-    if result["outcome"] == "nothing_to_roll_back":
-        followed = f"; sinks that had yet to follow: {', '.join(result['followed'])}" if result["followed"] else ""
-        return output.text(f"nothing to roll back: job {result['job']} is at {at}{followed}")
-    left = ", ".join(map(str, result["discarded"])) or "none"
-    output.text(f"job {result['job']} is back at {at}, on timeline {result['timeline']}; discarded: {left}")
-    output.text(f"sinks that are back: {', '.join(result['sinks']) or 'none'}")
-    return output.text(f"next: {result['next_step']}")
+def _show_result(result: RollbackResult, output: Output) -> None:
+    at = checkpoint_name(result.checkpoint_id)
+    if result.aborted_checkpoint is not None:
+        output.text(f"checkpoint {result.aborted_checkpoint} is aborted; the session that ran it is fenced")
+    if result.outcome == "nothing_to_roll_back":
+        followed = f"; sinks that had yet to follow: {', '.join(result.followed)}" if result.followed else ""
+        return output.text(f"nothing to roll back: job {result.job} is at {at}{followed}")
+    left = ", ".join(map(str, result.discarded)) or "none"
+    output.text(f"job {result.job} is back at {at}, on timeline {result.timeline}; discarded: {left}")
+    output.text(f"sinks that are back: {', '.join(result.sinks) or 'none'}")
+    return output.text(f"next: {result.next_step}")

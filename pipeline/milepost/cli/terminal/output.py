@@ -8,10 +8,12 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar, cast
+
+from milepost.protocol.codec.records import to_json
 
 SCHEMA = "milepost/v1"
 
@@ -33,7 +35,7 @@ class Output:
     typed: str | None = None
 
     def as_typed(self, told: T) -> T:
-        """Return a text, or a document of them, whose commands for this job name it as its user did.
+        """Return a text, or a record or document of them, whose commands for this job name it as its user did.
 
         Its name alone may mean no file here.
         """
@@ -57,9 +59,9 @@ class Output:
             return None
         return re.compile(rf"(\bmilepost (?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)")
 
-    def document(self, data: Mapping[str, Any], *, ok: bool = True) -> None:
-        """Print `data` as one versioned document, on one line."""
-        self._write_line(json.dumps({"schema": SCHEMA, "ok": ok, "data": data}, ensure_ascii=False, default=str))
+    def document(self, data: object, *, ok: bool = True) -> None:
+        """Print a record, or a mapping, as one versioned document, on one line."""
+        self._write_line(json.dumps({"schema": SCHEMA, "ok": ok, "data": data}, ensure_ascii=False, default=_json))
 
     def failure(self, error: Mapping[str, Any]) -> None:
         """Print an error as one versioned document, on one line."""
@@ -97,7 +99,16 @@ def _each_text(told: object, change: Callable[[str], str]) -> object:
         return change(told)
     if isinstance(told, Mapping):
         return {key: _each_text(value, change) for key, value in told.items()}
-    return [_each_text(value, change) for value in told] if isinstance(told, list) else told
+    if isinstance(told, list | tuple):
+        return type(told)(_each_text(value, change) for value in told)
+    if is_dataclass(told) and not isinstance(told, type):
+        return replace(told, **{one.name: _each_text(getattr(told, one.name), change) for one in fields(told)})
+    return told
+
+
+def _json(value: object) -> object:
+    """Return the JSON of a record; of what JSON does not have, its text."""
+    return to_json(value) if is_dataclass(value) else str(value)
 
 
 def printable(value: object) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.backfill.backfill_run import Backfill, Progress
 from milepost.jobmaster.backfill.forks import backfill_fingerprint, dispose_all, fork_to_continue, left_behind
 from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan, prepare, request_of
-from milepost.jobmaster.backfill.plan_document import document_of
+from milepost.jobmaster.backfill.plan_document import BackfillDocument, document_of
 from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -17,6 +17,45 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.protocol.records.ids import CheckpointId, TimelineId
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedEpoch:
+    """An epoch of the fork; figures that nobody has recorded are None."""
+
+    checkpoint_id: int
+    epoch: int
+    rows_in: object
+    rows_out: object
+    late_rows: object
+    quality: object
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillResult:
+    """What a backfill did.
+
+    Attributes:
+        from_timeline: that was left. timeline: the live one now. checkpoint_id: its head.
+    """
+
+    outcome: str
+    job: str
+    fork_point: int
+    from_timeline: str
+    timeline: str
+    checkpoint_id: int
+    epochs: tuple[ReplayedEpoch, ...]
+    sinks: tuple[str, ...]
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisposedBackfills:
+    """The forks of backfills that were given up."""
+
+    job: str
+    disposed: tuple[str, ...]
 
 
 class Backfills:
@@ -34,8 +73,8 @@ class Backfills:
         *,
         ranges_per_epoch: int = 1,
         allow_non_restored_state: bool = False,
-    ) -> dict[str, Any]:
-        """What a backfill would do; its `text` is for people. Checks all that can be checked; changes nothing.
+    ) -> BackfillDocument:
+        """Return what a backfill would do. Checks all that can be checked; changes nothing.
 
         Args:
             from_, to: event times, ISO 8601. from_checkpoint: fork there, instead of where `from_` asks for.
@@ -63,11 +102,10 @@ class Backfills:
         allow_non_restored_state: bool = False,
         approved: ApprovedBackfill | None = None,
         progress: Progress | None = None,
-    ) -> dict[str, Any]:
+    ) -> BackfillResult:
         """Process recorded input again with today's code, and let the result take the live timeline's place.
 
         Args: as for `plan_backfill`; approved: what the plan that somebody has looked at took for granted.
-        Returns: {outcome, job, fork_point, from_timeline, timeline, checkpoint_id, epochs, sinks, next_step}.
         Raises: as `Backfill.replay`; before it begins, as `plan_backfill`. PlanOutdated: another plan was approved.
         """
         require_stores(self._context)
@@ -80,7 +118,7 @@ class Backfills:
         )
         plan = prepare(self._context, request)
         if approved is not None:
-            approved.check(plan.taken_for_granted(self._context))
+            approved.require_same(plan.taken_for_granted(self._context))
         say = progress or _quiet
         run = Backfill(self._context, self._epochs, self._leadership, session, runner, say)
         fork, tip = run.replay(plan)
@@ -88,12 +126,12 @@ class Backfills:
         self._realigner.finish(session)
         return _result(self._context, plan, fork, tip)
 
-    def dispose_backfills(self) -> dict[str, Any]:
-        """Give up every fork that a backfill has open, also one that still runs. Returns {job, disposed: forks}."""
-        return {"job": self._context.head().state.job, "disposed": dispose_all(self._context, Session.cli())}
+    def dispose_backfills(self) -> DisposedBackfills:
+        """Give up every fork that a backfill has open, also one that still runs."""
+        return DisposedBackfills(self._context.head().state.job, tuple(dispose_all(self._context, Session.cli())))
 
 
-def _document(context: JobContext, plan: BackfillPlan) -> dict[str, Any]:
+def _document(context: JobContext, plan: BackfillPlan) -> BackfillDocument:
     fork = fork_to_continue(context, plan)
     gives_up = [one.timeline_id for one in left_behind(context, plan.state, backfill_fingerprint(context, plan))]
     if fork is None:
@@ -107,22 +145,21 @@ def _quiet(step: str) -> None:
     """Nobody is told."""
 
 
-def _result(context: JobContext, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> dict[str, Any]:
+def _result(context: JobContext, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> BackfillResult:
     state = context.head().state
     own = [one for one in state.checkpoints if one.timeline == fork and one.checkpoint_id <= tip]
     figures = ("rows_in", "rows_out", "late_rows", "quality")
-    return {
-        "outcome": "fast_forwarded",
-        "job": state.job,
-        "fork_point": int(plan.fork_point),
-        "from_timeline": plan.state.live,
-        "timeline": fork,
-        "checkpoint_id": int(tip),
-        "epochs": [
-            {"checkpoint_id": int(one.checkpoint_id), "epoch": int(one.epoch)}
-            | {name: one.summary.get(name) for name in figures}
+    return BackfillResult(
+        outcome="fast_forwarded",
+        job=state.job,
+        fork_point=int(plan.fork_point),
+        from_timeline=plan.state.live,
+        timeline=fork,
+        checkpoint_id=int(tip),
+        epochs=tuple(
+            ReplayedEpoch(int(one.checkpoint_id), int(one.epoch), *(one.summary.get(name) for name in figures))
             for one in own
-        ],
-        "sinks": sorted(sink.name for sink in context.spec.sinks),
-        "next_step": f"milepost run {state.job}",
-    }
+        ),
+        sinks=tuple(sorted(sink.name for sink in context.spec.sinks)),
+        next_step=f"milepost run {state.job}",
+    )

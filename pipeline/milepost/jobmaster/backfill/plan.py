@@ -7,10 +7,8 @@ not say so: rows up to a delay past it are consumed by then, and would keep what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
 
 from milepost.dataflow.quality.gate import resolve_suite
 from milepost.epoch.metadata import CheckpointMetadata
@@ -95,12 +93,7 @@ class ApprovedBackfill:
     code_hash: str
     spec_hash: str
 
-    @classmethod
-    def of(cls, plan: Mapping[str, Any]) -> ApprovedBackfill:
-        """What the document of a plan takes for granted."""
-        return cls(*(plan[item.name] for item in fields(cls)))
-
-    def check(self, now: ApprovedBackfill) -> None:
+    def require_same(self, now: ApprovedBackfill) -> None:
         """Raise PlanOutdated unless a plan that is made now takes the same for granted."""
         changed = [
             f"{item.name}: {getattr(self, item.name)} then, {getattr(now, item.name)} now"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Committable, SinkMark
+from milepost.dataflow.sinks.contract import Committable, SinkChange, SinkMark
 from milepost.dataflow.sinks.sink import CommittingSink
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
@@ -85,6 +85,45 @@ def find_route(
         missing.append((CheckpointId(at), snapshot.committable))
         at = snapshot.predecessor
     return SinkRoute(CheckpointId(left.checkpoint_id), None, tuple(reversed(missing)))
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPreview:
+    """What a table would do to show a checkpoint.
+
+    Attributes:
+        publishes: checkpoints that it publishes on the way. position: where it is now, by `position_of`.
+        undo_limits: what following cannot undo, for people.
+    """
+
+    change: SinkChange
+    publishes: tuple[int, ...]
+    position: str
+    undo_limits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SilentSink:
+    """A sink that does not answer now, and why."""
+
+    problem: str
+
+
+def preview_sinks(
+    context: JobContext, state: ManifestState, target: CheckpointMetadata | None
+) -> dict[str, SinkPreview | SilentSink]:
+    """Look what each table of the spec would do to show a checkpoint. Changes nothing. Raises as `find_route`."""
+    previews: dict[str, SinkPreview | SilentSink] = {}
+    for spec in context.spec.sinks:
+        try:
+            sink = context.sink(spec.name).as_it_stands()
+            route = find_route(context, state, target, spec.name, sink)
+            change = sink.compare(route.base, route.missing)
+            publishes = tuple(int(checkpoint_id) for checkpoint_id, _ in route.missing)
+            previews[spec.name] = SinkPreview(change, publishes, position_of(sink), tuple(sink.undo_limits()))
+        except SINK_UNAVAILABLE as error:
+            previews[spec.name] = SilentSink(error.message)
+    return previews
 
 
 def position_of(sink: CommittingSink) -> str:

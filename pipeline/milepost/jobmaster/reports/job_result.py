@@ -1,46 +1,109 @@
-"""The job document tells of a whole job: before its first epoch, while it runs, how it ended (I4)."""
+"""The job report tells of a whole job: before its first epoch, while it runs, how it ended (I4)."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from milepost.epoch.iso_times import iso_ms
-from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase, result_of
+from milepost.protocol.records.checkpoints import Holder
 from milepost.protocol.records.manifest_state import CleanUp, ManifestState, Timeline
 
 
-def job_document(state: ManifestState | None) -> dict[str, Any]:
-    """Return {job_status, waits_for, incarnation, result, leader, timeline, timelines, realigning} of a head; None:
-    never run.
+@dataclass(frozen=True, slots=True)
+class ResultReport:
+    """How an incarnation ended; head: None for the empty state."""
 
-    `waits_for` says in words what an initializing job waits for; None when it is another one.
-    `result` is None until the incarnation has ended; `leader` is None before a session claimed the timeline in this
-    incarnation, and after its end. `timeline` is the live one; `realigning` are the sinks that have yet to follow it.
+    incarnation: int
+    status: str
+    clean_up: str
+    at: str
+    head: int | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderReport:
+    """Who claimed a timeline, under which token, and on which machine it runs."""
+
+    session_id: str
+    token: int
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPoint:
+    """Where a timeline left another one."""
+
+    timeline: str
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineReport:
+    """A timeline; head, pending: None for none."""
+
+    timeline: str
+    role: str
+    parent: BranchPoint | None
+    head: int | None
+    pending: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """A job as a whole.
+
+    Attributes:
+        waits_for: what an initializing job waits for, in words; None when it is another one.
+        result: None until the incarnation has ended.
+        leader: None before a session claimed the timeline in this incarnation, and after its end.
+        timeline: the live one. realigning: sinks that have yet to follow it.
     """
+
+    job: str
+    job_status: str
+    waits_for: str | None
+    incarnation: int | None
+    result: ResultReport | None
+    leader: LeaderReport | None
+    timeline: str | None
+    timelines: tuple[TimelineReport, ...]
+    realigning: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState(JobReport):
+    """A job as a whole, and why its last epoch failed."""
+
+    last_failure: str | None
+    last_failure_detail: str | None
+
+
+def report_job(job: str, state: ManifestState | None) -> JobReport:
+    """Return the report of a head; None: the job has never run."""
     result = result_of(state.results, state.incarnation) if state is not None else None
     leader = state.timeline().leader if state is not None else None
-    return {
-        "job_status": job_phase(state).value,
-        "waits_for": _waits_for(state),
-        "incarnation": state.incarnation if state is not None else None,
-        "result": None
+    return JobReport(
+        job=job,
+        job_status=job_phase(state).value,
+        waits_for=_waits_for(state),
+        incarnation=state.incarnation if state is not None else None,
+        result=None
         if result is None
-        else {
-            "incarnation": result.incarnation,
-            "status": result.status.value,
-            "clean_up": result.clean_up.value,
-            "at": iso_ms(result.at_ms),
-            "head": int(result.head) or None,
-            "detail": result.detail,
-        },
-        "leader": None
-        if leader is None
-        else {"session_id": leader.session_id, "token": int(leader.token), "holder": to_json(leader.holder)},
-        "timeline": state.live if state is not None else None,
-        "timelines": [_timeline(one) for one in state.timelines] if state is not None else [],
-        "realigning": list(state.realignment.sinks) if state is not None and state.realignment is not None else [],
-    }
+        else ResultReport(
+            incarnation=result.incarnation,
+            status=result.status.value,
+            clean_up=result.clean_up.value,
+            at=iso_ms(result.at_ms),
+            head=int(result.head) or None,
+            detail=result.detail,
+        ),
+        leader=None if leader is None else LeaderReport(leader.session_id, int(leader.token), leader.holder),
+        timeline=state.live if state is not None else None,
+        timelines=tuple(map(_timeline, state.timelines)) if state is not None else (),
+        realigning=tuple(state.realignment.sinks) if state is not None and state.realignment is not None else (),
+    )
 
 
 def _waits_for(state: ManifestState | None) -> str | None:
@@ -49,20 +112,20 @@ def _waits_for(state: ManifestState | None) -> str | None:
     return "its first epoch" if state is None else f"an epoch to claim timeline {state.live}"
 
 
-def _timeline(timeline: Timeline) -> dict[str, Any]:
+def _timeline(timeline: Timeline) -> TimelineReport:
     parent = timeline.parent
-    return {
-        "timeline": timeline.timeline_id,
-        "role": timeline.role.value,
-        "parent": None if parent is None else {"timeline": parent[0], "checkpoint_id": int(parent[1])},
-        "head": int(timeline.head) or None,
-        "pending": None if timeline.pending is None else int(timeline.pending.checkpoint_id),
-    }
+    return TimelineReport(
+        timeline=timeline.timeline_id,
+        role=timeline.role.value,
+        parent=None if parent is None else BranchPoint(parent[0], int(parent[1])),
+        head=int(timeline.head) or None,
+        pending=None if timeline.pending is None else int(timeline.pending.checkpoint_id),
+    )
 
 
-def ended_step(job: str, result: dict[str, Any]) -> str:
-    """Return what to do about a job whose document has this result."""
-    end = f"incarnation {result['incarnation']} was {result['status']} at {result['at']}"
-    if result["clean_up"] == CleanUp.DIRTY.value:
+def ended_step(job: str, result: ResultReport) -> str:
+    """Return what to do about a job with this result."""
+    end = f"incarnation {result.incarnation} was {result.status} at {result.at}"
+    if result.clean_up == CleanUp.DIRTY.value:
         return f"{end}, its clean-up is not over: milepost cancel {job} finishes it"
     return f"{end}: milepost start {job} opens the next one"

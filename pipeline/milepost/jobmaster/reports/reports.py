@@ -9,10 +9,13 @@ import pyarrow as pa
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import pin_for_read
+from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Diff, Difference
+from milepost.jobmaster.reports.extended import extended
 from milepost.jobmaster.reports.history import History
-from milepost.jobmaster.reports.job_result import job_document
-from milepost.jobmaster.reports.tables import Tables
+from milepost.jobmaster.reports.job_result import JobState, report_job
+from milepost.jobmaster.reports.status import Status, status_of
+from milepost.jobmaster.reports.tables import Tables, Verified
 from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.retention.fsck import check_job
 
@@ -23,33 +26,33 @@ class Reports:
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
-    def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Checkpoints, newest first, as INTERFACE section 2 describes one."""
+    def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[CheckpointReport]:
+        """Return checkpoints, newest first, as INTERFACE section 2 describes one."""
         return History(self._context).checkpoints(status, limit)
 
-    def show(self, checkpoint_id: int) -> dict[str, Any]:
-        """One checkpoint in full. Raises NotFound."""
+    def show(self, checkpoint_id: int) -> CheckpointReport:
+        """Return one checkpoint in full: a `CheckpointDetails` when it is retained. Raises NotFound."""
         return History(self._context).show(checkpoint_id)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The manifest log, newest first."""
         return History(self._context).log(limit)
 
-    def job_state(self) -> dict[str, Any]:
-        """The job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
+    def job_state(self) -> JobState:
+        """Return the job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
         head = self._context.log.head()
         failures = head.state.failures if head is not None else None
-        return {
-            "job": self._context.spec.name,
-            **job_document(head.state if head is not None else None),
-            "last_failure": failures.last_reason if failures is not None else None,
-            "last_failure_detail": failures.last_detail if failures is not None else None,
-        }
+        return extended(
+            JobState,
+            report_job(self._context.spec.name, head.state if head is not None else None),
+            last_failure=failures.last_reason if failures is not None else None,
+            last_failure_detail=failures.last_detail if failures is not None else None,
+        )
 
     @suggest_rollback
-    def status(self, max_lag_ms: int | None = None) -> dict[str, Any]:
-        """Health in one document: state, lag, unread objects, last success, next step."""
-        return History(self._context).status(max_lag_ms)
+    def status(self, max_lag_ms: int | None = None) -> Status:
+        """Return the job's health: state, lag, unread objects, last success, next step."""
+        return status_of(self._context, max_lag_ms)
 
     def read(self, sink: str, at: int | None = None) -> pa.Table:
         """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
@@ -71,7 +74,7 @@ class Reports:
             found = Diff(self._context, before, after)
             return list(found.all()) if only is None else [found.one(*only)]
 
-    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> dict[str, Any]:
+    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> Verified:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
         with pin_for_read(self._context, checkpoint_id):
             return Tables(self._context).verify(checkpoint_id, deep=deep)

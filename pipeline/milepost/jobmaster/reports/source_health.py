@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
@@ -15,47 +14,85 @@ from milepost.protocol.records.errors import CheckpointError, InvalidRequest, So
 from milepost.spec.load.load import LoadedJob
 
 
-def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -> dict[str, Any]:
-    """Return what is unread, since when, and how fresh each source is.
+@dataclass(frozen=True, slots=True)
+class BadNames:
+    """Objects that are left out for their names: how many, and the first of them."""
+
+    count: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """How fresh a source is.
+
+    Attributes:
+        settling: objects that may still be written. newest_object: when it landed.
+        event_time: its column; None: a static source. newest_event_time: that was delivered.
+        no_match: why its path names nothing; None when it does.
+    """
+
+    path: str
+    objects: int
+    unread_objects: int
+    settling: int
+    newest_object: str | None
+    newest_object_age_ms: int | None
+    event_time: str | None
+    newest_event_time: str | None
+    event_time_age_ms: int | None
+    no_match: str | None
+    bad_names: BadNames
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is unread, since when, and how fresh each source is.
 
     What keeps the next epoch from being planned is a finding here, not an error: `source_changed` or `bad_name` says
     it, and what would have followed from the plan is None.
     """
+
+    unread_objects: int | None = None
+    unread_bytes: int | None = None
+    lag_ms: int | None = None
+    source_changed: str | None = None
+    bad_name: str | None = None
+    sources: Mapping[str, SourceHealth] | None = None
+
+
+def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -> Backlog:
+    """Return what of a job's input its head has not read. Lists each source once."""
     try:
         plans = plan_sources(context, base)
-    except (SourceChanged, InvalidRequest) as error:
-        if isinstance(error, InvalidRequest) and "names" not in error.details:
+    except SourceChanged as error:
+        return Backlog(source_changed=_one_line(error))
+    except InvalidRequest as error:
+        if "names" not in error.details:
             raise
-        found = "source_changed" if isinstance(error, SourceChanged) else "bad_name"
-        nothing = dict.fromkeys(("unread_objects", "unread_bytes", "lag_ms", "source_changed", "bad_name", "sources"))
-        return nothing | {found: _one_line(error)}
+        return Backlog(bad_name=_one_line(error))
     oldest = min((plan.oldest_new_ms for plan in plans.values() if plan.oldest_new_ms is not None), default=now_ms)
-    return {
-        "unread_objects": sum(plan.unread for plan in plans.values()),
-        "unread_bytes": sum(sum(obj.size for obj in plan.objects) + plan.pending_bytes for plan in plans.values()),
-        "lag_ms": max(0, now_ms - oldest),
-        "source_changed": None,
-        "bad_name": None,
-        "sources": _sources(context, base, plans, now_ms),
-    }
+    return Backlog(
+        unread_objects=sum(plan.unread for plan in plans.values()),
+        unread_bytes=sum(sum(obj.size for obj in plan.objects) + plan.pending_bytes for plan in plans.values()),
+        lag_ms=max(0, now_ms - oldest),
+        sources=_sources(context, base, plans, now_ms),
+    )
 
 
-def stale(document: dict[str, Any], max_lag_ms: int) -> str | None:
+def stale(job: str, lag_ms: int | None, sources: Mapping[str, SourceHealth], max_lag_ms: int) -> str | None:
     """Return why a job's input is older than it may be, and what to do; None when none is.
 
     Judged are the sources with event time; where there is none, all: a static one lands when it likes.
-
-    Args:
-        document: `backlog` and the job's name.
     """
-    if document["lag_ms"] > max_lag_ms:
-        return f"behind: milepost run {document['job']} --until-caught-up"
-    timed = {name: one for name, one in document["sources"].items() if one["event_time"] is not None}
-    for name, one in (timed or document["sources"]).items():
-        if one["newest_object_age_ms"] is not None and one["newest_object_age_ms"] > max_lag_ms:
-            return f"source {name}: nothing has landed since {one['newest_object']}: see what writes {one['path']}"
-        if one["event_time_age_ms"] is not None and one["event_time_age_ms"] > max_lag_ms:
-            return f"source {name}: its newest event time is {one['newest_event_time']}: see what writes {one['path']}"
+    if lag_ms is not None and lag_ms > max_lag_ms:
+        return f"behind: milepost run {job} --until-caught-up"
+    timed = {name: one for name, one in sources.items() if one.event_time is not None}
+    for name, one in (timed or sources).items():
+        if one.newest_object_age_ms is not None and one.newest_object_age_ms > max_lag_ms:
+            return f"source {name}: nothing has landed since {one.newest_object}: see what writes {one.path}"
+        if one.event_time_age_ms is not None and one.event_time_age_ms > max_lag_ms:
+            return f"source {name}: its newest event time is {one.newest_event_time}: see what writes {one.path}"
     return None
 
 
@@ -90,28 +127,25 @@ def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
 
 def _sources(
     context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans, now_ms: int
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, SourceHealth]:
     found = {}
     for name, plan in plans.items():
         spec = context.spec.sources[name]
         delivered = base.sources.get(name) if base is not None else None
         newest_event_us = delivered.newest_event_us if delivered is not None else None
-        found[name] = {
-            "path": spec.path,
-            "objects": plan.listed,
-            "unread_objects": plan.unread,
-            "settling": plan.settling,
-            "newest_object": None if plan.newest_ms is None else iso_ms(plan.newest_ms),
-            "newest_object_age_ms": None if plan.newest_ms is None else max(0, now_ms - plan.newest_ms),
-            "event_time": spec.event_time,
-            "newest_event_time": watermark_text(newest_event_us),
-            "event_time_age_ms": None if newest_event_us is None else max(0, now_ms - newest_event_us // 1000),
-            "no_match": None if plan.listed else no_match(context, name, plan),
-            "bad_names": {
-                "count": len(plan.bad_names),
-                "first": [bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES]],
-            },
-        }
+        found[name] = SourceHealth(
+            path=spec.path,
+            objects=plan.listed,
+            unread_objects=plan.unread,
+            settling=plan.settling,
+            newest_object=None if plan.newest_ms is None else iso_ms(plan.newest_ms),
+            newest_object_age_ms=None if plan.newest_ms is None else max(0, now_ms - plan.newest_ms),
+            event_time=spec.event_time,
+            newest_event_time=watermark_text(newest_event_us),
+            event_time_age_ms=None if newest_event_us is None else max(0, now_ms - newest_event_us // 1000),
+            no_match=None if plan.listed else no_match(context, name, plan),
+            bad_names=BadNames(len(plan.bad_names), tuple(bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES])),
+        )
     return found
 
 

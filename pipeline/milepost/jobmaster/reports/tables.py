@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -50,6 +50,20 @@ def operator_rows(
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was checked, and is whole.
+
+    Attributes:
+        objects: how many. deep: they were read, not only looked for.
+    """
+
+    checkpoints: tuple[int, ...]
+    objects: int
+    deep: bool
+    problems: tuple[str, ...] = ()
+
+
 class Tables:
     """Read-only views of one job's data."""
 
@@ -76,7 +90,7 @@ class Tables:
             )
         return operator_rows(self._context.store, metadata, uid, snapshot)
 
-    def verify(self, at: int | None, *, deep: bool) -> dict[str, Any]:
+    def verify(self, at: int | None, *, deep: bool) -> Verified:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
 
         Raises: StateCorrupt, naming each broken object and the checkpoint that needs it.
@@ -103,7 +117,7 @@ class Tables:
                 hint=f"restore the objects from a copy of the bucket{rollback_hint}; nothing was changed or skipped",
                 problems=problems,
             )
-        return {"checkpoints": ids, "objects": checked, "deep": deep, "problems": []}
+        return Verified(tuple(ids), checked, deep)
 
     def _rollback_hint(self, state: ManifestState) -> str:
         """What else helps when it is the head that is broken."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_opening import opening_of
@@ -14,12 +14,25 @@ OPENED_BY = "backfill:"
 """What the id of a session begins with that opened a fork for a backfill; its fingerprint and the session follow."""
 
 
-def unfinished_backfills(context: JobContext, state: ManifestState) -> list[dict[str, Any]]:
-    """What people are told of each open fork of a backfill.
+@dataclass(frozen=True, slots=True)
+class UnfinishedBackfill:
+    """An open fork of a backfill.
 
-    Returns: [{fork, fork_point, head, pending, session_id, working, next_step}]; `head` and `pending` are None for
-        none; `working` is False when its process is provably gone, None when nobody can know from here.
+    Attributes:
+        head, pending: None for none. working: False when its process is provably gone, None when nobody can know.
     """
+
+    fork: str
+    fork_point: int
+    head: int | None
+    pending: int | None
+    session_id: str | None
+    working: bool | None
+    next_step: str
+
+
+def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[UnfinishedBackfill, ...]:
+    """Return the open forks that backfills have left, and what to do about each."""
     told = []
     for fork, _ in forks_of_backfills(context, state):
         assert fork.parent is not None, "a fork has one"
@@ -38,17 +51,17 @@ def unfinished_backfills(context: JobContext, state: ManifestState) -> list[dict
             f"was begun with, goes on with it; milepost backfill {job} --dispose gives it up"
         )
         told.append(
-            {
-                "fork": fork.timeline_id,
-                "fork_point": point,
-                "head": own_head,
-                "pending": None if fork.pending is None else int(fork.pending.checkpoint_id),
-                "session_id": None if leader is None else leader.session_id,
-                "working": working,
-                "next_step": step,
-            }
+            UnfinishedBackfill(
+                fork=fork.timeline_id,
+                fork_point=point,
+                head=own_head,
+                pending=None if fork.pending is None else int(fork.pending.checkpoint_id),
+                session_id=None if leader is None else leader.session_id,
+                working=working,
+                next_step=step,
+            )
         )
-    return told
+    return tuple(told)
 
 
 def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[Timeline, str]]:

@@ -65,11 +65,10 @@ def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
     return replace(request, veto=handle_of(key, body))
 
 
-def read_veto(context: JobContext, handle: Mapping[str, Any]) -> dict[str, Any]:
+def read_veto(context: JobContext, handle: ObjectHandle) -> dict[str, Any]:
     """Return what the event of an abort names, for people; a `problem` when it cannot be shown any more."""
     try:
-        found = ObjectHandle(handle["key"], handle["size"], handle["sha256"])
-        return decode_veto(read_handle(context.store, found), found.key)
+        return decode_veto(read_handle(context.store, handle), handle.key)
     except CheckpointError as error:
         days = max(1, context.spec.checkpointing.retained.daily)
         return {"problem": f"{error.message} Failing rows are kept for {days} days.", "refusals": []}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from milepost.dataflow.sources.consumed import load
 from milepost.dataflow.sources.objects import list_objects
 from milepost.epoch.metadata import CheckpointMetadata
@@ -13,21 +16,29 @@ Versions = dict[tuple[str, str], int]
 """(key, etag) -> bytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class InputSize:
+    """How much of a source is meant."""
+
+    objects: int
+    bytes: int
+
+
 def consumed_since(
     context: JobContext, before: CheckpointMetadata | None, after: CheckpointMetadata | None
-) -> dict[str, dict[str, int]]:
-    """Per source, the object versions that `after` has consumed and `before` has not: {objects, bytes}."""
+) -> Mapping[str, InputSize]:
+    """Per source, the object versions that `after` has consumed and `before` has not."""
     return {name: _counted(versions) for name, versions in _since(context, before, after).items()}
 
 
 def read_again(
     context: JobContext, now: CheckpointMetadata | None, then: CheckpointMetadata | None
-) -> tuple[dict[str, dict[str, int]], list[str]]:
+) -> tuple[Mapping[str, InputSize], list[str]]:
     """Return what is new input again once the job is back at `then`, per source, and what of it is lost, in words.
 
     Lists each source once, and reads no data.
     """
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, InputSize] = {}
     lost = []
     for name, versions in _since(context, then, now).items():
         spec = context.spec.sources.get(name)
@@ -78,5 +89,5 @@ def _versions(context: JobContext, metadata: CheckpointMetadata | None, source: 
     return {(key, etag): size for key, etag, size in rows}
 
 
-def _counted(versions: Versions) -> dict[str, int]:
-    return {"objects": len(versions), "bytes": sum(versions.values())}
+def _counted(versions: Versions) -> InputSize:
+    return InputSize(len(versions), sum(versions.values()))

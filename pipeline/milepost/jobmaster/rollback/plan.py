@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.routes import SINK_UNAVAILABLE, check_positions, find_route, position_of
+from milepost.jobmaster.leadership.routes import SilentSink, SinkPreview, check_positions, preview_sinks
 from milepost.jobmaster.retention.reachability import metadata_handles
-from milepost.jobmaster.rollback.inputs import consumed_since, read_again
+from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import (
     InvalidRequest,
@@ -28,7 +27,6 @@ from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.storage.checked import stat_handle
 
 _PARALLEL_STATS = 8
-
 
 _CLOCK_SKEW_MS = 60_000
 """How far a person's clock may be ahead of the store's; a wrong offset from UTC is further."""
@@ -47,14 +45,7 @@ class ApprovedRollback:
     positions: Mapping[str, str]
     sinks: Sequence[str] | None = None
 
-    @classmethod
-    def of(cls, plan: Mapping[str, Any]) -> ApprovedRollback:
-        """What the document of a plan takes for granted."""
-        head = plan["head"]
-        positions = {name: sink["position"] for name, sink in plan["sinks"].items() if sink["problem"] is None}
-        return cls(0 if head is None else head["checkpoint_id"], positions, sorted(plan["sinks"]))
-
-    def check(self, context: JobContext, state: ManifestState) -> None:
+    def require_current(self, context: JobContext, state: ManifestState) -> None:
         """Raise PlanOutdated unless head, sinks and tables are the plan's."""
         sinks = sorted(sink.name for sink in context.spec.sinks)
         if self.sinks is not None and list(self.sinks) != sinks:
@@ -71,6 +62,89 @@ class ApprovedRollback:
                 hint="look at a new plan",
             )
         check_positions(context, self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyState:
+    """What a job has before its first checkpoint."""
+
+    checkpoint_id: int = NO_CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBrief:
+    """A checkpoint as a plan names it; figures that nobody has recorded are None."""
+
+    checkpoint_id: int
+    epoch: int
+    timeline: str
+    trigger_time: str
+    rows_in: object
+    watermark: object
+
+
+@dataclass(frozen=True, slots=True)
+class RunningEpoch:
+    """A pending checkpoint, and who runs it."""
+
+    checkpoint_id: int
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateRows:
+    """Rows of an operator's state; of now, None when the head cannot be read."""
+
+    state_rows_now: int | None
+    state_rows_then: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRollback:
+    """What happens to a table; see `SinkChange` of the sinks' contract, `SinkPreview`."""
+
+    rows_now: int | None
+    rows_then: int
+    objects_now: int
+    objects_then: int
+    publishes: tuple[int, ...]
+    position: str
+    problem: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """What a rollback would do.
+
+    Attributes:
+        discarded: checkpoints that are not live any more, oldest first. pending: what runs now.
+        runs_again: input of each source that the next epochs read once more. counts_as_read: what they pass over,
+            though it is read again. Both are None when the head cannot be read.
+        skipped_sinks: those that the spec has dropped. spec: where it does not fit the target. text: for people.
+    """
+
+    job: str
+    manifest_version: int
+    timeline: str
+    head: CheckpointBrief | None
+    target: CheckpointBrief | EmptyState
+    discarded: tuple[CheckpointBrief, ...]
+    pending: RunningEpoch | None
+    runs_again: Mapping[str, InputSize] | None
+    counts_as_read: Mapping[str, InputSize] | None
+    operators: Mapping[str, StateRows]
+    sinks: Mapping[str, SinkRollback | SilentSink]
+    skipped_sinks: tuple[str, ...]
+    not_undone: tuple[str, ...]
+    spec: tuple[str, ...]
+    job_status: str
+    text: tuple[str, ...] = ()
+
+    @property
+    def approved(self) -> ApprovedRollback:
+        """What the plan takes for granted."""
+        positions = {name: sink.position for name, sink in self.sinks.items() if isinstance(sink, SinkRollback)}
+        return ApprovedRollback(0 if self.head is None else self.head.checkpoint_id, positions, sorted(self.sinks))
 
 
 def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> CheckpointId:
@@ -131,8 +205,8 @@ def _by_id(state: ManifestState, wanted: int) -> CheckpointId:
     )
 
 
-def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) -> dict[str, Any]:
-    """Return what a rollback to a retained checkpoint would do, with its `text` for people, one line each.
+def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) -> RollbackPlan:
+    """Return what a rollback to a retained checkpoint would do.
 
     Raises:
         StateCorrupt: the target cannot be read. InvalidRequest: a sink cannot show it.
@@ -146,26 +220,28 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
     unreadable = now is None and head is not None
     goal = state.checkpoint(target)
     left = [one for one in lineage(state, state.timeline()) if one not in ancestry(state, target)]
-    sinks, skipped, not_undone = _sinks(context, state, now, then)
+    previews = preview_sinks(context, state, then)
+    marks = {name for metadata in (now, then) if metadata is not None for name in metadata.marks}
+    skipped = tuple(sorted(marks - set(previews)))
     runs_again, lost = read_again(context, now, then)
-    plan = {
-        "job": state.job,
-        "manifest_version": state.version,
-        "timeline": state.live,
-        "head": None if head is None else _brief(head),
-        "target": {"checkpoint_id": 0} if goal is None else _brief(goal),
-        "discarded": [_brief(one) for one in left],
-        "pending": _pending(state),
-        "runs_again": None if unreadable else runs_again,
-        "counts_as_read": None if unreadable else consumed_since(context, now, then),
-        "operators": _operators(now, then, unknown=unreadable),
-        "sinks": sinks,
-        "skipped_sinks": skipped,
-        "not_undone": [*not_undone, *lost],
-        "spec": mismatches(preflight(context, then, None)),
-        "job_status": state.status.value,
-    }
-    return plan | {"text": list(_text(plan))}
+    plan = RollbackPlan(
+        job=state.job,
+        manifest_version=state.version,
+        timeline=state.live,
+        head=None if head is None else _brief(head),
+        target=EmptyState() if goal is None else _brief(goal),
+        discarded=tuple(_brief(one) for one in left),
+        pending=_pending(state),
+        runs_again=None if unreadable else runs_again,
+        counts_as_read=None if unreadable else consumed_since(context, now, then),
+        operators=_operators(now, then, unknown=unreadable),
+        sinks={name: _sink(preview) for name, preview in previews.items()},
+        skipped_sinks=skipped,
+        not_undone=(*_not_undone(previews, skipped), *lost),
+        spec=tuple(mismatches(preflight(context, then, None))),
+        job_status=state.status.value,
+    )
+    return replace(plan, text=tuple(_text(plan)))
 
 
 def readable_target(context: JobContext, state: ManifestState, target: CheckpointId) -> CheckpointMetadata | None:
@@ -197,122 +273,100 @@ def readable_target(context: JobContext, state: ManifestState, target: Checkpoin
     return metadata
 
 
-def _brief(checkpoint: CompletedCheckpoint) -> dict[str, Any]:
-    return {
-        "checkpoint_id": int(checkpoint.checkpoint_id),
-        "epoch": int(checkpoint.epoch),
-        "timeline": checkpoint.timeline,
-        "trigger_time": iso_ms(checkpoint.trigger_time_ms),
-        "rows_in": checkpoint.summary.get("rows_in"),
-        "watermark": checkpoint.summary.get("watermark"),
-    }
+def _brief(checkpoint: CompletedCheckpoint) -> CheckpointBrief:
+    return CheckpointBrief(
+        checkpoint_id=int(checkpoint.checkpoint_id),
+        epoch=int(checkpoint.epoch),
+        timeline=checkpoint.timeline,
+        trigger_time=iso_ms(checkpoint.trigger_time_ms),
+        rows_in=checkpoint.summary.get("rows_in"),
+        watermark=checkpoint.summary.get("watermark"),
+    )
 
 
-def _pending(state: ManifestState) -> dict[str, Any] | None:
+def _pending(state: ManifestState) -> RunningEpoch | None:
     timeline = state.timeline()
     if timeline.pending is None or timeline.leader is None:
         return None
-    return {"checkpoint_id": int(timeline.pending.checkpoint_id), "session_id": timeline.leader.session_id}
+    return RunningEpoch(int(timeline.pending.checkpoint_id), timeline.leader.session_id)
 
 
 def _operators(
     now: CheckpointMetadata | None, then: CheckpointMetadata | None, *, unknown: bool
-) -> dict[str, dict[str, int | None]]:
-    """Rows of state per operator; `state_rows_now` is None when the head cannot be read."""
-
+) -> dict[str, StateRows]:
     def rows(metadata: CheckpointMetadata | None, uid: str) -> int:
         snapshot = metadata.operators.get(uid) if metadata is not None else None
         return 0 if snapshot is None else sum(handle.live_rows for handle in snapshot.handles)
 
     uids = {uid for metadata in (now, then) if metadata is not None for uid in metadata.operators}
-    return {
-        uid: {"state_rows_now": None if unknown else rows(now, uid), "state_rows_then": rows(then, uid)}
-        for uid in sorted(uids)
-    }
+    return {uid: StateRows(None if unknown else rows(now, uid), rows(then, uid)) for uid in sorted(uids)}
 
 
-def _sinks(
-    context: JobContext, state: ManifestState, now: CheckpointMetadata | None, then: CheckpointMetadata | None
-) -> tuple[dict[str, dict[str, Any]], list[str], list[str]]:
-    """What happens to each sink, the sinks that the spec has dropped, and what cannot be undone."""
-    sinks: dict[str, dict[str, Any]] = {}
-    not_undone = []
-    for spec in context.spec.sinks:
-        try:
-            sink = context.sink(spec.name).as_it_stands()
-            route = find_route(context, state, then, spec.name, sink)
-            change = sink.compare(route.base, route.missing)
-            position = position_of(sink)
-        except SINK_UNAVAILABLE as error:
-            sinks[spec.name] = {"problem": error.message}
-            not_undone.append(f"sink {spec.name} does not answer now: it follows later, and no epoch runs until it has")
-            continue
-        sinks[spec.name] = {
-            "rows_now": change.rows_now,
-            "rows_then": change.rows_then,
-            "objects_now": change.files_now,
-            "objects_then": change.files_then,
-            "publishes": [int(checkpoint_id) for checkpoint_id, _ in route.missing],
-            "position": position,
-            "problem": None,
-        }
-        not_undone += [f"sink {spec.name}: {limit}" for limit in sink.undo_limits()]
-    marks = {name for metadata in (now, then) if metadata is not None for name in metadata.marks}
-    skipped = sorted(marks - set(sinks))
-    not_undone += [
-        f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
-        for name in skipped
-    ]
-    return sinks, skipped, not_undone
+def _sink(preview: SinkPreview | SilentSink) -> SinkRollback | SilentSink:
+    if isinstance(preview, SilentSink):
+        return preview
+    change = preview.change
+    return SinkRollback(
+        change.rows_now, change.rows_then, change.files_now, change.files_then, preview.publishes, preview.position
+    )
 
 
-def _text(plan: dict[str, Any]) -> Iterator[str]:
-    if plan["target"]["checkpoint_id"] == (plan["head"] or {"checkpoint_id": 0})["checkpoint_id"]:
-        yield f"job {plan['job']}: nothing to roll back: it is at {_named(plan['target'])}"
+def _not_undone(previews: Mapping[str, SinkPreview | SilentSink], skipped: Sequence[str]) -> Iterator[str]:
+    for name, preview in previews.items():
+        if isinstance(preview, SilentSink):
+            yield f"sink {name} does not answer now: it follows later, and no epoch runs until it has"
+        else:
+            yield from (f"sink {name}: {limit}" for limit in preview.undo_limits)
+    for name in skipped:
+        yield f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
+
+
+def _text(plan: RollbackPlan) -> Iterator[str]:
+    if plan.target.checkpoint_id == (plan.head or EmptyState()).checkpoint_id:
+        yield f"job {plan.job}: nothing to roll back: it is at {_named(plan.target)}"
     else:
         yield from _changes(plan)
-    if plan["pending"] is not None:
-        running = plan["pending"]
+    if plan.pending is not None:
         yield (
-            f"checkpoint {running['checkpoint_id']} of session {running['session_id']} is pending: while its lease "
+            f"checkpoint {plan.pending.checkpoint_id} of session {plan.pending.session_id} is pending: while its lease "
             "lives nothing is rolled back, unless --take-over aborts it"
         )
-    if plan["job_status"] in {status.value for status in ENDED}:
-        yield f"the job is {plan['job_status'].upper()} and stays so: milepost start {plan['job']} opens it again"
+    if plan.job_status in {status.value for status in ENDED}:
+        yield f"the job is {plan.job_status.upper()} and stays so: milepost start {plan.job} opens it again"
 
 
-def _changes(plan: dict[str, Any]) -> Iterator[str]:
-    yield f"job {plan['job']}: from {_named(plan['head'])} back to {_named(plan['target'])}"
-    left = ", ".join(str(one["checkpoint_id"]) for one in plan["discarded"])
+def _changes(plan: RollbackPlan) -> Iterator[str]:
+    yield f"job {plan.job}: from {_named(plan.head)} back to {_named(plan.target)}"
+    left = ", ".join(str(one.checkpoint_id) for one in plan.discarded)
     kept = f" (checkpoints {left}); they stay until retention takes them, so this can be rolled back too"
-    yield f"epochs discarded: {len(plan['discarded'])}{kept if left else ''}"
-    for uid, rows in plan["operators"].items():
-        yield f"state {uid}: {_count(rows['state_rows_now'])} -> {_count(rows['state_rows_then'])} rows"
-    for name, sink in plan["sinks"].items():
-        if sink["problem"] is not None:
-            yield f"sink {name}: does not answer: {sink['problem']}"
+    yield f"epochs discarded: {len(plan.discarded)}{kept if left else ''}"
+    for uid, rows in plan.operators.items():
+        yield f"state {uid}: {_count(rows.state_rows_now)} -> {_count(rows.state_rows_then)} rows"
+    for name, sink in plan.sinks.items():
+        if isinstance(sink, SilentSink):
+            yield f"sink {name}: does not answer: {sink.problem}"
             continue
-        rows = f"{_count(sink['rows_now'])} -> {_count(sink['rows_then'])} rows"
-        objects = f"{_count(sink['objects_now'])} -> {_count(sink['objects_then'])} objects"
-        late = f"; publishes checkpoints {', '.join(map(str, sink['publishes']))}" if sink["publishes"] else ""
-        yield f"sink {name}: {rows}, {objects}{late}"
-    for title, sources in (("runs again", plan["runs_again"]), ("counts as read", plan["counts_as_read"])):
-        for name, found in (sources or {}).items():
-            yield f"{title}: source {name}: {_count(found['objects'])} objects, {_count(found['bytes'])} bytes"
-    if plan["runs_again"] is None:
+        rows_text = f"{_count(sink.rows_now)} -> {_count(sink.rows_then)} rows"
+        objects = f"{_count(sink.objects_now)} -> {_count(sink.objects_then)} objects"
+        late = f"; publishes checkpoints {', '.join(map(str, sink.publishes))}" if sink.publishes else ""
+        yield f"sink {name}: {rows_text}, {objects}{late}"
+    for title, sources in (("runs again", plan.runs_again), ("counts as read", plan.counts_as_read)):
+        for name, size in (sources or {}).items():
+            yield f"{title}: source {name}: {_count(size.objects)} objects, {_count(size.bytes)} bytes"
+    if plan.runs_again is None:
         yield "runs again: unknown, the head cannot be read; whatever the target has not consumed"
-    for line in plan["spec"]:
+    for line in plan.spec:
         yield f"the spec does not fit the target: {line}"
-    for line in plan["not_undone"] or ["nothing: state, positions, rows in flight and every table go back"]:
+    for line in plan.not_undone or ["nothing: state, positions, rows in flight and every table go back"]:
         yield f"cannot be undone: {line}"
 
 
-def _named(brief: dict[str, Any] | None) -> str:
-    if brief is None or brief["checkpoint_id"] == 0:
+def _named(brief: CheckpointBrief | EmptyState | None) -> str:
+    if not isinstance(brief, CheckpointBrief):
         return "the empty state"
     return (
-        f"checkpoint {brief['checkpoint_id']} (epoch {brief['epoch']} of timeline {brief['timeline']}, triggered "
-        f"{brief['trigger_time']})"
+        f"checkpoint {brief.checkpoint_id} (epoch {brief.epoch} of timeline {brief.timeline}, triggered "
+        f"{brief.trigger_time})"
     )
 
 

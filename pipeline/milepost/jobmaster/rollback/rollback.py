@@ -8,6 +8,7 @@ does what is left before anything else.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from milepost.jobmaster.job.context import JobContext
@@ -16,7 +17,13 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.leadership.routes import check_routes
-from milepost.jobmaster.rollback.plan import ApprovedRollback, build_plan, readable_target, resolve_target
+from milepost.jobmaster.rollback.plan import (
+    ApprovedRollback,
+    RollbackPlan,
+    build_plan,
+    readable_target,
+    resolve_target,
+)
 from milepost.protocol.manifest.timelines.incarnation import job_phase
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
@@ -26,6 +33,31 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ENDED
 
 
+@dataclass(frozen=True, slots=True)
+class RollbackResult:
+    """What a rollback did.
+
+    Attributes:
+        outcome: rolled_back or nothing_to_roll_back. timeline: the live one now.
+        from_timeline, from_head: that were left. discarded: checkpoints that are not live any more.
+        skipped_sinks: those that the spec has dropped. followed: sinks that did so by this call.
+    """
+
+    outcome: str
+    job: str
+    checkpoint_id: int
+    timeline: str
+    from_timeline: str | None
+    from_head: int | None
+    discarded: tuple[int, ...]
+    sinks: tuple[str, ...]
+    skipped_sinks: tuple[str, ...]
+    job_status: str
+    next_step: str
+    followed: tuple[str, ...]
+    aborted_checkpoint: int | None
+
+
 class Rollbacks:
     """The use cases of one job that move it to an earlier checkpoint."""
 
@@ -33,8 +65,8 @@ class Rollbacks:
         self._context, self._leadership, self._realigner = context, leadership, realigner
         self._lifecycle = lifecycle
 
-    def plan_rollback(self, to: str | int) -> dict[str, Any]:
-        """What a rollback would do; its `text` is for people. Changes nothing.
+    def plan_rollback(self, to: str | int) -> RollbackPlan:
+        """Return what a rollback would do. Changes nothing.
 
         Args:
             to: a checkpoint id, 0 for the empty state, or a time in ISO 8601: the newest checkpoint of the live
@@ -56,7 +88,7 @@ class Rollbacks:
         take_over: bool = False,
         detail: str = "",
         approved: ApprovedRollback | None = None,
-    ) -> dict[str, Any]:
+    ) -> RollbackResult:
         """Return state, positions, rows in flight and every sink to a retained checkpoint, on a new timeline.
 
         Args:
@@ -64,9 +96,6 @@ class Rollbacks:
             take_over: abort another session's running epoch and fence it.
             detail: for the history: who, why.
             approved: what the plan that somebody has looked at took for granted; None: nobody has.
-        Returns: {outcome: rolled_back | nothing_to_roll_back, job, checkpoint_id, timeline, from_timeline, from_head,
-            discarded, sinks, followed: those of them that did so by this call, skipped_sinks, aborted_checkpoint,
-            job_status, next_step}.
         Raises:
             NotFound: no such retained checkpoint. Busy: a lease is alive.
             PlanOutdated: head or tables have moved since the plan, or it had other sinks. CommitConflict: just now.
@@ -76,7 +105,9 @@ class Rollbacks:
         """
         context = self._context
         if approved is not None:
-            approved.check(context, context.head().state)  # before the clean-up, which may publish what had waited
+            approved.require_current(
+                context, context.head().state
+            )  # before the clean-up, which may publish what had waited
         state = self._lifecycle.finish_clean_up(session)
         target = resolve_target(state, to, context.store.clock_ms())
         check_routes(context, state, readable_target(context, state, target))
@@ -93,10 +124,7 @@ class Rollbacks:
         followed = self._realigner.finish(session)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         switched = event if isinstance(event, TimelineSwitched) else None
-        return self._result(switched, target) | {
-            "followed": list(followed),
-            "aborted_checkpoint": None if pending is None else int(pending.checkpoint_id),
-        }
+        return self._result(switched, target, followed, None if pending is None else int(pending.checkpoint_id))
 
     def finish_realignment(self, session: Session) -> tuple[str, ...]:
         """Let every sink follow that has yet to follow the newest switch. Returns their names. Raises as `rollback`."""
@@ -123,25 +151,27 @@ class Rollbacks:
                 hint=f"milepost rollback {state.job} --to {from_} takes a running job back",
             )
         back = self.rollback(session, from_, detail=f"started from checkpoint {from_}")
-        left = back["from_head"] if back["outcome"] == "rolled_back" else None
-        return self._lifecycle.start() | {"rolled_back_from": left}
+        return self._lifecycle.start() | {"rolled_back_from": back.from_head}
 
-    def _result(self, switched: TimelineSwitched | None, target: CheckpointId) -> dict[str, Any]:
+    def _result(
+        self, switched: TimelineSwitched | None, target: CheckpointId, followed: tuple[str, ...], aborted: int | None
+    ) -> RollbackResult:
         state = self._context.head().state
         metadata = self._context.base_metadata(state, target)
         known = {sink.name for sink in self._context.spec.sinks}
-        job = state.job
         ended = state.status in ENDED
-        return {
-            "outcome": "nothing_to_roll_back" if switched is None else "rolled_back",
-            "job": job,
-            "checkpoint_id": int(target),
-            "timeline": state.live if switched is None else switched.timeline,
-            "from_timeline": None if switched is None else switched.from_timeline,
-            "from_head": None if switched is None else int(switched.from_head),
-            "discarded": [] if switched is None else [int(one) for one in switched.discarded],
-            "sinks": sorted(known),
-            "skipped_sinks": sorted(set(metadata.marks) - known) if metadata is not None else [],
-            "job_status": job_phase(state).value,
-            "next_step": f"milepost start {job} opens it again" if ended else f"milepost run {job}",
-        }
+        return RollbackResult(
+            outcome="nothing_to_roll_back" if switched is None else "rolled_back",
+            job=state.job,
+            checkpoint_id=int(target),
+            timeline=state.live if switched is None else switched.timeline,
+            from_timeline=None if switched is None else switched.from_timeline,
+            from_head=None if switched is None else int(switched.from_head),
+            discarded=() if switched is None else tuple(map(int, switched.discarded)),
+            sinks=tuple(sorted(known)),
+            skipped_sinks=() if metadata is None else tuple(sorted(set(metadata.marks) - known)),
+            job_status=job_phase(state).value,
+            next_step=f"milepost start {state.job} opens it again" if ended else f"milepost run {state.job}",
+            followed=followed,
+            aborted_checkpoint=aborted,
+        )

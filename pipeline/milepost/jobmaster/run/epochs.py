@@ -22,6 +22,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
 from milepost.jobmaster.retention.broken_head import suggest_rollback
@@ -200,8 +201,8 @@ class Epochs:
         tell: Tell | None = None,
         progress: Progress | None = None,
         restarts: Callable[[BaseException], bool] | None = None,
-    ) -> dict[str, Any]:
-        """Run one whole epoch here and now. Returns the checkpoint document, or {"status": "empty"|"covered"|…}.
+    ) -> CheckpointReport | NothingToDo:
+        """Run one whole epoch here and now. Returns the checkpoint, or why there was nothing to do.
 
         A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
         next start publishes what is left. With `drain` the last epoch finishes the job.
@@ -215,8 +216,7 @@ class Epochs:
             session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
         )
         if isinstance(triggered, NothingToDo):
-            waits = {} if triggered.settles_in_ms is None else {"settles_in_ms": triggered.settles_in_ms}
-            return {"status": triggered.reason, "message": triggered.message, **waits}
+            return triggered
         checkpoint_id = triggered.checkpoint_id
         try:
             if triggered.opened is None:

@@ -104,7 +104,7 @@ class Trigger:
             state = self._context.head().state
         for attempt in range(_PLAN_ATTEMPTS):
             answer = self._open_next(asked, self._context.head().state if attempt else state)
-            if isinstance(answer, NothingToDo) and answer.reason == "empty":
+            if isinstance(answer, NothingToDo) and answer.status == "empty":
                 return replace(answer, message=f"{answer.message}{left}")
             if answer is not None:
                 return answer

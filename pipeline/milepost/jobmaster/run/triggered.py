@@ -8,6 +8,7 @@ from typing import Any
 from milepost.epoch.step_clock import PlanTimes
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.records.stored_fields import Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,13 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class NothingToDo:
-    """No epoch: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end).
+    """No epoch.
 
     Attributes:
+        status: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end).
         settles_in_ms: how long until all new objects can be read; None when there is none that may still be written.
     """
 
-    reason: str
+    status: str
     message: str
-    settles_in_ms: int | None = None
+    settles_in_ms: Known[int] = None

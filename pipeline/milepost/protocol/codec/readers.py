@@ -16,7 +16,7 @@ from typing import Annotated, Any, NewType, TypeAlias, Union, get_args, get_orig
 
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES, Event
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.protocol.records.stored_fields import AS_IS, StoredAs, StoredName
+from milepost.protocol.records.stored_fields import AS_IS, IF_KNOWN, StoredAs, StoredName
 
 EVENT_TAG = "type"
 """Key of the name of an event's type."""
@@ -79,7 +79,7 @@ class StoredField:
         name: the record's. key: the stored one.
         plain: types of values that it has as they are; empty when `read` has to look at each.
         read: makes its value of JSON. write: makes the stored form; None when the value is stored as it is.
-        as_is: its value is JSON already.
+        as_is: its value is JSON already. if_known: None is left out.
         required: a row may not end before it.
     """
 
@@ -89,6 +89,7 @@ class StoredField:
     read: Reader
     write: Callable[[Any], object] | None
     as_is: bool
+    if_known: bool
     required: bool
 
 
@@ -354,7 +355,9 @@ def _field(name: str, hint: Any, required: bool) -> StoredField:
     marks = getattr(hint, "__metadata__", ())
     key = next((mark.name for mark in marks if isinstance(mark, StoredName)), name)
     write = next((mark.write for mark in marks if isinstance(mark, StoredAs)), None)
-    return StoredField(name, key, _plain_types(hint), reader_of(hint), write, AS_IS in marks, required)
+    return StoredField(
+        name, key, _plain_types(hint), reader_of(hint), write, AS_IS in marks, IF_KNOWN in marks, required
+    )
 
 
 def _plain_types(hint: Any) -> frozenset[type]:

@@ -173,12 +173,12 @@ class _Form:
     """How records of one type are stored.
 
     Attributes:
-        fields: of each its stored key, its name, what makes its stored form, None when it is stored as it is, and
-            whether it is JSON already.
+        fields: of each its stored key, its name, what makes its stored form, None when it is stored as it is,
+            whether it is JSON already, and whether None is left out.
         as_row: as an array. constants: what an object has beside its fields.
     """
 
-    fields: tuple[tuple[str, str, Callable[[Any], object] | None, bool], ...]
+    fields: tuple[tuple[str, str, Callable[[Any], object] | None, bool, bool], ...]
     as_row: bool
     constants: dict[str, object]
 
@@ -191,14 +191,16 @@ def _form_of(kind: type) -> _Form | None:
     constants: dict[str, object] = {EVENT_TAG: kind.__name__} if kind.__name__ in _EVENT_NAMES else {}
     if hasattr(kind, "stored_format"):
         constants[FORMAT_KEY] = kind.stored_format
-    plan = tuple((field.key, field.name, field.write, field.as_is) for field in fields_of(kind))
+    plan = tuple((field.key, field.name, field.write, field.as_is, field.if_known) for field in fields_of(kind))
     return _Form(plan, getattr(kind, "stored_as_row", False), constants)
 
 
 def _record_to_json(record: object, form: _Form) -> Any:
     value = {}
-    for key, name, write, as_is in form.fields:
+    for key, name, write, as_is, if_known in form.fields:
         item = getattr(record, name)
+        if item is None and if_known:
+            continue
         if write is not None:
             item = write(item)
         value[key] = item if as_is or type(item) in _PLAIN else to_json(item)

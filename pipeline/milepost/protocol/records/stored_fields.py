@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from milepost.protocol.records.layout import key_fault
 
@@ -36,6 +36,13 @@ class StoredName:
 
     name: str
 
+
+T = TypeVar("T")
+
+IF_KNOWN = "if known"
+"""Mark of a field of a document that is left out where it is None; such a document is never read back."""
+
+Known: TypeAlias = Annotated[T | None, IF_KNOWN]
 
 AS_IS = "as is"
 """Mark of a field that holds JSON already: it is written without being looked at."""

@@ -8,6 +8,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.checkpoint_document import Acks
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
@@ -29,7 +30,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 
 def run(job: SparklessJob, runner: SparklessRunner | None = None) -> int:
-    return int(job.master.run(Session.cli(), runner or SparklessRunner())["checkpoint_id"])
+    return int(job.master.run(Session.cli(), runner or SparklessRunner()).checkpoint_id)
 
 
 def decline(plan: EpochPlan) -> None:
@@ -41,9 +42,9 @@ def test_a_pending_checkpoint_is_shown_while_it_runs(job: SparklessJob) -> None:
     seen = []
     run(job, SparklessRunner(before=lambda plan: seen.append(job.master.show(int(plan.checkpoint_id)))))
     (pending,) = seen
-    assert (pending["status"], pending["epoch"], pending["duration_ms"]) == ("pending", 1, None)
-    assert pending["acks"] == {"received": 0, "expected": 3}
-    assert job.master.show(1)["acks"] == {"received": 3, "expected": 3}
+    assert (pending.status, pending.epoch, pending.duration_ms) == ("pending", 1, None)
+    assert pending.acks == Acks(0, 3)
+    assert job.master.show(1).acks == Acks(3, 3)
 
 
 def test_what_a_checkpoint_was_restored_from_is_shown(job: SparklessJob) -> None:
@@ -52,7 +53,7 @@ def test_what_a_checkpoint_was_restored_from_is_shown(job: SparklessJob) -> None
     run(job, runner)
     job.land("b.csv")
     run(job, runner)
-    assert job.master.show(2)["base"] == 1
+    assert job.master.show(2).base == 1
     assert [plan.base for plan in runner.plans] == [0, 1]
     assert [len(plan.states.get("latest", ())) for plan in runner.plans] == [0, 2]
 
@@ -62,10 +63,10 @@ def test_an_aborted_checkpoint_is_shown_with_its_reason(job: SparklessJob) -> No
     with pytest.raises(SubtaskDeclined):
         run(job, SparklessRunner(before=decline))
     shown = job.master.show(1)
-    assert (shown["status"], shown["failure_reason"]) == ("aborted", "SQL_ERROR")
-    assert shown["failure_detail"] == "division by zero in `clean`"
-    assert shown["duration_ms"] >= 0
-    assert (job.master.status()["last_failure"], job.master.list_checkpoints("pending")) == ("SQL_ERROR", [])
+    assert (shown.status, shown.failure_reason) == ("aborted", "SQL_ERROR")
+    assert shown.failure_detail == "division by zero in `clean`"
+    assert shown.duration_ms >= 0
+    assert (job.master.status().last_failure, job.master.list_checkpoints("pending")) == ("SQL_ERROR", [])
 
 
 def test_a_checkpoint_that_could_not_be_finalized_is_shown_with_its_reason(
@@ -76,7 +77,7 @@ def test_a_checkpoint_that_could_not_be_finalized_is_shown_with_its_reason(
     break_store(monkeypatch, job.context.store_config.url, fault)
     with pytest.raises(StoreUnavailable):
         run(job)
-    assert (job.master.show(1)["status"], job.master.show(1)["failure_reason"]) == (
+    assert (job.master.show(1).status, job.master.show(1).failure_reason) == (
         "aborted",
         "FINALIZE_CHECKPOINT_FAILURE",
     )
@@ -102,7 +103,7 @@ def test_a_checkpoint_past_its_deadline_is_expired_whoever_still_works_on_it(
     with pytest.raises(Fenced):
         job.master.run(Session.cli(), SparklessRunner(**hooks))
     aborted = job.master.show(1)
-    assert (aborted["status"], aborted["failure_reason"]) == ("aborted", "CHECKPOINT_EXPIRED")
+    assert (aborted.status, aborted.failure_reason) == ("aborted", "CHECKPOINT_EXPIRED")
     state = job.context.head().state
     assert (state.failures.consecutive, state.timeline().head) == (1, 0)
     listed = [entry.prefix for entry in state.garbage]
@@ -165,14 +166,14 @@ def test_state_of_a_subsumed_checkpoint_lives_as_long_as_a_later_one_refers_to_i
         job.land(f"{name}.csv", f"k,v\n{key},x\n")
         later(monkeypatch, minimum_grace_ms(TIMEOUT_MS) * key)
         run(job)
-    assert [item["status"] for item in job.master.list_checkpoints()] == ["completed", "subsumed", "subsumed"]
+    assert [item.status for item in job.master.list_checkpoints()] == ["completed", "subsumed", "subsumed"]
     left = {stat.key for stat in job.context.store.list(checkpoint_prefix(CheckpointId(1)))}
     head = job.context.head().state.head()
     assert head is not None
     referenced = set(job.context.metadata(head).references())
     assert first & referenced, "a run of the first checkpoint is still part of the third"
     assert first & left == first & referenced
-    assert job.master.verify(deep=True)["checkpoints"] == [3]
+    assert job.master.verify(deep=True).checkpoints == (3,)
     assert sorted(row["k"] for row in job.master.state("latest").to_pylist()) == list(range(100))
 
 
@@ -190,7 +191,7 @@ def test_completed_checkpoints_outlive_the_job_that_made_them(job: SparklessJob)
         end()
         with pytest.raises(JobNotRunnable):
             job.master.trigger(Session.cli())
-        assert job.master.verify(1, deep=True)["checkpoints"] == [1]
+        assert job.master.verify(1, deep=True).checkpoints == (1,)
         assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 1}]
         assert job.master.state("latest").num_rows == 1
 

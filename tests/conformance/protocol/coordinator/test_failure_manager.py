@@ -36,7 +36,7 @@ def fail(job: SparklessJob, runner: SparklessRunner, error: type[Exception] = Su
     """Run one epoch that fails; returns the status of the job after it."""
     with pytest.raises(error):
         job.master.run(Session.cli(), runner)
-    return str(job.master.status()["job_status"])
+    return str(job.master.status().job_status)
 
 
 def job_tolerating(folder: Path, tolerable: int) -> SparklessJob:
@@ -82,7 +82,7 @@ def test_the_failure_after_the_tolerated_ones_fails_the_job(tmp_path: Path) -> N
         job.master.run(Session.cli(), runner)
     assert len(runner.plans) == 3
     job.master.resume()
-    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 4
+    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 4
 
 
 def test_a_completed_epoch_breaks_the_row_of_failures(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_completed_epoch_breaks_the_row_of_failures(tmp_path: Path) -> None:
     declining = SparklessRunner(before=decline)
     for day in range(2):
         assert fail(job, declining) == "running"
-        assert job.master.run(Session.cli(), SparklessRunner())["status"] == "completed"
+        assert job.master.run(Session.cli(), SparklessRunner()).status == "completed"
         job.land(f"b{day}.csv")
     assert [fail(job, declining) for _ in range(2)] == ["running", "failed"]
 
@@ -134,7 +134,7 @@ def test_an_epoch_past_its_deadline_is_a_counted_failure(tmp_path: Path) -> None
     runner = SparklessRunner(before=run_out)
     assert [fail(job, runner, CheckpointExpired) for _ in range(2)] == ["running", "failed"]
     aborted = job.master.list_checkpoints("aborted")
-    assert [item["failure_reason"] for item in aborted] == ["CHECKPOINT_EXPIRED"] * 2
+    assert [item.failure_reason for item in aborted] == ["CHECKPOINT_EXPIRED"] * 2
 
 
 def test_a_store_that_fails_under_an_epoch_is_a_counted_failure(
@@ -150,7 +150,7 @@ def test_a_store_that_fails_under_an_epoch_is_a_counted_failure(
     assert fail(job, SparklessRunner(), StoreUnavailable) == "failed"
     assert outage.reached.is_set()
     (aborted,) = job.master.list_checkpoints()
-    assert (aborted["status"], aborted["failure_reason"]) == ("aborted", "IO_EXCEPTION")
+    assert (aborted.status, aborted.failure_reason) == ("aborted", "IO_EXCEPTION")
 
 
 def test_a_decline_beyond_the_tolerated_ones_reaches_whoever_ran_the_epoch(tmp_path: Path) -> None:

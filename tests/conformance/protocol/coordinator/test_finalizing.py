@@ -61,8 +61,8 @@ def fails(job: SparklessJob, monkeypatch: pytest.MonkeyPatch, error: type[BaseEx
 def assert_given_up(job: SparklessJob, reason: str) -> None:
     """Nothing of checkpoint 2 is visible, its staged files are gone, and its own objects are listed to go, once."""
     newest, before = job.master.list_checkpoints(limit=2)
-    assert (newest["checkpoint_id"], newest["status"], newest["failure_reason"]) == (2, "aborted", reason)
-    assert (before["checkpoint_id"], before["status"]) == (1, "completed")
+    assert (newest.checkpoint_id, newest.status, newest.failure_reason) == (2, "aborted", reason)
+    assert (before.checkpoint_id, before.status) == (1, "completed")
     assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 1}]
     assert job.staged_files(2) == []
     prefixes = own_garbage(job)
@@ -77,7 +77,7 @@ def own_garbage(job: SparklessJob) -> list[str]:
 
 
 def assert_next_epoch_is_whole(job: SparklessJob, checkpoint_id: int) -> None:
-    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == checkpoint_id
+    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == checkpoint_id
     table = sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"])
     assert table == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
 
@@ -159,4 +159,4 @@ def test_a_commit_of_unknown_outcome_deletes_nothing(
     job.master.trigger(Session.cli(), take_over=not landed)
     table = sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"])
     assert table == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
-    assert [item["status"] for item in job.master.list_checkpoints(limit=1)] == ["completed"]
+    assert [item.status for item in job.master.list_checkpoints(limit=1)] == ["completed"]

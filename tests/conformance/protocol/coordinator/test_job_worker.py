@@ -125,7 +125,7 @@ def test_a_rollback_begins_again_from_the_last_completed_checkpoint_under_a_new_
     failing, good = SparklessRunner(answers=declining((1, 0, Reason.OPERATOR_ERROR))), SparklessRunner()
     fails(job, failing)
     fails(job, failing)
-    assert job.master.run(Session.cli(), good)["checkpoint_id"] == 4
+    assert job.master.run(Session.cli(), good).checkpoint_id == 4
     assert [(plan.checkpoint_id, plan.base) for plan in (*failing.plans, *good.plans)] == [(2, 1), (3, 1), (4, 1)]
     assert rows(job) == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
 
@@ -245,7 +245,7 @@ def test_the_first_cause_is_reported_and_not_what_followed_from_it(job: Sparkles
     error = fails(job, SparklessRunner(answers=answers))
     assert (error.details["level"], error.details["subtask"], error.details["reason"]) == (0, 0, "BAD_RECORD")
     shown = job.master.show(2)
-    assert (shown["status"], shown["failure_reason"]) == ("aborted", "BAD_RECORD")
+    assert (shown.status, shown.failure_reason) == ("aborted", "BAD_RECORD")
 
 
 def test_a_rollback_interrupts_the_pending_checkpoint_once(job: SparklessJob) -> None:

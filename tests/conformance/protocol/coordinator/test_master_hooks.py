@@ -17,7 +17,7 @@ import pytest
 from milepost.dataflow.sinks.sink_head import HEADS
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -33,9 +33,8 @@ SECOND_SOURCE = {
 }
 
 
-def run(job: SparklessJob, runner: SparklessRunner | None = None) -> dict[str, object]:
-    result: dict[str, object] = job.master.run(Session.cli(), runner or SparklessRunner())
-    return result
+def run(job: SparklessJob, runner: SparklessRunner | None = None) -> CheckpointReport | NothingToDo:
+    return job.master.run(Session.cli(), runner or SparklessRunner())
 
 
 def job_with_input(folder: Path) -> SparklessJob:
@@ -159,7 +158,7 @@ def test_a_sink_that_refuses_fails_the_checkpoint_before_the_commit_point(tmp_pa
         run(job)
     assert "milepost resume small" in caught.value.hint
     shown = job.master.show(2)
-    assert (shown["status"], shown["failure_reason"]) == ("aborted", "SINK_PREPARE_FAILED")
+    assert (shown.status, shown.failure_reason) == ("aborted", "SINK_PREPARE_FAILED")
     assert job.context.head().state.timeline().head == 1
 
 
@@ -182,7 +181,7 @@ def test_what_a_participant_adds_and_cannot_be_stored_fails_the_checkpoint(tmp_p
     state = job.context.head().state
     assert (state.checkpoints, state.timeline().pending) == ((), None)
     assert (state.failures.last_reason, job.staged_files(1)) == ("TASK_FAILURE", [])
-    assert run(job)["checkpoint_id"] == 2
+    assert run(job).checkpoint_id == 2
 
 
 def test_a_position_nobody_takes_back_is_refused_unless_it_may_be_left(tmp_path: Path) -> None:
@@ -202,7 +201,7 @@ def test_a_position_nobody_takes_back_is_refused_unless_it_may_be_left(tmp_path:
         run(job)
     assert job.context.head() == before
     allowed = job.master.run(Session.cli(), SparklessRunner(), allow_non_restored_state=True)
-    assert allowed["checkpoint_id"] == 2
+    assert allowed.checkpoint_id == 2
 
 
 def test_a_position_that_cannot_be_read_keeps_the_next_checkpoint_from_being_triggered(
@@ -220,7 +219,7 @@ def test_a_position_that_cannot_be_read_keeps_the_next_checkpoint_from_being_tri
             run(job)
     assert outage.reached.is_set()
     assert job.context.head() == before
-    assert run(job)["checkpoint_id"] == 2
+    assert run(job).checkpoint_id == 2
 
 
 @pytest.mark.parametrize("part", ["/_metadata", "/consumed/"])

@@ -9,6 +9,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.checkpoint_document import Acks
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,
@@ -298,7 +299,7 @@ def test_a_subtask_without_state_is_acknowledged_and_refers_to_nothing(job: Spar
     Case: PendingCheckpointTest.testNonNullSubtaskStateLeadsToStatefulTask
     """
     (job.folder / "landing" / "a.csv").write_text("k,v\n1,a\n")
-    assert job.master.run(Session.cli(), SparklessRunner())["acks"] == {"received": 3, "expected": 3}
+    assert job.master.run(Session.cli(), SparklessRunner()).acks == Acks(3, 3)
     head = job.context.head().state.head()
     assert head is not None
     metadata = job.context.metadata(head)
@@ -318,7 +319,7 @@ def test_the_last_checkpoint_of_a_job_reports_its_participants_as_finished(job: 
     for drain in (False, True):
         result = job.master.run(Session.cli(), SparklessRunner(), drain=drain)
         head = job.context.head().state.head()
-        assert head is not None and head.checkpoint_id == result["checkpoint_id"]
+        assert head is not None and head.checkpoint_id == result.checkpoint_id
         finished.append([source.finished for source in job.context.metadata(head).sources.values()])
     assert finished == [[False], [True]]
-    assert job.master.status()["job_status"] == "finished"
+    assert job.master.status().job_status == "finished"

@@ -168,8 +168,8 @@ def test_after_an_outage_the_next_checkpoint_is_triggered(job: SparklessJob, mon
         break_store(broken, job.context.store_config.url, Fault(at("put", "chk-"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
             job.master.run(Session.cli(), SparklessRunner())
-    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 2
-    assert [item["status"] for item in job.master.list_checkpoints()] == ["completed", "aborted"]
+    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
+    assert [item.status for item in job.master.list_checkpoints()] == ["completed", "aborted"]
 
 
 def ended(status: JobStatus) -> JobLog:
@@ -286,8 +286,8 @@ def test_a_checkpoint_is_triggered_although_one_source_has_nothing_more(tmp_path
     job.master.run(Session.cli(), SparklessRunner())
     job.land("b.csv")
     second = job.master.run(Session.cli(), SparklessRunner())
-    assert {name: source["objects"] for name, source in second["sources"].items()} == {"other": 0, "rows": 1}
-    assert [item["subtask"] for item in second["acknowledged"] if item["level"] == 0] == [0]
+    assert {name: source.objects for name, source in second.sources.items()} == {"other": 0, "rows": 1}
+    assert [item.subtask for item in second.acknowledged if item.level == 0] == [0]
     assert isinstance(job.master.trigger(Session.cli()), NothingToDo)
 
 
@@ -298,5 +298,5 @@ def test_opening_a_job_and_reading_about_it_writes_nothing(job: SparklessJob) ->
     """
     master = job.master
     assert (master.list_checkpoints(), master.history()) == ([], [])
-    assert master.status()["job_status"] == "initializing"
+    assert master.status().job_status == "initializing"
     assert not (job.folder / "store").exists() or not [p for p in (job.folder / "store").rglob("*") if p.is_file()]

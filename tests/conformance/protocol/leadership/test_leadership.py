@@ -75,7 +75,7 @@ def test_a_job_that_nobody_has_led_is_initializing(job: SparklessJob) -> None:
     log.clean(B)
     log.start(B)
     assert job_phase(log.state) is JobPhase.INITIALIZING
-    assert job.master.status()["job_status"] == "initializing"
+    assert job.master.status().job_status == "initializing"
 
 
 def test_a_job_tells_of_itself_before_anything_of_it_exists(job: SparklessJob) -> None:
@@ -84,13 +84,13 @@ def test_a_job_tells_of_itself_before_anything_of_it_exists(job: SparklessJob) -
     Case: JobMasterServiceLeadershipRunnerTest.testJobInformationOperationsDuringInitialization
     """
     status = job.master.status()
-    assert (status["job"], status["job_status"], status["head"], status["leader"]) == (
+    assert (status.job, status.job_status, status.head, status.leader) == (
         "small",
         "initializing",
         None,
         None,
     )
-    assert (status["unread_objects"], status["exit_code"]) == (1, 1)
+    assert (status.unread_objects, status.exit_code) == (1, 1)
     assert job.master.list_checkpoints() == [] and job.master.history() == []
     assert not (job.folder / "store").exists()
 
@@ -157,7 +157,7 @@ def test_a_cancel_that_cannot_end_says_why(job: SparklessJob, again: int) -> Non
     for _ in range(again):
         with pytest.raises(InvalidRequest, match="small is CANCELED; its clean-up waits: checkpoint 1 is completed"):
             job.master.cancel()
-    assert job.master.status()["job_status"] == "cancelling"
+    assert job.master.status().job_status == "cancelling"
 
 
 # -- grant: the result first -----------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_the_running_process_is_shut_down_when_its_leadership_is_lost(
     with pytest.raises(Fenced, match="LEADER_TAKEN_OVER"):
         job.master.run(Session.cli(), runner)
     assert job.context.head().state.results == ()
-    assert job.master.run(newer, SparklessRunner())["checkpoint_id"] == 2
+    assert job.master.run(newer, SparklessRunner()).checkpoint_id == 2
 
 
 REVOKES: dict[str, Callable[[SparklessJob], object]] = {
@@ -328,8 +328,8 @@ def test_a_process_that_is_closed_gives_its_epoch_up_and_leaves_the_job_unfinish
         job.master.run(Session.cli(), SparklessRunner(before=interrupted))
     state = job.context.head().state
     assert (state.status, state.results, state.timeline().pending) == (JobStatus.RUNNING, (), None)
-    assert job.master.show(1)["failure_reason"] == "INTERRUPTED"
-    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 2
+    assert job.master.show(1).failure_reason == "INTERRUPTED"
+    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
 
 
 def no_java(plan: EpochPlan) -> None:
@@ -358,7 +358,7 @@ def test_what_a_run_fails_with_reaches_who_asked_for_it(
     with pytest.raises(error, match=r"Java|number"):
         job.master.run(Session.cli(), SparklessRunner(before=failure))
     told = job.master.status()
-    assert (told["job_status"], told["last_failure"]) == (status, reason)
+    assert (told.job_status, told.last_failure) == (status, reason)
 
 
 def test_a_job_that_cannot_be_initialized_fails_with_the_cause(job: SparklessJob) -> None:
@@ -404,9 +404,9 @@ def test_what_the_closing_of_a_job_fails_with_reaches_who_asked_for_it(job: Spar
     master.context.__dict__["store"] = HookedStore(closing, before=before)
     with pytest.raises(CommitOutcomeUnknown, match="no answer"):
         master.finish(session)
-    assert job.master.status()["result"]["clean_up"] == "dirty"
+    assert job.master.status().result.clean_up == "dirty"
     assert job.master.cancel()["outcome"] == "already_finished"
-    assert job.master.status()["result"]["clean_up"] == "clean"
+    assert job.master.status().result.clean_up == "clean"
 
 
 def test_leading_is_judged_by_the_checkpoint_and_its_token() -> None:

@@ -33,7 +33,7 @@ def attempt(master: JobMaster, what: str) -> str:
             return str(master.abort_running()["outcome"])
         if what == "restart":
             return f"{master.cancel()['outcome']}, {master.start()['outcome']}"
-        return str(master.run(Session.cli(), SparklessRunner(), take_over=what == "take over")["status"])
+        return str(master.run(Session.cli(), SparklessRunner(), take_over=what == "take over").status)
     except TYPED as error:
         return type(error).__name__
     except Exception as error:  # noqa: BLE001 - the test fails with it, at once
@@ -68,13 +68,13 @@ def test_whatever_races_every_row_is_published_once_and_nothing_is_left_behind(t
 
     if job.context.head().state.status.value != "running":
         job.master.start()
-    while job.master.run(Session.cli(), SparklessRunner(), take_over=True)["status"] != "empty":
+    while job.master.run(Session.cli(), SparklessRunner(), take_over=True).status != "empty":
         continue
     table = {row["k"]: row["rows"] for row in job.master.read("table").to_pylist()}
     assert table == {1: landed} | {100 + number: 1 for number in range(landed)}, answers
     state = job.context.head().state
     assert faults(state) == [] and dirty_results(state.results) == () and state.unconfirmed() == ()
-    completed = [one for one in job.master.list_checkpoints() if one["status"] in ("completed", "subsumed")]
+    completed = [one for one in job.master.list_checkpoints() if one.status in ("completed", "subsumed")]
     assert len(completed) == landed, "one object an epoch, and each of them once"
-    epochs = [one["epoch"] for one in completed]
+    epochs = [one.epoch for one in completed]
     assert epochs == list(range(landed, 0, -1)), "one lineage"

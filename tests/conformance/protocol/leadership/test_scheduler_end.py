@@ -24,13 +24,13 @@ def job(tmp_path: Path) -> SparklessJob:
 
 
 def assert_nothing_runs_and_nothing_is_lost(job: SparklessJob, status: str) -> None:
-    assert job.master.status()["job_status"] == status
+    assert job.master.status().job_status == status
     runner = SparklessRunner()
     with pytest.raises(JobNotRunnable):
         job.master.run(Session.cli(), runner)
     assert runner.plans == []
     assert job.context.head().state.timeline().pending is None
-    assert job.master.verify(1, deep=True)["checkpoints"] == [1]
+    assert job.master.verify(1, deep=True).checkpoints == (1,)
 
 
 def test_a_failed_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) -> None:
@@ -57,11 +57,11 @@ def test_a_finished_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob
     session = Session.cli()
     job.master.run(session, SparklessRunner())
     job.master.finish(session)
-    assert job.master.status()["job_status"] == "finished"
+    assert job.master.status().job_status == "finished"
     job.land("c.csv")
     with pytest.raises(JobNotRunnable):
         job.master.trigger(Session.cli())
-    assert job.master.verify(2, deep=True)["checkpoints"] == [2]
+    assert job.master.verify(2, deep=True).checkpoints == (2,)
 
 
 def test_a_process_that_ends_between_epochs_leaves_a_job_that_goes_on(job: SparklessJob) -> None:
@@ -72,7 +72,7 @@ def test_a_process_that_ends_between_epochs_leaves_a_job_that_goes_on(job: Spark
     """
     before = job.context.head()
     assert (before.state.status.value, before.state.timeline().pending) == ("running", None)
-    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 2
+    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
 
 
 @pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
@@ -93,7 +93,7 @@ def test_a_process_that_is_told_to_end_gives_its_epoch_up_and_the_job_goes_on(
     state = job.context.head().state
     assert (state.status.value, state.timeline().pending, state.timeline().head) == ("running", None, 1)
     assert (state.failures.last_reason, state.failures.consecutive) == ("INTERRUPTED", 0)
-    assert job.master.run(Session.cli(), SparklessRunner())["checkpoint_id"] == 3
+    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 3
 
 
 def test_after_a_failover_the_pending_checkpoint_is_aborted_before_another_is_triggered(job: SparklessJob) -> None:
@@ -110,6 +110,6 @@ def test_after_a_failover_the_pending_checkpoint_is_aborted_before_another_is_tr
 
     with pytest.raises(SubtaskDeclined):
         job.master.run(Session.cli(), SparklessRunner(before=tasks_are_lost))
-    assert job.master.show(2)["failure_reason"] == "TASK_FAILURE"
+    assert job.master.show(2).failure_reason == "TASK_FAILURE"
     triggered = job.master.trigger(newcomer)
     assert isinstance(triggered, Triggered) and triggered.checkpoint_id == 3

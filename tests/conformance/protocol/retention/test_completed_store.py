@@ -264,9 +264,9 @@ def test_people_see_that_a_checkpoint_was_dropped(tmp_path: Path) -> None:
     Case: CompletedCheckpointTest.testCompletedCheckpointStatsCallbacks
     """
     job = job_with_epochs(tmp_path, 1, last=1)
-    assert [item["status"] for item in job.master.list_checkpoints()] == ["completed"]
+    assert [item.status for item in job.master.list_checkpoints()] == ["completed"]
     job.master.subsume(next_epoch(job))
-    statuses = {item["checkpoint_id"]: item["status"] for item in job.master.list_checkpoints()}
+    statuses = {item.checkpoint_id: item.status for item in job.master.list_checkpoints()}
     assert statuses == {2: "completed", 1: "subsumed"}
 
 

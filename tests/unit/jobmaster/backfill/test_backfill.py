@@ -14,8 +14,10 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.backfill.backfill_run import check_equal
 from milepost.jobmaster.backfill.forks import open_fork
 from milepost.jobmaster.backfill.plan import prepare, request_of
+from milepost.jobmaster.backfill.plan_document import KeptAhead
 from milepost.jobmaster.backfill.replay import replay_record
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.status import Status
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.manifest import decisions
@@ -76,19 +78,19 @@ def test_the_table_changes_at_the_end_all_at_once_and_equals_the_oracle(job: Bac
     """DESIGN 6: replay in recorded order with today's code; fast-forward is one transition that the sinks follow."""
     runner = SparklessRunner(after=lambda plan: job.assert_table(DAYS, fixed=False))
     plan = job.master.plan_backfill("2026-03-03")
-    assert (plan["fork_point"], plan["head"], plan["epochs"], plan["objects"]) == (2, 5, 3, 3)
-    assert plan["sinks"]["table"]["rows_now"] == 5 and plan["sinks"]["table"]["rows_at_fork_point"] == 2
+    assert (plan.fork_point, plan.head, plan.epochs, plan.objects) == (2, 5, 3, 3)
+    assert plan.sinks["table"].rows_now == 5 and plan.sinks["table"].rows_at_fork_point == 2
     assert job.state.version == plan_version(job), "a plan changes nothing"
 
     result = job.backfill(runner)
 
-    assert (result["outcome"], result["fork_point"], result["from_timeline"]) == ("fast_forwarded", 2, "main")
+    assert (result.outcome, result.fork_point, result.from_timeline) == ("fast_forwarded", 2, "main")
     assert [item.name for plan in runner.plans for item in plan.inputs] == ["rows"] * 3
     read = [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans]
     assert read == [["day-03.csv"], ["day-04.csv"], ["day-05.csv"]]
     job.assert_table(DAYS, fixed=True)
     state = job.state
-    assert state.live == result["timeline"] and state.timeline().head == result["checkpoint_id"] == 8
+    assert state.live == result.timeline and state.timeline().head == result.checkpoint_id == 8
     assert {one.timeline_id: one.role for one in state.timelines} == {
         "main": TimelineRole.ABANDONED,
         state.live: TimelineRole.LIVE,
@@ -113,13 +115,13 @@ def test_a_backfill_is_undone_until_the_live_line_has_gone_on_for_as_long_as_is_
     """I8: the epochs that it replays take no place in the retention of the line that it replaced."""
     job = BackfillJob.create(tmp_path / "job", DAYS, {"last: 50": "last: 3"})
     job.fix()
-    assert len(job.backfill(from_=None, from_checkpoint=0)["epochs"]) == DAYS
+    assert len(job.backfill(from_=None, from_checkpoint=0).epochs) == DAYS
     assert [job.next_day(6), job.next_day(7)] == [11, 12]
     assert {DAYS, 10, 11, 12} <= retained(job)
 
     job.master.rollback(Session.cli(), DAYS)
     job.assert_table(DAYS, fixed=False)
-    assert job.epoch()["checkpoint_id"] == 13
+    assert job.epoch().checkpoint_id == 13
     job.assert_table(6, fixed=False, fixed_from=6)
 
     job.master.rollback(Session.cli(), 12)
@@ -139,7 +141,7 @@ def retained(job: BackfillJob) -> set[int]:
 )
 def test_the_fork_point_has_consumed_no_row_of_the_range(job: BackfillJob, from_: str, fork_point: int) -> None:
     """Checkpoint 2 read a row of 23:00; its watermark of 21:00 does not say so, its watermark delay does."""
-    assert job.master.plan_backfill(from_)["fork_point"] == fork_point
+    assert job.master.plan_backfill(from_).fork_point == fork_point
 
 
 def test_rows_too_far_ahead_do_not_move_the_fork_point_and_the_plan_says_what_replays_them(tmp_path: Path) -> None:
@@ -151,13 +153,11 @@ def test_rows_too_far_ahead_do_not_move_the_fork_point_and_the_plan_says_what_re
     for day in range(3, 6):
         job.next_day(day)
     plan = job.master.plan_backfill("2026-03-04")
-    assert plan["fork_point"] >= 2
-    assert plan["kept_ahead"] == [
-        {"source": "rows", "furthest": "2099-01-01T00:00:00+00:00", "since_checkpoint": 2, "from_checkpoint": 1}
-    ]
-    assert any("--from-checkpoint 1 replays them all" in line for line in plan["text"])
+    assert plan.fork_point >= 2
+    assert plan.kept_ahead == (KeptAhead("rows", "2099-01-01T00:00:00+00:00", since_checkpoint=2, from_checkpoint=1),)
+    assert any("--from-checkpoint 1 replays them all" in line for line in plan.text)
     before = job.master.plan_backfill("2026-01-01")
-    assert (before["fork_point"], before["kept_ahead"]) == (0, [])
+    assert (before.fork_point, before.kept_ahead) == (0, ())
     job.fix()
     job.backfill(from_=None, from_checkpoint=1)
     totals = {row["k"]: row["total"] for row in job.table().to_pylist()}
@@ -171,7 +171,7 @@ def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: Backf
     assert [int(one.checkpoint_id) for one in job.state.checkpoints] == [6]
     runner = SparklessRunner()
     result = job.backfill(runner, ranges_per_epoch=4)
-    assert result["fork_point"] == 0
+    assert result.fork_point == 0
     assert [len(plan.inputs[0].objects) for plan in runner.plans] == [4, 2]
     job.assert_table(6, fixed=True)
 
@@ -181,7 +181,7 @@ def test_a_corrected_rule_is_told_with_what_it_does_not_change(job: BackfillJob)
     (told,) = [row for row in job.master.compatibility() if row["detail"] != "unchanged"]
     assert (told["uid"], told["outcome"], told["verdict"]) == ("source rows", "changed", "compatible")
     assert told["detail"].startswith("how it reads its objects was another one at checkpoint 5: what was read by then")
-    assert any("source rows: changed: " in line for line in job.master.plan_backfill("2026-03-03")["text"])
+    assert any("source rows: changed: " in line for line in job.master.plan_backfill("2026-03-03").text)
     job.next_day(6)
     assert {row["detail"] for row in job.master.compatibility()} == {"unchanged"}, "the newest epoch was made with it"
 
@@ -191,8 +191,8 @@ def test_the_plan_names_a_table_that_does_not_follow(tmp_path: Path) -> None:
     job = BackfillJob.create(tmp_path, 2, {"sinks:\n": f"sinks:\n{sink}"})
     job.edit(sink, "")
     plan = job.master.plan_backfill(from_checkpoint=1)
-    assert plan["skipped_sinks"] == ["extra"]
-    assert any(line.startswith("sink extra is not in the spec any more") for line in plan["text"])
+    assert plan.skipped_sinks == ("extra",)
+    assert any(line.startswith("sink extra is not in the spec any more") for line in plan.text)
 
 
 def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(job: BackfillJob) -> None:
@@ -210,7 +210,7 @@ def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(
 
 
 def test_a_checkpoint_may_be_named_as_the_fork_point(job: BackfillJob) -> None:
-    assert job.backfill(from_=None, from_checkpoint=1)["fork_point"] == 1
+    assert job.backfill(from_=None, from_checkpoint=1).fork_point == 1
     job.assert_table(DAYS, fixed=True)
 
 
@@ -255,7 +255,7 @@ def test_a_trigger_during_the_last_stretch_is_busy_and_goes_on_after_it(job: Bac
     job.backfill(at_epoch(3, scheduled))
     assert len(refused) == 1
     job.assert_table(DAYS, fixed=True)
-    assert job.epoch()["checkpoint_id"] == 9
+    assert job.epoch().checkpoint_id == 9
     job.assert_table(6, fixed=True)
 
 
@@ -345,7 +345,7 @@ def test_a_failed_epoch_leaves_the_live_timeline_as_it_was_and_counts_for_nothin
     assert job.next_day(6) == 8, "ids are never reused: 6 was the fork's, 7 was aborted"
     job.assert_table(6, fixed=False, fixed_from=6)
     plan = job.master.plan_backfill("2026-03-03")
-    assert plan["continues"] == failed.value.details["fork"] and plan["replayed_ranges"] == 1
+    assert plan.continues == failed.value.details["fork"] and plan.replayed_ranges == 1
     job.backfill()
     job.assert_table(6, fixed=True)
 
@@ -372,8 +372,8 @@ def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(jo
     left = open_forks(job.state)[0].timeline_id
     job.edit('["99"]', '["99", "NA"]')
     told = job.master.plan_backfill("2026-03-03")
-    assert told["gives_up"] == [left] and told["continues"] is None
-    assert f"gives up fork {left}, left by a backfill of another range" in "\n".join(told["text"])
+    assert told.gives_up == (left,) and told.continues is None
+    assert f"gives up fork {left}, left by a backfill of another range" in "\n".join(told.text)
     runner = SparklessRunner()
     job.backfill(runner)
     assert len(runner.plans) == 3
@@ -395,7 +395,7 @@ def test_of_two_forks_of_one_backfill_the_one_that_got_further_goes_on(job: Back
                 job.backfill(at_epoch(2, decline), session=session)
             assert failed.value.details["fork"] in forks
     shown = job.master.plan_backfill("2026-03-03")
-    assert (shown["continues"], shown["replayed_ranges"]) == (failed.value.details["fork"], 2)
+    assert (shown.continues, shown.replayed_ranges) == (failed.value.details["fork"], 2)
     job.backfill()
     job.assert_table(DAYS, fixed=True)
 
@@ -438,7 +438,7 @@ def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a
 
 def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) -> None:
     """Running, then killed; what it says to type goes on with it."""
-    told: list[dict[str, Any]] = []
+    told: list[Status] = []
     runner = SparklessRunner()
 
     def die(plan: EpochPlan) -> None:
@@ -449,27 +449,27 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     runner.before = die
     with mortal_session() as session, pytest.raises(KeyboardInterrupt):
         job.backfill(runner, session=session)
-    (running,) = told[0]["unfinished_backfills"]
-    fork = running["fork"]
-    assert (running["working"], running["fork_point"], running["head"], running["pending"]) == (True, 2, None, 6)
-    assert running["next_step"].startswith(f"backfill on fork {fork}, from checkpoint 2, is running: wait for it")
-    assert running["session_id"] == session.session_id
-    assert told[0]["frozen"] is None
+    (running,) = told[0].unfinished_backfills
+    fork = running.fork
+    assert (running.working, running.fork_point, running.head, running.pending) == (True, 2, None, 6)
+    assert running.next_step.startswith(f"backfill on fork {fork}, from checkpoint 2, is running: wait for it")
+    assert running.session_id == session.session_id
+    assert told[0].frozen is None
     status = job.master.status()
-    (left,) = status["unfinished_backfills"]
-    assert (left["working"], left["head"], left["pending"]) == (False, 6, None)
-    assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left["next_step"]
-    assert (status["exit_code"], status["next_step"]) == (0, "nothing to do")
+    (left,) = status.unfinished_backfills
+    assert (left.working, left.head, left.pending) == (False, 6, None)
+    assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left.next_step
+    assert (status.exit_code, status.next_step) == (0, "nothing to do")
     spec = job.small.folder / "config" / "small.yaml"
     line = milepost("status", spec).stdout
-    typed = left["next_step"].replace("backfill small", f"backfill {spec}")
+    typed = left.next_step.replace("backfill small", f"backfill {spec}")
     assert line.endswith(f"; next: nothing to do; {typed}\n")
     ran = SparklessRunner()
-    assert job.backfill(ran, None, from_checkpoint=2)["timeline"] == fork
+    assert job.backfill(ran, None, from_checkpoint=2).timeline == fork
     assert len(ran.plans) == 2, "the range that was replayed is not replayed again"
     status = job.master.status()
-    assert status["unfinished_backfills"] == []
-    assert (status["job_status"], status["waits_for"]) == ("running", None)
+    assert status.unfinished_backfills == ()
+    assert (status.job_status, status.waits_for) == ("running", None)
     told = milepost("status", job.small.folder / "config" / "small.yaml").stdout
     assert "job running" in told and "waits" not in told
 
@@ -485,9 +485,9 @@ def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None
         job.backfill(at_epoch(2, interrupt), session=session)
     job.next_day(6)
     job.next_day(7)
-    (left,) = job.master.status()["unfinished_backfills"]
+    (left,) = job.master.status().unfinished_backfills
     ran = SparklessRunner()
-    assert job.backfill(ran)["timeline"] == left["fork"]
+    assert job.backfill(ran).timeline == left.fork
     assert len(ran.plans) == 4
     job.assert_table(7, fixed=True)
     job.next_day(8)
@@ -497,10 +497,10 @@ def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None
 def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
     """Else nobody knows why every trigger is busy."""
     session = Session.cli()
-    told: list[dict[str, Any]] = []
+    told: list[Status] = []
     job.backfill(at_epoch(3, lambda: told.append(job.master.status())), session=session)
-    assert told[0]["frozen"]["session_id"] == session.session_id
-    assert job.master.status()["frozen"] is None
+    assert told[0].frozen.session_id == session.session_id
+    assert job.master.status().frozen is None
 
 
 def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:
@@ -549,7 +549,7 @@ def test_a_job_that_is_canceled_at_the_last_moment_keeps_its_head_and_its_tables
     job.assert_table(DAYS, fixed=False)
     job.master.start()
     ran = SparklessRunner()
-    assert job.backfill(ran)["outcome"] == "fast_forwarded"
+    assert job.backfill(ran).outcome == "fast_forwarded"
     assert ran.plans == [], "nothing is replayed twice"
     job.assert_table(DAYS, fixed=True, fixed_from=3)
 
@@ -583,7 +583,7 @@ def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: Backfil
     with pytest.raises(InvalidRequest, match=f"checkpoint {restored} was restored from a savepoint or boot") as refused:
         job.master.plan_backfill("2026-03-01")
     assert refused.value.hint.endswith(f"--from-checkpoint {restored}")
-    assert job.backfill()["fork_point"] == restored
+    assert job.backfill().fork_point == restored
     job.assert_table(DAYS, fixed=True)
 
 
@@ -638,9 +638,9 @@ def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob
     result = job.backfill(runner)
     read = [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans]
     assert read == [["day-03.csv"], [], ["day-04.csv"], ["day-05.csv"]]
-    assert job.master.show(result["epochs"][0]["checkpoint_id"])["unaligned"] is True
-    shown = job.master.show(result["epochs"][1]["checkpoint_id"])
-    assert shown["held_back"] == f"max_in_flight: {NO_ROWS.size} bytes are in flight, more than 9"
+    assert job.master.show(result.epochs[0].checkpoint_id).unaligned is True
+    shown = job.master.show(result.epochs[1].checkpoint_id)
+    assert shown.held_back == f"max_in_flight: {NO_ROWS.size} bytes are in flight, more than 9"
     job.assert_table(DAYS, fixed=True)
 
 

@@ -95,7 +95,7 @@ def test_a_schedule_that_completes_an_epoch_before_any_write_is_caught_up_with(
         job = prepared.copy(tmp_path / str(number))
         outcomes.append(race(job, number))
         if outcomes[-1] == "busy":
-            assert job.epoch()["status"] == "completed", "the schedule goes on after the last stretch"
+            assert job.epoch().status == "completed", "the schedule goes on after the last stretch"
         job.assert_table(DAYS + 1, fixed=True)
         roles = sorted(one.role.value for one in job.state.timelines)
         assert roles == [TimelineRole.ABANDONED.value, TimelineRole.LIVE.value]
@@ -110,7 +110,7 @@ def race(job: BackfillJob, number: int) -> str:
 
     def scheduled() -> str:
         try:
-            return str(job.epoch()["status"])
+            return str(job.epoch().status)
         except Busy:
             return "busy"
 

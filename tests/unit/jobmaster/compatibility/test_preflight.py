@@ -78,7 +78,7 @@ def test_a_type_that_does_not_hold_every_value_is_refused_before_anything_is_pla
     with pytest.raises(InvalidRequest, match="needs a new uid or a backfill") as refused:
         job.next(state)
     assert detail in refused.value.message and "Nothing was written" in refused.value.message
-    assert [row["checkpoint_id"] for row in job.master.list_checkpoints()] == [1]
+    assert [row.checkpoint_id for row in job.master.list_checkpoints()] == [1]
     job.next({"a": "int32", "b": "int64"})
 
 
@@ -223,17 +223,17 @@ def test_show_pins_spec_and_code_and_names_what_differs(job: ChangingJob) -> Non
     """Each checkpoint has the text of its spec and the hash of every module that ran."""
     job.next({"a": "int32"})
     first = job.master.show(1)
-    assert first["spec"] == SPEC and first["code_differs"] == []
-    assert first["code"].keys() == {"milepost", "lasts: ops"} and len(first["code_hash"]) == 64
+    assert first.spec == SPEC and first.code_differs == ()
+    assert first.code.keys() == {"milepost", "lasts: ops"} and len(first.code_hash) == 64
     job.next({"a": "int64"}, SPEC + SINK)
-    assert job.master.show(1)["code_differs"] == ["lasts: ops: changed"]
-    assert job.master.show(1)["spec"] == SPEC and job.master.show(2)["spec"] == SPEC + SINK
+    assert job.master.show(1).code_differs == ("lasts: ops: changed",)
+    assert job.master.show(1).spec == SPEC and job.master.show(2).spec == SPEC + SINK
     helped = (job.folder / "config" / "ops.py").read_text()
     (job.folder / "config" / "helper.py").write_text("ONE = 1\n")
     (job.folder / "config" / "ops.py").write_text("import helper\n" + helped)
-    assert job.master.show(2)["code_differs"] == ["lasts: helper: new", "lasts: ops: changed"]
+    assert job.master.show(2).code_differs == ("lasts: helper: new", "lasts: ops: changed")
     (job.folder / "config" / "ops.py").unlink()
-    assert "there is no module ops" in job.master.show(2)["code_differs"][0]
+    assert "there is no module ops" in job.master.show(2).code_differs[0]
 
 
 def test_times_are_compared_as_spark_and_as_a_class_gives_them(job: ChangingJob) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
+from milepost.jobmaster.reports.source_health import BadNames
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.checked import read_handle
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -46,11 +47,11 @@ def test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread(tmp_path: P
     job = SparklessJob.create(tmp_path, SETTLES)
     path = job.land("a.csv")
     answer = job.master.trigger(Session.cli())
-    assert isinstance(answer, NothingToDo) and answer.reason == "empty"
+    assert isinstance(answer, NothingToDo) and answer.status == "empty"
     assert answer.settles_in_ms is not None and 3_500_000 < answer.settles_in_ms <= 3_600_000
     assert "source rows: 1 object(s) modified less than 1h ago may still be written" in answer.message
     status = job.master.status()
-    assert (status["unread_objects"], status["sources"]["rows"]["settling"]) == (1, 1)
+    assert (status.unread_objects, status.sources["rows"].settling) == (1, 1)
     aged(path, 1.1)
     assert planned(job) == ["a.csv"]
 
@@ -87,7 +88,7 @@ def test_a_drain_does_not_end_a_job_that_waits_for_a_young_file(tmp_path: Path) 
     job.epoch()
     job.land("b.csv")
     assert isinstance(job.master.trigger(Session.cli(), drain=True), NothingToDo)
-    assert job.master.status()["job_status"] == "running"
+    assert job.master.status().job_status == "running"
 
 
 def test_a_young_file_at_the_first_epoch_of_a_source_that_starts_at_the_latest_lands_after_it(tmp_path: Path) -> None:
@@ -107,8 +108,8 @@ def test_a_name_that_cannot_be_used_stops_the_plan_and_says_what_skips_it(tmp_pa
     assert f"{BAD_DATE}: column dt: 'someday' of the key is not a date32" in raised.value.message
     assert "on_bad_name to skip" in raised.value.hint and raised.value.details["names"] == [BAD_DATE]
     status = job.master.status()
-    assert (status["exit_code"], status["unread_objects"], status["healthy"]) == (1, None, False)
-    assert f"1 object(s) cannot be used ({BAD_DATE}: column dt" in status["next_step"]
+    assert (status.exit_code, status.unread_objects, status.healthy) == (1, None, False)
+    assert f"1 object(s) cannot be used ({BAD_DATE}: column dt" in status.next_step
 
 
 def test_a_name_that_cannot_be_used_is_left_out_counted_and_named(tmp_path: Path) -> None:
@@ -121,5 +122,5 @@ def test_a_name_that_cannot_be_used_is_left_out_counted_and_named(tmp_path: Path
     (source,) = record_of(job).sources
     assert source.skipped["bad_names"] == 3
     assert [name.split(": ")[0] for name in source.bad_names] == [r"dt=2026-01-02/b\xff.csv", BAD_DATE, "undated.csv"]
-    told = job.master.status()["sources"]["rows"]["bad_names"]
-    assert told == {"count": 3, "first": [r"dt=2026-01-02/b\xff.csv", BAD_DATE, "undated.csv"]}
+    told = job.master.status().sources["rows"].bad_names
+    assert told == BadNames(3, (r"dt=2026-01-02/b\xff.csv", BAD_DATE, "undated.csv"))

@@ -107,7 +107,7 @@ def test_an_epoch_is_empty_iff_nothing_is_new_and_nothing_is_in_flight(tmp_path:
     small.epoch(with_operators({"latest": snapshot(small)}))
     assert planned(small) is None
     answer = small.master.trigger(Session.cli())
-    assert isinstance(answer, NothingToDo) and answer.reason == "empty"
+    assert isinstance(answer, NothingToDo) and answer.status == "empty"
 
 
 def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> 
     assert record.held_back == "max_in_flight: 1001 bytes are in flight, more than 1000"
     assert (record.sources[0].pending_objects, record.sources[0].pending_bytes) == (1, len("k,v\n1,a\n"))
     shown = small.master.show(small.epoch(with_operators({"latest": snapshot(small)})))
-    assert shown["held_back"] == record.held_back and shown["objects"] == 0
-    assert small.master.show(2)["in_flight_bytes"] == 1_001 and small.master.show(2)["unaligned"] is True
-    assert small.master.status()["in_flight_bytes"] == 0
+    assert shown.held_back == record.held_back and shown.objects == 0
+    assert small.master.show(2).in_flight_bytes == 1_001 and small.master.show(2).unaligned is True
+    assert small.master.status().in_flight_bytes == 0
     assert objects(planned(small)) == ["c.csv"]
 
 
@@ -222,12 +222,12 @@ def test_a_drain_ends_with_one_epoch_that_reads_nothing_and_finishes_the_job(tmp
         session, pending, with_operators({"latest": replace(snapshot(small), firing=(END_OF_TIME_US,))})
     )
     shown = small.master.show(completed.checkpoint_id)
-    assert shown["final"] and shown["watermark"] == "end" and shown["sources"]["rows"]["finished"]
-    assert shown["operators"]["latest"]["firing_watermark"] == "end"
-    assert not small.master.show(first)["final"]
+    assert shown.final and shown.watermark == "end" and shown.sources["rows"].finished
+    assert shown.operators["latest"].firing_watermark == "end"
+    assert not small.master.show(first).final
     # Its session dies here. What a start finds undone after the commit point, it does first.
     answer = small.master.trigger(Session.cli())
-    assert isinstance(answer, NothingToDo) and answer.reason == "drained"
+    assert isinstance(answer, NothingToDo) and answer.status == "drained"
     assert small.context.head().state.status is JobStatus.FINISHED
     with pytest.raises(JobNotRunnable):
         small.master.trigger(Session.cli(), drain=True)
@@ -280,7 +280,7 @@ def test_an_input_record_is_read_as_it_was_written_and_another_format_is_refused
 def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:
     """Without a checkpoint there is no state that could fire."""
     answer = JobMaster(job(tmp_path).loaded()).trigger(Session.cli(), drain=True)
-    assert isinstance(answer, NothingToDo) and answer.reason == "empty"
+    assert isinstance(answer, NothingToDo) and answer.status == "empty"
 
 
 def test_the_command_drains_a_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_reading_the_past_takes_a_pin_and_lets_go_of_it(job: SparklessJob, read:
     if read == "read":
         assert job.master.read("table", 1).num_rows == 1
     else:
-        assert job.master.verify(1)["checkpoints"] == [1]
+        assert job.master.verify(1).checkpoints == (1,)
     assert [event["event"] for event in job.master.history(2)] == ["CheckpointUnpinned", "CheckpointPinned"]
     assert pins(job) == []
 

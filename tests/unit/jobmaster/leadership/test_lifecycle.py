@@ -11,6 +11,7 @@ import pytest
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle as job_control
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from tests.harness.jobs.milepost_cli import milepost, milepost_on_terminal
@@ -63,7 +64,7 @@ def test_a_cancel_aborts_the_running_epoch_and_fences_its_session(job: Sparkless
         with pytest.raises(Fenced):
             step()
     shown = job.master.show(2)
-    assert (shown["status"], shown["failure_reason"]) == ("aborted", "CHECKPOINT_COORDINATOR_SHUTDOWN")
+    assert (shown.status, shown.failure_reason) == ("aborted", "CHECKPOINT_COORDINATOR_SHUTDOWN")
     assert job.context.sink("table").read().num_rows == 1, "what was published stays"
 
 
@@ -132,8 +133,8 @@ def test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command(
         job.master.cancel()
     restart()
     status = job.master.status()
-    assert (status["job_status"], status["result"]["clean_up"], status["exit_code"]) == ("cancelling", "dirty", 4)
-    assert "its clean-up is not over: milepost cancel small finishes it" in status["next_step"]
+    assert (status.job_status, status.result.clean_up, status.exit_code) == ("cancelling", "dirty", 4)
+    assert "its clean-up is not over: milepost cancel small finishes it" in status.next_step
     NEXT[command](job.master)
     state = job.context.head().state
     assert state.results[0].clean_up is CleanUp.CLEAN and state.unconfirmed() == ()
@@ -158,7 +159,7 @@ def test_a_sink_that_is_down_keeps_the_job_dirty_and_loses_nothing(job: Sparkles
         job.master.start()
     down.undo()
     assert job.master.cancel()["published"] == ["checkpoint 2 to sink table"]
-    assert job.master.status()["job_status"] == "canceled"
+    assert job.master.status().job_status == "canceled"
 
 
 def test_a_commit_that_fails_is_confirmed_by_nobody(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +187,7 @@ def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless
         job.master.cancel()
     spec.write_text(spec.read_text().replace("name: other,", "name: table,"))
     assert job.master.cancel()["outcome"] == "already_canceled"
-    assert job.master.status()["result"]["clean_up"] == "clean"
+    assert job.master.status().result.clean_up == "clean"
 
 
 def test_an_abort_takes_the_epoch_from_whoever_runs_it(job: SparklessJob) -> None:
@@ -232,7 +233,7 @@ def test_an_abort_after_the_commit_point_changes_nothing(job: SparklessJob, monk
 
     monkeypatch.setattr(job_control.Leadership, "abort", late)
     assert job.master.abort_running()["outcome"] == "already_completed"
-    assert job.master.show(2)["status"] == "completed"
+    assert job.master.show(2).status == "completed"
 
 
 def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
@@ -244,8 +245,8 @@ def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
     answer = job.master.finish(session)
     assert (answer["outcome"], answer["status"], answer["head"]) == ("finished", "finished", 2)
     status = job.master.status()
-    assert (status["job_status"], status["exit_code"]) == ("finished", 4)
-    assert status["result"] | {"at": None} == {
+    assert (status.job_status, status.exit_code) == ("finished", 4)
+    assert to_json(status.result) | {"at": None} == {
         "incarnation": 1,
         "status": "finished",
         "clean_up": "clean",
@@ -270,7 +271,7 @@ def test_the_run_of_an_outdated_leader_does_not_finish_the_job(job: SparklessJob
     job.epoch()
     with pytest.raises(Fenced, match="checkpoint 2 was its last, the head is 3"):
         job.master.finish(outdated)
-    assert job.master.status()["job_status"] == "running"
+    assert job.master.status().job_status == "running"
 
 
 def test_a_run_that_is_already_covered_succeeds_also_when_the_job_has_ended(job: SparklessJob) -> None:
@@ -279,7 +280,7 @@ def test_a_run_that_is_already_covered_succeeds_also_when_the_job_has_ended(job:
     completed = job.complete(session, job.trigger(session))
     job.master.cancel()
     answer = job.master.trigger(session)
-    assert isinstance(answer, NothingToDo) and answer.reason == "covered"
+    assert isinstance(answer, NothingToDo) and answer.status == "covered"
     assert job.master.complete(session, completed.checkpoint_id) == job.context.head().state.head()
 
 
@@ -292,7 +293,7 @@ def test_a_job_that_has_never_run_has_nothing_to_end(tmp_path: Path, command: st
     with pytest.raises(NotFound):
         job.master.cancel()
     status = job.master.status()
-    assert (status["job_status"], status["incarnation"], status["leader"], status["exit_code"]) == (
+    assert (status.job_status, status.incarnation, status.leader, status.exit_code) == (
         "initializing",
         None,
         None,

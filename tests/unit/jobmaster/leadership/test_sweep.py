@@ -47,7 +47,7 @@ def test_a_holder_that_comes_back_is_judged_again(job: SparklessJob, monkeypatch
     between_judgement_and_transition(monkeypatch, "abort", lambda: job.rebind(session))
     Leadership(job.context).sweep(Session.cli(), take_over=True)
     shown = job.master.show(1)
-    assert (shown["status"], shown["failure_reason"], shown["leader"]["token"]) == ("aborted", "LEADER_TAKEN_OVER", 4)
+    assert (shown.status, shown.failure_reason, shown.leader.token) == ("aborted", "LEADER_TAKEN_OVER", 4)
 
 
 def test_an_epoch_that_is_given_up_while_it_is_adopted_stays_given_up(
@@ -59,7 +59,7 @@ def test_an_epoch_that_is_given_up_while_it_is_adopted_stays_given_up(
     finish_without_complete(job, session, monkeypatch)
     between_judgement_and_transition(monkeypatch, "complete", job.master.abort_running)
     Leadership(job.context).sweep(Session.cli(), take_over=True)
-    assert job.master.show(int(pending.checkpoint_id))["failure_reason"] == "ABORTED_BY_USER"
+    assert job.master.show(int(pending.checkpoint_id)).failure_reason == "ABORTED_BY_USER"
     assert job.context.head().state.timeline().pending is None
 
 
@@ -100,4 +100,4 @@ def test_an_epoch_that_its_gate_refused_is_given_up_and_not_adopted(
     finish_without_complete(job, session, monkeypatch, lambda made: replace(made, verdict=refused))
     Leadership(job.context).sweep(Session.cli(), take_over=True)
     shown = job.master.show(int(pending.checkpoint_id))
-    assert (shown["status"], shown["failure_reason"]) == ("aborted", "QUALITY_GATE_FAILED")
+    assert (shown.status, shown.failure_reason) == ("aborted", "QUALITY_GATE_FAILED")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.diff import Difference
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -62,6 +63,8 @@ class _Told:
         self.steps[step] = self._masked(said)
 
     def _masked(self, value: Any, name: str = "") -> Any:
+        if is_dataclass(value):
+            value = to_json(value)
         if isinstance(value, dict):
             measured = name.endswith(_MEASURED)
             return {str(key): self._masked(one, name if measured else str(key)) for key, one in value.items()}

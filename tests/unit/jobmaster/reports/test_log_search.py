@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_
         entry = LogEntry(state.version, f"write-{state.version}", event, state)
         job.context.store.create(manifest_key(state.version), encode_entry(entry))
     shown = job.master.show(1)
-    assert (shown["status"], shown["live"]) == ("subsumed", False)
+    assert (shown.status, shown.live) == ("subsumed", False)
 
 
 def compact(context: JobContext, up_to: int) -> None:
@@ -102,12 +103,12 @@ def compact(context: JobContext, up_to: int) -> None:
 
 def test_every_checkpoint_is_found_by_a_few_reads_and_told_as_the_walk_tells_it(old: SparklessJob) -> None:
     master, versions = old.master, old.context.head().version
-    walked = {one["checkpoint_id"]: one for one in master.list_checkpoints()}
+    walked = {one.checkpoint_id: one for one in master.list_checkpoints()}
     assert sorted(walked) == list(range(1, EPOCHS + 1)) and versions > 4 * EPOCHS
     for checkpoint_id in (1, 2, 17, EPOCHS - 10):
         with counting() as read:
             shown = master.show(checkpoint_id)
-        assert shown.pop("savepoints") == [] and shown == walked[checkpoint_id]
+        assert shown == replace(walked[checkpoint_id], savepoints=())
         assert len(read) <= 12 + 10
     for unknown in (EPOCHS + 1, 10**6):
         with pytest.raises(NotFound):
@@ -125,15 +126,15 @@ def test_of_a_compacted_checkpoint_the_kept_facts_are_shown_and_that_the_rest_is
     compact(context, ends[1].version - 1)
     for number, full in before.items():
         shown = job.master.show(number)
-        assert shown["compacted"] is True and "compacted" not in full
+        assert shown.compacted is True and full.compacted is None
         for name in ("checkpoint_id", "epoch", "status", "watermark"):
-            assert shown[name] == full[name]
-        assert (full["rows_in"], shown["rows_in"], shown["live"]) == (10, None, None), "not known, and not made up"
-    assert job.master.show(20)["rows_in"] is not None
+            assert getattr(shown, name) == getattr(full, name)
+        assert (full.rows_in, shown.rows_in, shown.live) == (10, None, None), "not known, and not made up"
+    assert job.master.show(20).rows_in is not None
     spec = str(job.folder / "config" / "small.yaml")
     assert "compacted" in milepost("list", spec, "--all").stdout
     assert milepost("show", spec, "5").exit_code == 0
-    walked = {one["checkpoint_id"]: one["live"] for one in job.master.list_checkpoints()}
+    walked = {one.checkpoint_id: one.live for one in job.master.list_checkpoints()}
     assert walked == dict.fromkeys(range(1, EPOCHS + 1), True), "the walk from parent to parent goes on through them"
 
 

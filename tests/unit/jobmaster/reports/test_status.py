@@ -34,21 +34,21 @@ def test_the_lag_is_that_of_the_oldest_new_object_also_when_the_limits_leave_it_
     age(job.land("a.csv"), 1)
     age(job.land("z.csv"), 9)
     status = job.master.status(5 * HOUR_MS)
-    assert 9 * HOUR_MS <= status["lag_ms"] < 10 * HOUR_MS
-    assert (status["unread_objects"], status["exit_code"]) == (2, 6)
+    assert 9 * HOUR_MS <= status.lag_ms < 10 * HOUR_MS
+    assert (status.unread_objects, status.exit_code) == (2, 6)
 
 
 def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
     """Nobody knows yet whether it can succeed."""
     job = SparklessJob.create(tmp_path)
     status = job.master.status()
-    assert (status["exit_code"], status["healthy"], status["next_step"]) == (1, False, "nothing to do")
-    assert status["sources"]["rows"]["no_match"] == "no object matches ../landing/*.csv"
+    assert (status.exit_code, status.healthy, status.next_step) == (1, False, "nothing to do")
+    assert status.sources["rows"].no_match == "no object matches ../landing/*.csv"
     job.land("a.csv")
     status = job.master.status()
-    assert (status["exit_code"], status["next_step"]) == (1, "1 unread object: milepost run small")
+    assert (status.exit_code, status.next_step) == (1, "1 unread object: milepost run small")
     job.epoch()
-    assert job.master.status()["exit_code"] == 0
+    assert job.master.status().exit_code == 0
 
 
 def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Path) -> None:
@@ -56,14 +56,14 @@ def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Pa
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     job.master.run(Session.cli(), SparklessRunner())
-    assert job.master.status()["spec_refused"] is None
+    assert job.master.status().spec_refused is None
     edited = SparklessJob.create(tmp_path / "edited", {"key: [k]": "key: [v]"})
     spec = job.folder / "config" / "small.yaml"
     spec.write_text((edited.folder / "config" / "small.yaml").read_text())
     status = job.master.status()
-    assert (status["exit_code"], status["healthy"]) == (1, False)
-    assert status["next_step"] == f"{status['spec_refused']}: milepost lint small says the way out"
-    assert status["spec_refused"].startswith("the spec does not fit checkpoint 1: ")
+    assert (status.exit_code, status.healthy) == (1, False)
+    assert status.next_step == f"{status.spec_refused}: milepost lint small says the way out"
+    assert status.spec_refused.startswith("the spec does not fit checkpoint 1: ")
 
 
 def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
     for name in (".a.csv", "_b.csv", "\x01.csv"):
         job.land(name)
     job.land("c.csv", "")
-    told = job.master.status()["sources"]["rows"]["no_match"]
+    told = job.master.status().sources["rows"].no_match
     assert told == "no object matches ../landing/*.csv but 2 hidden, 1 empty, 1 badly named"
 
 
@@ -79,11 +79,11 @@ def test_a_job_whose_input_has_stopped_is_beyond_the_lag_although_nothing_is_unr
     job = SparklessJob.create(tmp_path)
     path = age(job.land("a.csv"), 3)
     job.epoch()
-    assert job.master.status(4 * HOUR_MS)["exit_code"] == 0
+    assert job.master.status(4 * HOUR_MS).exit_code == 0
     status = job.master.status(2 * HOUR_MS)
-    assert (status["exit_code"], status["lag_ms"], status["unread_objects"]) == (6, 0, 0)
-    landed = status["sources"]["rows"]["newest_object"]
-    assert status["next_step"] == f"source rows: nothing has landed since {landed}: see what writes ../landing/*.csv"
+    assert (status.exit_code, status.lag_ms, status.unread_objects) == (6, 0, 0)
+    landed = status.sources["rows"].newest_object
+    assert status.next_step == f"source rows: nothing has landed since {landed}: see what writes ../landing/*.csv"
     assert iso_ms(path.stat().st_mtime_ns // 1_000_000) == landed
 
 
@@ -96,10 +96,10 @@ def test_a_job_whose_newest_event_is_old_is_beyond_the_lag_although_objects_land
         return lambda made: replace(made, sources={"rows": replace(made.sources["rows"], newest_event_us=newest_us)})
 
     job.epoch(delivered(now_us - 3 * HOUR_US))
-    assert job.master.status(4 * HOUR_MS)["exit_code"] == 0
+    assert job.master.status(4 * HOUR_MS).exit_code == 0
     status = job.master.status(2 * HOUR_MS)
-    newest = status["sources"]["rows"]["newest_event_time"]
-    assert (status["exit_code"], status["next_step"]) == (
+    newest = status.sources["rows"].newest_event_time
+    assert (status.exit_code, status.next_step) == (
         6,
         f"source rows: its newest event time is {newest}: see what writes ../landing/*.csv",
     )
@@ -110,7 +110,7 @@ def test_an_event_of_a_few_seconds_from_now_is_no_seconds_old(tmp_path: Path) ->
     job.land("a.csv", "k,v,t\n1,a,2026-01-01T00:00:00Z\n")
     soon_us = time.time_ns() // 1000 + HOUR_US
     job.epoch(lambda made: replace(made, sources={"rows": replace(made.sources["rows"], newest_event_us=soon_us)}))
-    assert job.master.status()["sources"]["rows"]["event_time_age_ms"] == 0
+    assert job.master.status().sources["rows"].event_time_age_ms == 0
 
 
 def test_a_source_without_event_time_beside_one_with_it_lands_when_it_likes(tmp_path: Path) -> None:
@@ -119,11 +119,10 @@ def test_a_source_without_event_time_beside_one_with_it_lands_when_it_likes(tmp_
     (tmp_path / "codes").mkdir()
     (tmp_path / "codes" / "a.csv").write_text("k\n1\n")
     age(tmp_path / "codes" / "a.csv", 2000)
-    sources = job.master.status()["sources"]
-    assert sources["codes"]["newest_object_age_ms"] > 1900 * HOUR_MS
-    document = {"job": "small", "lag_ms": 0, "sources": sources}
-    assert stale(document, HOUR_MS) is None
-    assert stale(document | {"sources": {"codes": sources["codes"]}}, HOUR_MS) is not None
+    sources = job.master.status().sources
+    assert sources["codes"].newest_object_age_ms > 1900 * HOUR_MS
+    assert stale("small", 0, sources, HOUR_MS) is None
+    assert stale("small", 0, {"codes": sources["codes"]}, HOUR_MS) is not None
 
 
 def test_a_completed_checkpoint_that_waits_for_its_sink_is_not_healthy(tmp_path: Path) -> None:
@@ -133,10 +132,10 @@ def test_a_completed_checkpoint_that_waits_for_its_sink_is_not_healthy(tmp_path:
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
     status = job.master.status()
-    assert (status["exit_code"], status["healthy"], status["unconfirmed"]) == (1, False, ["table"])
-    assert status["next_step"] == ("completed checkpoints wait for sinks table: milepost run small publishes them")
+    assert (status.exit_code, status.healthy, status.unconfirmed) == (1, False, ("table",))
+    assert status.next_step == ("completed checkpoints wait for sinks table: milepost run small publishes them")
     job.master.notify_complete(session, completed.checkpoint_id, "table")
-    assert job.master.status()["exit_code"] == 0
+    assert job.master.status().exit_code == 0
 
 
 def test_an_object_that_changed_after_it_was_consumed_is_reported_and_not_raised(tmp_path: Path) -> None:
@@ -145,11 +144,11 @@ def test_an_object_that_changed_after_it_was_consumed_is_reported_and_not_raised
     job.epoch()
     path.write_text("k,v\n1,changed\n")
     status = job.master.status(HOUR_MS)
-    assert status["exit_code"] == 1
-    assert status["next_step"].startswith(
+    assert status.exit_code == 1
+    assert status.next_step.startswith(
         "source rows: 1 object(s) changed after they were consumed (a.csv: consumed by checkpoint 1"
     )
-    assert (status["unread_objects"], status["lag_ms"], status["head"]) == (None, None, 1)
+    assert (status.unread_objects, status.lag_ms, status.head) == (None, None, 1)
 
 
 def test_a_pending_checkpoint_that_nobody_works_on_is_told(tmp_path: Path) -> None:
@@ -159,11 +158,11 @@ def test_a_pending_checkpoint_that_nobody_works_on_is_told(tmp_path: Path) -> No
     living = Session.cli()
     job.trigger(living)
     status = job.master.status()
-    assert (status["exit_code"], status["pending"], status["lease_over"]) == (1, 1, None), "nothing has succeeded yet"
-    assert status["leader"]["session_id"] == living.session_id and status["job_status"] == "running"
-    assert status["next_step"] == "checkpoint 1 is running: wait for it (milepost abort small gives it up)"
+    assert (status.exit_code, status.pending, status.lease_over) == (1, 1, None), "nothing has succeeded yet"
+    assert status.leader.session_id == living.session_id and status.job_status == "running"
+    assert status.next_step == "checkpoint 1 is running: wait for it (milepost abort small gives it up)"
     dead = replace(living, holder=replace(living.holder, create_time_ms=living.holder.create_time_ms - HOUR_MS))
     job.rebind(dead)
     status = job.master.status()
-    assert status["exit_code"] == 1
-    assert status["next_step"] == "checkpoint 1 is pending, its lease is over (holder dead): milepost run small"
+    assert status.exit_code == 1
+    assert status.next_step == "checkpoint 1 is pending, its lease is over (holder dead): milepost run small"

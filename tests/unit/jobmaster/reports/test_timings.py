@@ -97,14 +97,14 @@ def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
     clock("all")
     document = job.master.run(Session.cli(), SparklessRunner())
     clock.end()
-    phases = document["phases"]
+    phases = document.phases
     assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
     assert phases["total_ms"] <= clock.ms("all")
     named = ("plan", "begin", "session", *JOB_PHASES, "gate", "prepare", "commit", "notify", "subsume", "other")
     assert [name for name in phases if phases[name] is not None] == [*(f"{name}_ms" for name in named), "total_ms"]
     assert phases["other_ms"] <= 0.1 * phases["total_ms"]
     shown = job.master.show(1)
-    assert (shown["phases"], shown["notified_ms"]) == (phases, {"table": phases["notify_ms"]})
+    assert (shown.phases, shown.notified_ms) == (phases, {"table": phases["notify_ms"]})
     told = milepost("show", job.folder / "config" / "small.yaml", "1").stdout.splitlines()
     table = told[told.index("phases:") + 3 :]
     cells = [line.split()[:2] for line in table[: len(phases)]]
@@ -119,10 +119,10 @@ def test_times_that_cannot_be_kept_do_not_fail_the_epoch(tmp_path: Path, monkeyp
     break_store(monkeypatch, job.loaded().job_store.url, fault)
     document = job.master.run(Session.cli(), SparklessRunner())
     assert fault.reached.is_set()
-    assert document["status"] == "completed" and document["phases"]["notify_ms"] is not None
+    assert document.status == "completed" and document.phases["notify_ms"] is not None
     shown = job.master.show(1)
-    assert (shown["phases"]["notify_ms"], shown["phases"]["total_ms"]) == (None, None)
-    assert shown["phases"]["plan_ms"] == document["phases"]["plan_ms"]
+    assert (shown.phases["notify_ms"], shown.phases["total_ms"]) == (None, None)
+    assert shown.phases["plan_ms"] == document.phases["plan_ms"]
 
 
 def test_each_task_of_a_run_keeps_what_it_measured(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_each_task_of_a_run_keeps_what_it_measured(tmp_path: Path) -> None:
             act()
             job.master.keep_times(1, report.metadata.token, clocks[step])
         shown = job.master.show(1)
-        phases, notified = shown["phases"], {"table": clocks["notify table"].ms("notify table")}
-        assert (phases["commit_ms"], phases["subsume_ms"], shown["notified_ms"]) == (
+        phases, notified = shown.phases, {"table": clocks["notify table"].ms("notify table")}
+        assert (phases["commit_ms"], phases["subsume_ms"], shown.notified_ms) == (
             clocks["complete"].ms("complete"),
             clocks["subsume"].ms("subsume"),
             notified,
@@ -168,4 +168,4 @@ def test_kept_times_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     assert len(kept(job.context, *where)) == 1
     with pytest.raises(StateCorrupt, match="was written by a newer Milepost"):
         decode_after_commit(later, "key")
-    assert job.master.show(1)["phases"]["commit_ms"] is not None
+    assert job.master.show(1).phases["commit_ms"] is not None

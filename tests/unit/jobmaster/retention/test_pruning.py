@@ -95,7 +95,7 @@ def needed(job: CountedJob, sink: str) -> set[str]:
 def assert_whole(job: CountedJob) -> None:
     """Every retained checkpoint can be read, and nothing that is needed is missing."""
     job.assert_tables_equal_the_oracle()
-    assert job.master.verify(deep=True)["problems"] == []
+    assert job.master.verify(deep=True).problems == ()
     report = job.master.fsck()
     assert (report["exit_code"], report["missing"], report["damaged"], report["foreign"]) == (0, [], [], [])
 
@@ -407,7 +407,7 @@ def test_a_list_that_names_what_is_needed_takes_nothing_of_it(job: CountedJob, m
     job.land([8])
     at_hour(monkeypatch, HOURS * 8)
     told = job.run_one()
-    assert told["status"] == "completed"
+    assert told.status == "completed"
     assert forged.key not in lists(job, "table")
     assert not free & files(job, "table")
     assert needed(job, "table") <= files(job, "table")
@@ -428,13 +428,13 @@ def test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come
     with pytest.raises(CheckpointError, match="checkpoint 8 is completed"):
         job.run()
     at_hour(monkeypatch, HOURS * 8)
-    assert job.rollback(7)["discarded"] == [8]
+    assert job.rollback(7).discarded == (8,)
     at_hour(monkeypatch, HOURS * 9)
     assert job.run() == [9]
     at_hour(monkeypatch, HOURS * 10)
     for table in job.master.collect_garbage()["tables"]:
         assert table["kept_because"] is None
-    assert job.rollback(8)["discarded"] == [9]
+    assert job.rollback(8).discarded == (9,)
     assert_whole(job)
 
 

@@ -16,6 +16,7 @@ from milepost.dataflow.quality.veto import MAX_BYTES, decode_veto, veto_of
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.codec.entries import encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import NotFound, QualityGateFailed
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
 from tests.harness.jobs.milepost_cli import milepost
@@ -63,7 +64,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     tmp_path: Path, plugin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = vetoed(tmp_path)
-    (refusal,) = job.master.show(2)["veto"]["refusals"]
+    (refusal,) = job.master.show(2).veto["refusals"]
     assert (refusal["sink"], refusal["column"], refusal["observed"]["unexpected_count"]) == ("table", "v", 30)
     assert len(refusal["rows"]) == 20 and all(row.keys() == {"k", "v"} for row in refusal["rows"])
     assert {row["v"] for row in refusal["rows"]} == {SECRET}
@@ -74,7 +75,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     monkeypatch.setenv("MILEPOST_CONFIG", str(tmp_path / "config"))
     page = plugin.checkpoint("small__epoch", 2).body.decode()
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
-    assert job.master.show(1)["veto"] is None
+    assert job.master.show(1).veto is None
     assert "\nspec:\n  name: small\n" in milepost("show", spec(job), "1").stdout
 
 
@@ -86,10 +87,10 @@ def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(
     entries = list(job.context.log.entries())
     assert any("vetoes/" in repr(entry) for entry in entries), "the event names the object"
     told = [encode_entry(entry).decode() for entry in entries if isinstance(entry, LogEntry)]
-    told += [caplog.text, json.dumps(job.master.history(None)), json.dumps(job.master.list_checkpoints())]
+    told += [caplog.text, json.dumps(job.master.history(None)), json.dumps(to_json(job.master.list_checkpoints()))]
     assert not [text for text in told if "TopSecret" in text]
-    (listed,) = [one for one in job.master.list_checkpoints() if one["status"] == "aborted"]
-    assert listed["veto"]["key"] == veto_key(2)
+    (listed,) = [one for one in job.master.list_checkpoints() if one.status == "aborted"]
+    assert listed.veto.key == veto_key(2)
 
 
 def test_without_rows_only_counts_and_observed_values_are_kept(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_without_rows_only_counts_and_observed_values_are_kept(tmp_path: Path) -
     for old, new in table.items():
         gate = gate.replace(old, new)
     job = vetoed(tmp_path, {"checkpointing:": gate})
-    values, count = job.master.show(2)["veto"]["refusals"]
+    values, count = job.master.show(2).veto["refusals"]
     assert (values["rows"], values["observed"]["unexpected_count"]) == ([], 30)
     assert (count["rows"], count["observed_value"]) == ([], 31)
 
@@ -110,9 +111,9 @@ def test_a_veto_that_the_store_refuses_stops_no_abort(tmp_path: Path) -> None:
         job = SparklessJob.create(tmp_path / "probe")
         break_store(outage, job.context.store.config.url.replace("/probe/", "/job/"), faults)
         job = vetoed(tmp_path / "job")
-    (aborted,) = [one for one in job.master.list_checkpoints() if one["status"] == "aborted"]
-    assert (aborted["failure_reason"], aborted["veto"]) == ("QUALITY_GATE_FAILED", None)
-    assert aborted["spec_hash"] == job.context.job.spec_hash
+    (aborted,) = [one for one in job.master.list_checkpoints() if one.status == "aborted"]
+    assert (aborted.failure_reason, aborted.veto) == ("QUALITY_GATE_FAILED", None)
+    assert aborted.spec_hash == job.context.job.spec_hash
 
 
 def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Pa
         assert (job.master.collect_garbage(dry_run=True)["vetoes"] == []) is stays
         job.master.collect_garbage()
         assert file.is_file() is stays
-    assert "kept for 3 days" in job.master.show(2)["veto"]["problem"]
+    assert "kept for 3 days" in job.master.show(2).veto["problem"]
     assert job.master.fsck()["exit_code"] == 0
 
 
@@ -184,7 +185,7 @@ def test_what_a_later_process_aborts_names_what_the_newest_try_has_refused(tmp_p
         job.context.store.get(key)
     told = job.master.abort(session, triggered.checkpoint_id, "QUALITY_GATE_FAILED", refused.value.message)
     assert "TopSecret" not in json.dumps(told)
-    assert len(job.master.show(triggered.checkpoint_id)["veto"]["refusals"][0]["rows"]) == 20
+    assert len(job.master.show(triggered.checkpoint_id).veto["refusals"][0]["rows"]) == 20
     job.context.store.put(key, b"{}")
-    shown = job.master.show(triggered.checkpoint_id)["veto"]
+    shown = job.master.show(triggered.checkpoint_id).veto
     assert shown["refusals"] == [] and "does not match" in shown["problem"], "another content than the event names"

@@ -9,7 +9,9 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMark
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.epoch.iso_times import iso_ms
-from milepost.jobmaster.jobmaster import ApprovedRollback, NothingToDo, Session
+from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.jobmaster.rollback.inputs import InputSize
+from milepost.jobmaster.rollback.plan import StateRows
 from milepost.jobmaster.run.results import predecessor_of
 from milepost.protocol.records.errors import (
     Busy,
@@ -54,31 +56,29 @@ def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_go
     job: CountedJob,
 ) -> None:
     told = job.rollback(2, detail="a wrong file")
-    timeline = told["timeline"]
-    assert (told["outcome"], told["checkpoint_id"], told["from_timeline"], told["from_head"]) == (
+    timeline = told.timeline
+    assert (told.outcome, told.checkpoint_id, told.from_timeline, told.from_head) == (
         "rolled_back", 2, "main", 5,
     )  # fmt: skip
-    assert (told["discarded"], told["sinks"], told["next_step"]) == ([3, 4, 5], ["seen", "table"], "milepost run small")
+    assert (told.discarded, told.sinks, told.next_step) == ((3, 4, 5), ("seen", "table"), "milepost run small")
     job.assert_tables_equal_the_oracle()
     assert job.live_ids == [1, 2] and head_timelines(job) == {timeline}
     assert job.small.context.head().state.realignment is None
     status = job.master.status()
-    assert (status["exit_code"], status["head"], status["timeline"], status["unread_objects"]) == (0, 2, timeline, 3)
+    assert (status.exit_code, status.head, status.timeline, status.unread_objects) == (0, 2, timeline, 3)
     assert job.run(3) == [6, 7, 8], "ids are never used again (I5)"
     assert job.live_ids == [1, 2, 6, 7, 8]
     assert [int(one.epoch) for one in job.live] == [1, 2, 3, 4, 5]
     job.assert_tables_equal_the_oracle()
-    assert job.run_one()["status"] == "empty"
-    shown = {
-        one["checkpoint_id"]: (one["status"], one["timeline"], one["live"]) for one in job.master.list_checkpoints()
-    }
+    assert job.run_one().status == "empty"
+    shown = {one.checkpoint_id: (one.status, one.timeline, one.live) for one in job.master.list_checkpoints()}
     assert {one: shown[one] for one in (2, 3, 5, 6)} == {
         2: ("completed", "main", True),
         3: ("completed", "main", False),
         5: ("completed", "main", False),
         6: ("completed", timeline, True),
     }
-    assert (job.master.show(4)["live"], job.master.show(4)["sinks"]) == (
+    assert (job.master.show(4).live, job.master.show(4).sinks) == (
         False,
         dict.fromkeys(("seen", "table"), "committed"),
     )
@@ -91,13 +91,13 @@ def test_rolling_back_a_rollback_brings_everything_back(job: CountedJob) -> None
     job.rollback(2)
     job.run(2)
     told = job.rollback(5)
-    assert (told["discarded"], told["from_head"], job.live_ids) == ([6, 7], 7, [1, 2, 3, 4, 5])
+    assert (told.discarded, told.from_head, job.live_ids) == ((6, 7), 7, [1, 2, 3, 4, 5])
     job.assert_tables_equal_the_oracle()
-    assert job.run_one()["status"] == "empty", "what 3 to 5 have read is read"
+    assert job.run_one().status == "empty", "what 3 to 5 have read is read"
     job.land([6])
     assert job.run() == [8]
     job.assert_tables_equal_the_oracle()
-    assert job.rollback(7)["discarded"] == [3, 4, 5, 8]
+    assert job.rollback(7).discarded == (3, 4, 5, 8)
     assert job.live_ids == [1, 2, 6, 7]
     job.assert_tables_equal_the_oracle()
     job.run(2)
@@ -112,7 +112,7 @@ def test_data_after_a_rewind_is_published_although_the_table_saw_higher_ids_iceb
     job.rollback(1)
     assert job.master.read("seen").num_rows == 3
     for read_again in (2, 3, 4, 5):
-        assert job.run_one()["sinks"] == {"seen": "committed", "table": "committed"}
+        assert job.run_one().sinks == {"seen": "committed", "table": "committed"}
         assert job.master.read("seen").num_rows == 3 * read_again
         job.assert_tables_equal_the_oracle()
     assert sorted(before["v"].to_pylist()) == sorted(job.master.read("seen")["v"].to_pylist())
@@ -121,9 +121,9 @@ def test_data_after_a_rewind_is_published_although_the_table_saw_higher_ids_iceb
 
 def test_the_empty_state_is_a_checkpoint_to_go_back_to(job: CountedJob) -> None:
     plan = job.master.plan_rollback(0)
-    assert plan["sinks"]["seen"]["rows_then"] == 0 and plan["runs_again"]["rows"]["objects"] == EPOCHS
-    assert job.rollback(0)["discarded"] == [1, 2, 3, 4, 5]
-    assert job.master.status()["head"] is None
+    assert plan.sinks["seen"].rows_then == 0 and plan.runs_again["rows"].objects == EPOCHS
+    assert job.rollback(0).discarded == (1, 2, 3, 4, 5)
+    assert job.master.status().head is None
     assert [job.master.read(name).num_rows for name in ("seen", "table")] == [0, 0]
     assert job.run(2) == [6, 7]
     assert job.live_ids == [6, 7] and [int(one.epoch) for one in job.live] == [1, 2]
@@ -133,14 +133,14 @@ def test_the_empty_state_is_a_checkpoint_to_go_back_to(job: CountedJob) -> None:
 
 
 def test_a_time_means_the_newest_live_checkpoint_triggered_by_then(job: CountedJob) -> None:
-    times = {one["checkpoint_id"]: one["trigger_time"] for one in job.master.list_checkpoints()}
-    assert job.master.plan_rollback(times[3])["target"]["checkpoint_id"] == 3
-    assert job.master.plan_rollback(times[3].replace("+00:00", ""))["target"]["checkpoint_id"] == 3, "UTC"
+    times = {one.checkpoint_id: one.trigger_time for one in job.master.list_checkpoints()}
+    assert job.master.plan_rollback(times[3]).target.checkpoint_id == 3
+    assert job.master.plan_rollback(times[3].replace("+00:00", "")).target.checkpoint_id == 3, "UTC"
     soon = job.small.context.store.clock_ms() + 30_000
-    assert job.master.plan_rollback(iso_ms(soon))["target"]["checkpoint_id"] == 5, "clocks differ a little"
+    assert job.master.plan_rollback(iso_ms(soon)).target.checkpoint_id == 5, "clocks differ a little"
     job.rollback(2)
     job.run()
-    assert job.master.plan_rollback(times[4])["target"]["checkpoint_id"] == 2, "4 is not live any more"
+    assert job.master.plan_rollback(times[4]).target.checkpoint_id == 2, "4 is not live any more"
     with pytest.raises(NotFound, match=r"at or before 2001-01-01; the oldest is 1 of 20"):
         job.rollback("2001-01-01")
 
@@ -148,20 +148,20 @@ def test_a_time_means_the_newest_live_checkpoint_triggered_by_then(job: CountedJ
 def test_the_plan_says_what_would_happen_and_changes_nothing(job: CountedJob) -> None:
     before = job.small.context.head().version
     plan = job.master.plan_rollback(2)
-    assert [one["checkpoint_id"] for one in plan["discarded"]] == [3, 4, 5]
-    assert (plan["head"]["checkpoint_id"], plan["target"]["checkpoint_id"], plan["pending"]) == (5, 2, None)
+    assert [one.checkpoint_id for one in plan.discarded] == [3, 4, 5]
+    assert (plan.head.checkpoint_id, plan.target.checkpoint_id, plan.pending) == (5, 2, None)
     objects = 3 * len("k,v\n0,3\n3,3\n-3,3\n")
-    assert plan["runs_again"] == {"rows": {"objects": 3, "bytes": objects}} and plan["counts_as_read"] == {}
-    assert plan["operators"]["latest"] == {"state_rows_now": 11, "state_rows_then": 5}
-    seen = plan["sinks"]["seen"]
-    assert (seen["rows_now"], seen["rows_then"], seen["publishes"]) == (15, 6, [])
-    assert 0 < seen["objects_then"] < seen["objects_now"]
-    assert "sink seen: 15 -> 6 rows" in "\n".join(plan["text"])
-    assert any("seen: " in line for line in plan["not_undone"]), "a sink says itself what it cannot undo"
+    assert plan.runs_again == {"rows": InputSize(3, objects)} and plan.counts_as_read == {}
+    assert plan.operators["latest"] == StateRows(11, 5)
+    seen = plan.sinks["seen"]
+    assert (seen.rows_now, seen.rows_then, seen.publishes) == (15, 6, ())
+    assert 0 < seen.objects_then < seen.objects_now
+    assert "sink seen: 15 -> 6 rows" in "\n".join(plan.text)
+    assert any("seen: " in line for line in plan.not_undone), "a sink says itself what it cannot undo"
     assert job.small.context.head().version == before
     job.rollback(2)
     forth = job.master.plan_rollback(5)
-    assert (forth["runs_again"], forth["counts_as_read"]["rows"]["objects"]) == ({}, 3)
+    assert (forth.runs_again, forth.counts_as_read["rows"].objects) == ({}, 3)
 
 
 def test_the_plan_says_what_can_not_be_read_again(job: CountedJob) -> None:
@@ -169,10 +169,10 @@ def test_the_plan_says_what_can_not_be_read_again(job: CountedJob) -> None:
     (job.small.folder / "landing" / "0004.csv").unlink()
     (job.small.folder / "landing" / "0005.csv").write_text("k,v\n0,another\n")
     plan = job.master.plan_rollback(2)
-    assert plan["not_undone"][-2:] == [
+    assert plan.not_undone[-2:] == (
         "source rows: 1 object(s) that would run again are gone, such as 0004.csv",
         "source rows: 1 object(s) have changed, such as 0005.csv: read as they are now",
-    ]
+    )
     job.rollback(2)
     job.run(2)
     assert job.consumed() == ["0001.csv", "0002.csv", "0003.csv", "0005.csv"]
@@ -185,20 +185,20 @@ def test_a_source_that_starts_at_latest_reads_nothing_again_from_the_empty_state
     job.run()
     job.land([2])
     job.run()
-    assert job.master.plan_rollback(1)["runs_again"]["rows"]["objects"] == 1
+    assert job.master.plan_rollback(1).runs_again["rows"].objects == 1
     plan = job.master.plan_rollback(0)
-    assert plan["runs_again"] == {}
-    assert plan["not_undone"][-1] == "source rows starts at `latest`: what landed before the next epoch is passed over"
+    assert plan.runs_again == {}
+    assert plan.not_undone[-1] == "source rows starts at `latest`: what landed before the next epoch is passed over"
     job.rollback(0)
     job.run()
-    assert job.consumed() == [] and job.run_one()["status"] == "empty"
+    assert job.consumed() == [] and job.run_one().status == "empty"
 
 
 def test_the_plan_says_when_the_spec_does_not_fit_the_target(job: CountedJob) -> None:
     job.edit("inputs: [rows], key: [k, v]}", "inputs: [rows], key: [k]}")
     plan = job.master.plan_rollback(2)
-    assert [line.split(":")[0] for line in plan["spec"]] == ["unique"]
-    assert any(line.startswith("the spec does not fit the target: unique: ") for line in plan["text"])
+    assert [line.split(":")[0] for line in plan.spec] == ["unique"]
+    assert any(line.startswith("the spec does not fit the target: unique: ") for line in plan.text)
 
 
 @pytest.mark.parametrize(
@@ -225,10 +225,10 @@ def test_what_is_no_retained_checkpoint_is_refused_and_changes_nothing(
 
 def test_a_rollback_to_where_the_job_is_changes_nothing(job: CountedJob) -> None:
     plan = job.master.plan_rollback(5)
-    where = f"checkpoint 5 (epoch 5 of timeline main, triggered {plan['head']['trigger_time']})"
-    assert plan["text"] == [f"job small: nothing to roll back: it is at {where}"]
+    where = f"checkpoint 5 (epoch 5 of timeline main, triggered {plan.head.trigger_time})"
+    assert plan.text == (f"job small: nothing to roll back: it is at {where}",)
     told = job.rollback(5)
-    assert (told["outcome"], told["timeline"], told["discarded"]) == ("nothing_to_roll_back", "main", [])
+    assert (told.outcome, told.timeline, told.discarded) == ("nothing_to_roll_back", "main", ())
     assert job.live_ids == [1, 2, 3, 4, 5]
 
 
@@ -236,13 +236,13 @@ def test_a_lease_that_lives_is_busy_unless_it_is_taken_over_and_then_its_session
     job.land([6])
     session = Session.cli()
     pending = job.small.trigger(session)
-    assert "checkpoint 6 of session" in job.master.plan_rollback(2)["text"][-1]
+    assert "checkpoint 6 of session" in job.master.plan_rollback(2).text[-1]
     with pytest.raises(Busy, match="checkpoint 6 is running"):
         job.rollback(2)
     assert job.live_ids == [1, 2, 3, 4, 5]
     told = job.rollback(2, take_over=True)
-    assert (told["aborted_checkpoint"], told["outcome"]) == (6, "rolled_back")
-    assert (job.master.show(6)["status"], job.master.show(6)["failure_reason"]) == ("aborted", "LEADER_TAKEN_OVER")
+    assert (told.aborted_checkpoint, told.outcome) == (6, "rolled_back")
+    assert (job.master.show(6).status, job.master.show(6).failure_reason) == ("aborted", "LEADER_TAKEN_OVER")
     for step in (
         lambda: job.master.run_epoch(session, 6, SparklessRunner()),
         lambda: job.master.complete(session, 6),
@@ -260,8 +260,8 @@ def test_an_epoch_that_is_finished_and_not_completed_is_aborted_and_not_adopted(
     session = Session.cli()
     job.master.trigger(session)
     job.master.run_epoch(session, 6, SparklessRunner())
-    assert job.rollback(2, take_over=True)["discarded"] == [3, 4, 5]
-    assert job.master.show(6)["status"] == "aborted"
+    assert job.rollback(2, take_over=True).discarded == (3, 4, 5)
+    assert job.master.show(6).status == "aborted"
     with pytest.raises(Fenced):
         job.master.complete(session, 6)
     job.run(4)
@@ -273,7 +273,7 @@ def test_an_epoch_that_completes_between_the_plan_and_the_decision_is_not_discar
     job.land([6])
     job.run()
     with pytest.raises(PlanOutdated, match="its head is checkpoint 6, and was checkpoint 5"):
-        job.rollback(2, approved=ApprovedRollback.of(plan))
+        job.rollback(2, approved=plan.approved)
     assert job.live_ids == [1, 2, 3, 4, 5, 6]
     job.assert_tables_equal_the_oracle()
 
@@ -288,8 +288,8 @@ def test_a_table_that_moves_between_the_plan_and_the_decision_refuses_it(job: Co
     plan = job.master.plan_rollback(2)
     job.master.notify_complete(session, 6, "table")
     with pytest.raises(PlanOutdated, match="its table has moved since the plan: checkpoint 5 of timeline main then"):
-        job.rollback(2, approved=ApprovedRollback.of(plan))
-    assert job.rollback(2, approved=ApprovedRollback.of(job.master.plan_rollback(2)))["outcome"] == "rolled_back"
+        job.rollback(2, approved=plan.approved)
+    assert job.rollback(2, approved=job.master.plan_rollback(2).approved).outcome == "rolled_back"
     job.assert_tables_equal_the_oracle()
 
 
@@ -299,7 +299,7 @@ def test_a_sink_that_came_to_the_spec_since_the_plan_was_approved_refuses_it(job
     plan = job.master.plan_rollback(2)
     job.edit("sinks:\n", "sinks:\n" + SEEN_SINK)
     with pytest.raises(PlanOutdated, match="the spec has sinks seen, table, and had table when"):
-        job.rollback(2, approved=ApprovedRollback.of(plan))
+        job.rollback(2, approved=plan.approved)
 
 
 def test_what_the_clean_up_of_an_ended_job_publishes_does_not_outdate_the_approved_plan(
@@ -320,7 +320,7 @@ def test_what_the_clean_up_of_an_ended_job_publishes_does_not_outdate_the_approv
         with pytest.raises(StoreUnavailable):
             job.master.cancel()
     plan = job.master.plan_rollback(2)
-    assert job.rollback(2, approved=ApprovedRollback.of(plan))["outcome"] == "rolled_back"
+    assert job.rollback(2, approved=plan.approved).outcome == "rolled_back"
     job.assert_tables_equal_the_oracle()
 
 
@@ -331,7 +331,7 @@ def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job
     job.master.trigger(session)
     job.master.run_epoch(session, 6, SparklessRunner())
     completed = job.master.complete(session, 6)
-    assert job.rollback(5)["discarded"] == [6]
+    assert job.rollback(5).discarded == (6,)
     job.assert_tables_equal_the_oracle()
     for name in ("seen", "table"):
         assert not job.master.notify_complete(session, 6, name)["published"], "its commit is void"
@@ -357,7 +357,7 @@ def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
 
     hook_stores(monkeypatch, before=before)
     document = job.run_one()
-    assert (document["checkpoint_id"], document["live"]) == (6, False)
+    assert (document.checkpoint_id, document.live) == (6, False)
     assert job.live_ids == [1, 2, 3, 4]
     job.assert_tables_equal_the_oracle()
     job.run(2)
@@ -385,7 +385,7 @@ def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_b
     job.master.run_epoch(session, 6, SparklessRunner())
     job.master.complete(session, 6)
     job.rollback(5)
-    assert job.master.show(6)["sinks"] == dict.fromkeys(("seen", "table"), "unpublished")
+    assert job.master.show(6).sinks == dict.fromkeys(("seen", "table"), "unpublished")
     report = job.master.fsck()
     assert (report["exit_code"], report["unreachable"]) == (0, [])
     staged = next((job.small.folder / "lake" / "seen" / "data" / f"chk-{6:020d}").rglob("*.parquet"))
@@ -412,9 +412,9 @@ def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollbac
         for _ in range(2):
             with pytest.raises(CheckpointError, match="is completed; sinks that wait for it"):
                 job.run_one()
-    assert job.rollback(4)["discarded"] == [5, 6, 7]
+    assert job.rollback(4).discarded == (5, 6, 7)
     plan = job.master.plan_rollback(7)
-    assert [plan["sinks"][name]["publishes"] for name in ("seen", "table")] == [[6, 7], [6, 7]]
+    assert [plan.sinks[name].publishes for name in ("seen", "table")] == [(6, 7), (6, 7)]
     job.rollback(7)
     job.assert_tables_equal_the_oracle()
     assert job.master.fsck()["exit_code"] == 0
@@ -426,8 +426,8 @@ def test_an_epoch_that_the_rollback_gave_up_is_no_failure_of_the_timeline_that_f
     job.master.trigger(Session.cli())
     job.rollback(3, take_over=True)
     status = job.master.status()
-    assert (status["healthy"], status["next_step"]) == (True, "3 unread objects: milepost run small")
-    assert (status["job_status"], status["waits_for"]) == ("running", None)
+    assert (status.healthy, status.next_step) == (True, "3 unread objects: milepost run small")
+    assert (status.job_status, status.waits_for) == ("running", None)
 
 
 def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
@@ -438,9 +438,9 @@ def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
 
     with pytest.raises(StateCorrupt):
         job.master.run(Session.cli(), SparklessRunner(before=broken))
-    assert job.master.status()["job_status"] == "failed"
+    assert job.master.status().job_status == "failed"
     told = job.rollback(3)
-    assert told["outcome"] == "rolled_back" and job.master.status()["exit_code"] == 0
+    assert told.outcome == "rolled_back" and job.master.status().exit_code == 0
     job.run(3)
     job.assert_tables_equal_the_oracle()
 
@@ -448,7 +448,7 @@ def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
 def test_an_ended_job_stays_ended_until_it_is_started(job: CountedJob) -> None:
     job.master.cancel()
     told = job.rollback(3)
-    assert (told["job_status"], told["next_step"]) == ("canceled", "milepost start small opens it again")
+    assert (told.job_status, told.next_step) == ("canceled", "milepost start small opens it again")
     job.assert_tables_equal_the_oracle()
     with pytest.raises(JobNotRunnable):
         job.run_one()
@@ -472,7 +472,7 @@ def test_start_from_a_checkpoint_is_a_rollback_and_a_start(job: CountedJob) -> N
 
 def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: CountedJob) -> None:
     """I14: the position that the epoch records is the realigned head, whatever the discarded epochs did."""
-    timeline = job.rollback(2)["timeline"]
+    timeline = job.rollback(2).timeline
     (checkpoint_id,) = job.run()
     context = job.small.context
     completed = context.head().state.head()
@@ -502,11 +502,11 @@ def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJo
         job.master.status()
     assert asked.value.hint == corrupt.value.hint
     plan = job.master.plan_rollback(4)
-    assert plan["runs_again"] is None and "the head cannot be read" in "\n".join(plan["text"])
+    assert plan.runs_again is None and "the head cannot be read" in "\n".join(plan.text)
     job.rollback(4)
     job.run(2)
     job.assert_tables_equal_the_oracle()
-    assert job.master.status()["exit_code"] == 0
+    assert job.master.status().exit_code == 0
 
 
 def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_back(job: CountedJob) -> None:
@@ -518,8 +518,8 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     with pytest.raises(StateCorrupt) as corrupt:
         job.run_one()
     assert corrupt.value.hint.endswith("milepost rollback small --to 4")
-    assert job.master.status()["next_step"].startswith("fix the cause (STATE_CORRUPT: milepost verify small says")
-    assert job.master.status()["job_status"] == "failed"
+    assert job.master.status().next_step.startswith("fix the cause (STATE_CORRUPT: milepost verify small says")
+    assert job.master.status().job_status == "failed"
     with pytest.raises(StateCorrupt, match="broken") as verified:
         job.master.verify()
     assert "or go back: milepost rollback small --to 4" in verified.value.hint
@@ -538,7 +538,7 @@ def test_a_sink_that_was_added_since_is_emptied_and_filled_again(tmp_path: Path)
     job.land([3, 4])
     job.run(2)
     assert job.master.read("seen").num_rows == 6
-    assert job.rollback(2)["sinks"] == ["seen", "table"]
+    assert job.rollback(2).sinks == ("seen", "table")
     assert job.master.read("seen").num_rows == 0
     job.run(2)
     assert job.master.read("seen").num_rows == 6
@@ -549,9 +549,9 @@ def test_a_sink_that_was_dropped_is_skipped_by_name_and_follows_when_it_comes_ba
     text = job.spec_path.read_text()
     job.edit(SEEN_SINK, "")
     plan = job.master.plan_rollback(2)
-    assert plan["skipped_sinks"] == ["seen"]
-    assert "sink seen is not in the spec any more: its table stays as it is" in "\n".join(plan["text"])
-    assert job.rollback(2)["skipped_sinks"] == ["seen"]
+    assert plan.skipped_sinks == ("seen",)
+    assert "sink seen is not in the spec any more: its table stays as it is" in "\n".join(plan.text)
+    assert job.rollback(2).skipped_sinks == ("seen",)
     job.run()
     job.assert_tables_equal_the_oracle("table")
     job.spec_path.write_text(text)
@@ -590,7 +590,7 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     assert [int(one.checkpoint_id) for one in state.checkpoints] == [2, 3, 4, 5]
     report = job.master.fsck()
     assert (report["exit_code"], report["unreachable"], report["complete"]) == (0, [], True)
-    assert job.master.verify(deep=True)["checkpoints"] == [2, 3, 4, 5]
+    assert job.master.verify(deep=True).checkpoints == (2, 3, 4, 5)
     assert job.master.collect_garbage(dry_run=True)["unreachable"] == []
     job.rollback(4)
     job.assert_tables_equal_the_oracle()
@@ -603,7 +603,7 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     assert report["exit_code"] == 0
     assert all(left["proof"].startswith("published by checkpoint") for left in report["unreachable"]), "for a look"
     gone = job.master.show(3)
-    assert (gone["status"], gone["live"], gone["compacted"]) == ("subsumed", None, True), "older than all retained"
+    assert (gone.status, gone.live, gone.compacted) == ("subsumed", None, True), "older than all retained"
     job.assert_tables_equal_the_oracle()
 
 
@@ -628,9 +628,9 @@ def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_o
     job.master.run(session, SparklessRunner())
     job.rollback(4)
     answer = job.master.trigger(session)
-    assert isinstance(answer, NothingToDo) and answer.reason == "covered"
+    assert isinstance(answer, NothingToDo) and answer.status == "covered"
     later = Session.airflow("small__epoch", "r7", "scheduled", "2026-07-14T07:00:00+00:00")
-    assert job.master.run(later, SparklessRunner())["live"]
+    assert job.master.run(later, SparklessRunner()).live
     job.run()
     job.assert_tables_equal_the_oracle()
     assert job.small.context.head().state.status is JobStatus.RUNNING

@@ -88,8 +88,8 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
         waiting = job.small.context.head().state.realignment
         assert waiting is not None and waiting.checkpoint_id == TARGET
         status = job.master.status()
-        assert (status["exit_code"], status["realigning"]) == (1, list(waiting.sinks))
-        assert status["next_step"].endswith(f"follow timeline {status['timeline']}: milepost run small lets them")
+        assert (status.exit_code, status.realigning) == (1, tuple(waiting.sinks))
+        assert status.next_step.endswith(f"follow timeline {status.timeline}: milepost run small lets them")
         recover(job)
         assert job.small.context.head().state.realignment is None
         assert job.live_ids[:TARGET] == [1, 2] and not {3, 4} & set(job.live_ids)
@@ -105,7 +105,7 @@ def test_killed_between_the_take_over_and_the_switch_nothing_is_rolled_back(job:
     job.small.trigger(session)
     written = writes_of(job, lambda: job.rollback(TARGET, take_over=True), die_after=1)
     assert written[0].startswith("manifest/")
-    assert job.master.show(5)["status"] == "aborted" and job.live_ids == [1, 2, 3, 4]
+    assert job.master.show(5).status == "aborted" and job.live_ids == [1, 2, 3, 4]
     job.run()
     job.assert_tables_equal_the_oracle()
 
@@ -119,7 +119,7 @@ def test_a_sink_that_is_down_delays_the_next_epoch_and_loses_nothing(job: Counte
     with pytest.MonkeyPatch.context() as outage:
         down(job, "seen", outage)
         plan = job.master.plan_rollback(TARGET)
-        assert "sink seen: does not answer" in "\n".join(plan["text"])
+        assert "sink seen: does not answer" in "\n".join(plan.text)
         with pytest.raises(StoreUnavailable) as waits:
             job.rollback(TARGET)
         assert waits.value.message.startswith(f"job small is at checkpoint {TARGET} of timeline t")
@@ -181,7 +181,7 @@ def test_a_reply_that_is_lost_at_any_write_is_recognised(prepared: CountedJob, t
     with pytest.MonkeyPatch.context() as patch:
         point = Fault(lambda operation, key: operation == "create" and key.startswith("manifest/"), Effect.LOST_REPLY)
         break_store(patch, job.small.context.store_config.url, point)
-        assert job.rollback(TARGET)["outcome"] == "rolled_back"
+        assert job.rollback(TARGET).outcome == "rolled_back"
     assert len([one for one in job.master.history() if one["event"] == "TimelineSwitched"]) == 1
     job.assert_tables_equal_the_oracle()
 
@@ -228,7 +228,7 @@ def test_two_sessions_that_finish_the_same_rollback_write_each_head_once(
     before = len(list((job.small.folder / "lake" / "seen" / "_heads").iterdir()))
     other = before_write("_heads/", lambda: job.master.finish_realignment(Session.cli()) and None)
     hook_stores(monkeypatch, before=other)
-    assert job.rollback(TARGET)["outcome"] == "rolled_back"
+    assert job.rollback(TARGET).outcome == "rolled_back"
     assert len(list((job.small.folder / "lake" / "seen" / "_heads").iterdir())) == before + 1
     job.assert_tables_equal_the_oracle()
 

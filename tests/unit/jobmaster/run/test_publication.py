@@ -79,5 +79,5 @@ def test_a_sink_that_was_down_gets_the_older_epoch_before_the_new_one(
         nonlocal down
         down = False
 
-    assert job.master.run(Session.cli(), SparklessRunner(after=up))["checkpoint_id"] == 4
+    assert job.master.run(Session.cli(), SparklessRunner(after=up)).checkpoint_id == 4
     job.assert_tables_equal_the_oracle()

@@ -42,11 +42,11 @@ def test_an_empty_epoch_of_a_running_process_asks_little_and_starts_nothing(
     job, runner = three_files(tmp_path)
     requests = count_requests(monkeypatch)
     master = job.master
-    while master.run(Session.cli(), runner)["status"] == "completed":
+    while master.run(Session.cli(), runner).status == "completed":
         requests.clear()
     assert len(requests.calls) <= EMPTY, f"the first one after an epoch that read\n{requests.told()}"
     requests.clear()
-    assert master.run(Session.cli(), runner)["status"] == "empty"
+    assert master.run(Session.cli(), runner).status == "empty"
     assert requests.asked == [("list", "manifest/"), ("list", "")], requests.told()
     assert len(runner.plans) == 3
 
@@ -55,10 +55,10 @@ def test_an_empty_epoch_of_a_fresh_process_asks_little_too(tmp_path: Path, monke
     """As a scheduler's task, once the stores are known to keep the rules: it also reads the head, its metadata, and
     what the source has consumed, which is at most 8 runs."""
     job, runner = three_files(tmp_path)
-    while job.master.run(Session.cli(), runner)["status"] == "completed":
+    while job.master.run(Session.cli(), runner).status == "completed":
         pass
     requests = count_requests(monkeypatch)
-    assert job.master.run(Session.cli(), runner)["status"] == "empty"
+    assert job.master.run(Session.cli(), runner).status == "empty"
     consumed = [key for _, key in requests.asked if "/consumed/" in key]
     assert len(consumed) == 3
     assert len(requests.asked) - len(consumed) <= EMPTY, requests.told()
@@ -71,7 +71,7 @@ def test_an_epoch_asks_no_more_than_it_did(tmp_path: Path, monkeypatch: pytest.M
     master = job.master
     for _ in range(3):
         requests.clear()
-        assert master.run(Session.cli(), runner, progress=requests)["status"] == "completed"
+        assert master.run(Session.cli(), runner, progress=requests).status == "completed"
     assert requests.by_step.keys() == NORMAL.keys()
     assert all(asked <= NORMAL[step] for step, asked in requests.by_step.items()), requests.told()
     heads = [(step, key) for step, _, key in requests.calls if key.startswith("_heads/")]
@@ -88,6 +88,6 @@ def test_what_another_session_wrote_is_seen_at_once(tmp_path: Path) -> None:
     job, runner = three_files(tmp_path)
     one, other = job.master, job.master
     for master in (one, other, one):
-        assert master.run(Session.cli(), runner)["status"] == "completed"
+        assert master.run(Session.cli(), runner).status == "completed"
     assert [plan.base for plan in runner.plans] == [0, 1, 2]
-    assert one.run(Session.cli(), runner)["status"] == other.run(Session.cli(), runner)["status"] == "empty"
+    assert one.run(Session.cli(), runner).status == other.run(Session.cli(), runner).status == "empty"

@@ -58,7 +58,7 @@ def test_a_crash_between_reservation_and_commit_does_not_keep_the_job_from_its_t
     with pytest.raises(KeyboardInterrupt):
         job.master.run_epoch(session, job.pending.checkpoint_id, SparklessRunner(after=die))
     assert job.context.sink("table").store.get(RESERVATION)
-    assert job.master.run(Session.cli(), SparklessRunner(), take_over=True)["status"] == "completed"
+    assert job.master.run(Session.cli(), SparklessRunner(), take_over=True).status == "completed"
     assert job.context.sink("table").read().num_rows == 1
 
 

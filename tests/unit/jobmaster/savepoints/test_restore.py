@@ -82,11 +82,11 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     saved.job.assert_tables_equal_the_oracle()
     assert stored(saved.folder) == before, "NO_CLAIM: it stays its owner's, untouched"
     for name in ("table", "seen"):
-        assert other.master.verify(deep=True)["problems"] == [] and other.context.sink(name).head() is not None
+        assert other.master.verify(deep=True).problems == () and other.context.sink(name).head() is not None
     report = other.master.fsck()
     assert report["exit_code"] == 0 and not report["unreachable"] and not report["foreign"]
     shutil.rmtree(saved.folder)
-    assert other.master.verify(deep=True)["problems"] == [], "it stands by itself"
+    assert other.master.verify(deep=True).problems == (), "it stands by itself"
 
 
 def test_a_claimed_savepoint_is_deleted_only_when_all_is_there(saved: Saved) -> None:
@@ -170,7 +170,7 @@ def test_a_job_starts_from_the_end_of_a_drained_one(saved: Saved, tmp_path: Path
     saved.job.land([6])
     other.run(1)
     assert sorted(other.master.read("seen")["k"].to_pylist())[-1] == 6
-    assert other.master.status()["job_status"] == "running"
+    assert other.master.status().job_status == "running"
 
 
 def test_a_running_job_is_refused_with_what_to_type(saved: Saved) -> None:

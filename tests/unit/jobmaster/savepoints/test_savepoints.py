@@ -80,9 +80,9 @@ def test_it_is_listed_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
     (listed,) = job.master.list_savepoints()
     assert (listed["name"], listed["kind"], listed["checkpoint_id"]) == ("checkpoint-2", "savepoint", 2)
     assert listed["location"] == made["location"]
-    kinds = {one["checkpoint_id"]: one["kind"] for one in job.master.list_checkpoints(status="completed")}
+    kinds = {one.checkpoint_id: one.kind for one in job.master.list_checkpoints(status="completed")}
     assert kinds == {2: "savepoint", 4: "checkpoint"}
-    assert job.master.show(2)["savepoints"] == ["checkpoint-2"]
+    assert job.master.show(2).savepoints == ("checkpoint-2",)
 
 
 def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob) -> None:
@@ -149,7 +149,7 @@ def test_a_copy_is_not_written_where_a_source_would_read_its_tables_as_input(job
         job.master.export(2, "../landing/copy")
     job.edit("**/*", "*.csv")
     assert job.master.export(2, "../landing/copy")["objects"] > 0
-    assert job.master.status()["unread_objects"] == 0
+    assert job.master.status().unread_objects == 0
 
 
 def test_a_name_is_given_once_and_nothing_is_overwritten(job: CountedJob) -> None:

@@ -1,0 +1,174 @@
+"""The status of a job is its health: what it has, what it lacks, what is wrong, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from milepost.epoch.iso_times import iso_ms
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.compatibility.preflight import mismatches, preflight
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import provably_dead
+from milepost.jobmaster.reports.extended import extended
+from milepost.jobmaster.reports.job_result import JobReport, ended_step, report_job
+from milepost.jobmaster.reports.source_health import SourceHealth, backlog, stale
+from milepost.jobmaster.reports.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
+from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
+from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.records.reasons import CheckpointFailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Who keeps others from triggering on the live timeline, and until when."""
+
+    session_id: str
+    until: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status(JobReport):
+    """Health of a job; of its input, see `Backlog`.
+
+    Attributes:
+        head, last_success: newest checkpoint, and when it was completed. pending: the epoch that runs.
+        lease_over: why nobody works on it any more. spec_refused: why the next epoch would be refused.
+        unconfirmed: sinks that completed checkpoints wait for.
+        exit_code: as INTERFACE section 2 says; healthy: it is 0.
+    """
+
+    head: int | None
+    last_success: str | None
+    pending: int | None
+    lease_over: str | None
+    unread_objects: int | None
+    unread_bytes: int | None
+    lag_ms: int | None
+    source_changed: str | None
+    bad_name: str | None
+    sources: Mapping[str, SourceHealth] | None
+    spec_refused: str | None
+    in_flight_bytes: int
+    last_failure: str | None
+    last_failure_detail: str | None
+    unconfirmed: tuple[str, ...]
+    frozen: Freeze | None
+    unfinished_backfills: tuple[UnfinishedBackfill, ...]
+    exit_code: int = 0
+    healthy: bool = True
+    next_step: str = ""
+
+
+def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
+    """Return a job's health. What an object keeps from being planned is None.
+
+    Args:
+        max_lag_ms: bound on the age of unread objects, of the newest object and of the newest event time.
+    """
+    head = context.log.head()
+    now_ms = context.store.clock_ms()
+    state = head.state if head is not None else None
+    base = context.base_metadata(state, state.timeline().head) if state is not None else None
+    newest = state.head() if state is not None else None
+    unread = backlog(context, base, now_ms)
+    status = extended(
+        Status,
+        report_job(context.spec.name, state),
+        head=newest.checkpoint_id if newest is not None else None,
+        last_success=iso_ms(newest.completed_time_ms) if newest is not None else None,
+        pending=_pending_id(state),
+        lease_over=_lease_over(context, state, now_ms),
+        unread_objects=unread.unread_objects,
+        unread_bytes=unread.unread_bytes,
+        lag_ms=unread.lag_ms,
+        source_changed=unread.source_changed,
+        bad_name=unread.bad_name,
+        sources=unread.sources,
+        spec_refused=_spec_refused(context, base),
+        in_flight_bytes=base.in_flight_bytes if base is not None else 0,
+        last_failure=state.failures.last_reason if state is not None else None,
+        last_failure_detail=state.failures.last_detail if state is not None else None,
+        unconfirmed=tuple(sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed})) if state else (),
+        frozen=_frozen(state, now_ms),
+        unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
+    )
+    exit_code, step = _judge(status, max_lag_ms)
+    return replace(status, exit_code=exit_code, healthy=exit_code == 0, next_step=step)
+
+
+def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str | None:
+    """Why the next epoch would be refused: what of the spec does not continue the head; None when all does."""
+    refused = mismatches(preflight(context, base, None))
+    if base is None or not refused:
+        return None
+    return f"the spec does not fit checkpoint {base.checkpoint_id}: {'; '.join(refused)}"
+
+
+def _lease_over(context: JobContext, state: ManifestState | None, now_ms: int) -> str | None:
+    """Why nobody works on the pending checkpoint any more, in words; None when somebody may, or none is pending."""
+    timeline = state.timeline() if state is not None else None
+    if timeline is None or timeline.pending is None or timeline.leader is None:
+        return None
+    facts = LeaseFacts(
+        heartbeat_ms=context.heartbeat_ms(timeline.pending), holder_dead=provably_dead(timeline.leader.holder)
+    )
+    status = lease_status(timeline.pending, facts, now_ms)
+    return None if status is LeaseStatus.HELD else status.value
+
+
+def _judge(status: Status, max_lag_ms: int | None) -> tuple[int, str]:
+    job = status.job
+    if status.job_status == JobStatus.FAILED.value:
+        cause = str(status.last_failure)
+        if cause == CheckpointFailureReason.STATE_CORRUPT.value:
+            cause = f"{cause}: milepost verify {job} says what is broken, and the rollback to type"
+        return 1, f"fix the cause ({cause}), then: milepost resume {job}"
+    if status.result is not None:
+        return 4, ended_step(job, status.result)
+    if status.realigning:
+        waiting = ", ".join(status.realigning)
+        return 1, f"sinks {waiting} have yet to follow timeline {status.timeline}: milepost run {job} lets them"
+    if status.last_failure is not None and status.leader is not None:  # else of a timeline that was left
+        return 1, f"the last epoch failed ({status.last_failure}): milepost run {job}"
+    if status.spec_refused is not None:
+        return 1, f"{status.spec_refused}: milepost lint {job} says the way out"
+    stopped = status.source_changed or status.bad_name
+    if stopped is not None:
+        return 1, stopped
+    if status.unconfirmed:
+        waiting = ", ".join(status.unconfirmed)
+        return 1, f"completed checkpoints wait for sinks {waiting}: milepost run {job} publishes them"
+    if status.lease_over is not None:
+        pending = status.pending
+        return 1, f"checkpoint {pending} is pending, its lease is over ({status.lease_over}): milepost run {job}"
+    beyond = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
+    if beyond is not None:
+        return 6, beyond
+    # Before its first success nobody knows whether the job can succeed.
+    return 1 if status.head is None else 0, _waiting(status)
+
+
+def _waiting(status: Status) -> str:
+    """What a job waits for that nothing is wrong with."""
+    job = status.job
+    if status.pending is not None:
+        return f"checkpoint {status.pending} is running: wait for it (milepost abort {job} gives it up)"
+    if status.unread_objects:
+        unread = status.unread_objects
+        return f"{unread} unread object{'' if unread == 1 else 's'}: milepost run {job}"
+    if status.in_flight_bytes:
+        return f"{status.in_flight_bytes} bytes in flight: milepost run {job}"
+    return "nothing to do"
+
+
+def _frozen(state: ManifestState | None, now_ms: int) -> Freeze | None:
+    """Who keeps others from triggering on the live timeline, and until when; None: nobody."""
+    frozen = frozen_by(state.timeline(), now_ms) if state is not None else None
+    return None if frozen is None else Freeze(frozen.session_id, iso_ms(frozen.until_ms))
+
+
+def _pending_id(state: ManifestState | None) -> int | None:
+    pending = state.timeline().pending if state is not None else None
+    return None if pending is None else int(pending.checkpoint_id)
