@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from milepost.spec.sql.sql import SqlPlan, sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem
 
 COLUMNS = ["year", "month", "day", "hour", "carrier", "dep_delay", "time_hour", "date", "user", "s", "arr", "c d"]
+
+REFUSED = yaml.safe_load((Path(__file__).parent / "golden" / "refused.yaml").read_text(encoding="utf-8"))
 
 
 def plan(sql: str) -> SqlPlan:
@@ -80,97 +83,12 @@ def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression:
     assert "x" not in result.passthrough
 
 
-@pytest.mark.parametrize(
-    ("sql", "reason"),
-    [
-        ("SELECT dep_delay + 1 FROM flights", "give dep_delay + 1 a name with AS"),
-        ("SELECT dep_dely FROM flights", 'flights has no column dep_dely; did you mean "dep_delay"?'),
-        ("SELECT hour FROM flights WHERE hours > 1", 'flights has no column hours; did you mean "hour"?'),
-        ("SELECT other.hour FROM flights", "flights has no column other"),
-        ("SELECT other.* FROM flights", "the only input is flights"),
-        ("SELECT hour FROM flight", "FROM flight: the operator's input is flights"),
-        ("SELECT hour FROM db.flights", "FROM db.flights: the operator's input is flights"),
-        ("SELECT hour", "FROM is missing"),
-        ("SELECT hour, * FROM flights", "the output column hour occurs twice"),
-        ("SELECT hour AS a, day AS A FROM flights", "the output column A occurs twice"),
-        ("SELECT hour AS __x FROM flights", "'__x' is not a column name"),
-        ("SELECT DISTINCT hour FROM flights", "DISTINCT is not allowed"),
-        ("SELECT hour FROM flights ORDER BY hour", "ORDER BY is not allowed"),
-        ("SELECT hour FROM flights SORT BY hour", "SORT BY is not allowed"),
-        ("SELECT hour FROM flights LIMIT 1", "LIMIT is not allowed"),
-        ("SELECT hour FROM flights OFFSET 1", "OFFSET is not allowed"),
-        ("SELECT hour FROM flights GROUP BY hour", "GROUP BY is not allowed"),
-        ("SELECT hour FROM flights HAVING hour > 1", "HAVING is not allowed"),
-        ("SELECT hour FROM flights, weather", "JOIN is not allowed"),
-        ("SELECT hour FROM flights JOIN weather USING (hour)", "JOIN is not allowed"),
-        ("SELECT hour FROM flights LATERAL VIEW explode(arr) t AS e", "LATERAL VIEW is not allowed"),
-        ("SELECT hour FROM flights TABLESAMPLE (10 PERCENT)", "TABLESAMPLE is not allowed"),
-        ("SELECT /*+ COALESCE(1) */ hour FROM flights", "a hint is not allowed"),
-        ("SELECT hour FROM (SELECT * FROM flights)", "FROM takes only the operator's input"),
-        ("SELECT hour FROM range(3)", "FROM"),
-        ("SELECT hour FROM flights WHERE hour IN (SELECT 1)", "subqueries are not allowed"),
-        ("SELECT (SELECT 1) AS x FROM flights", "subqueries are not allowed"),
-        ("SELECT hour FROM flights WHERE EXISTS (SELECT 1)", "subqueries are not allowed"),
-        ("WITH a AS (SELECT 1) SELECT hour FROM flights", "expected one SELECT"),
-        ("SELECT hour FROM flights UNION ALL SELECT hour FROM flights", "`UNION ALL` is not available in this version"),
-        ("SELECT hour FROM flights UNION SELECT hour FROM flights", "set operations are not row-wise"),
-        ("SELECT hour FROM flights EXCEPT SELECT hour FROM flights", "set operations are not row-wise"),
-        ("SELECT explode(arr) AS e FROM flights", "`explode` is not available in this version"),
-        ("SELECT posexplode_outer(arr) AS e FROM flights", "`posexplode_outer` is not available in this version"),
-        ("SELECT count(*) AS n FROM flights", "`count` is an aggregate"),
-        ("SELECT 1 + max_by(hour, day) AS n FROM flights", "`max_by` is an aggregate"),
-        ("SELECT Collect_List (hour) AS n FROM flights", "`collect_list` is an aggregate"),
-        ("SELECT row_number() OVER (ORDER BY hour) AS n FROM flights", "`row_number` is a window function"),
-        ("SELECT abs(hour) OVER (ORDER BY hour) AS n FROM flights", "window functions"),
-        ("SELECT window(time_hour, '1 hour') AS w FROM flights", "`window` groups rows by time"),
-        ("SELECT now() AS n FROM flights", "`now` depends on the moment or the machine"),
-        ("SELECT current_date AS n FROM flights", "`current_date` depends on"),
-        ("SELECT current_timestamp() AS n FROM flights", "`current_timestamp` depends on"),
-        ("SELECT hour FROM flights WHERE time_hour > CURRENT_TIMESTAMP", "`current_timestamp` depends on"),
-        ("SELECT unix_timestamp() AS n FROM flights", "`unix_timestamp()` depends on"),
-        ("SELECT `rand`() AS r FROM flights", "`rand` depends on"),
-        ("SELECT transform(arr, x -> uuid()) AS r FROM flights", "`uuid` depends on"),
-        ("SELECT input_file_name() AS r FROM flights", "`input_file_name` depends on"),
-        ("SELECT monotonically_increasing_id() AS r FROM flights", "depends on"),
-        ("SELECT reflect('java.lang.System', 'currentTimeMillis') AS r FROM flights", "depends on"),
-        ("SELECT IDENTIFIER('rand')() AS r FROM flights", "syntax error"),
-        ("SELECT IDENTIFIER('hour') AS r FROM flights", "not available in this version"),
-        ("SELECT hour(day, day) AS r FROM flights", "number of provided arguments"),
-        ("SELECT * EXCEPT (hour) FROM flights", "EXCEPT or REPLACE is not available"),
-        ("SELECT struct(*) AS x FROM flights", "* inside an expression is not available"),
-        ("SELECT hash(flights.*) AS x FROM flights", "* inside an expression is not available"),
-        ("SELECT foo(hour) AS x FROM flights", "Spark has no function `foo`"),
-        ("SELECT foor(hour) AS x FROM flights", 'did you mean "floor"?'),
-        ("SELECT `Luhn_Chek`(hour) AS x FROM flights", 'did you mean "luhn_check"?'),
-        ("SELECT builtin.abs(hour) AS x FROM flights", "write `abs` without what stands before it"),
-        ("SELECT transform(arr, HOUR -> hour + 1) AS x FROM flights", "the lambda's HOUR is also the name of a column"),
-        ("SELECT filter(arr, (x, Day) -> x > 1) AS x FROM flights", "the lambda's Day is also the name of a column"),
-        ("SELECT transform(arr, n_flights -> n_flights + hour) AS x FROM flights", "the lambda's n_flights is also"),
-        ("SELECT a FROM flights AS y (c, a)", "names for the columns of FROM are not available"),
-        ("FROM flights |> SELECT hour", "the pipe `|>` is not available"),
-        ("SELECT hour FROM flights |> WHERE hour > 1", "the pipe `|>` is not available"),
-        ("SELECT kll_sketch_agg_bigint(hour) AS x FROM flights", "`kll_sketch_agg_bigint` is an aggregate"),
-        ("SELECT tuple_union_agg_double(hour) AS x FROM flights", "`tuple_union_agg_double` is an aggregate"),
-        ("SELECT schema_of_variant_agg(hour) AS x FROM flights", "`schema_of_variant_agg` is an aggregate"),
-        ("SELECT collect_union(arr) AS x FROM flights", "`collect_union` is an aggregate"),
-        ("SELECT vector_sum(arr) AS x FROM flights", "`vector_sum` is an aggregate"),
-        ("SELECT any(hour) AS x FROM flights", "`any` is an aggregate"),
-        ("SELECT localtime AS x FROM flights", "`localtime` depends on"),
-        ("SELECT :p AS x FROM flights", "parameters are not allowed"),
-        ("SELECT ALL hour FROM flights", "SELECT ALL is not available"),
-        ("SELECT hour FROM flights; SELECT day FROM flights", "got 2 statements"),
-        ("DROP TABLE flights", "expected one SELECT"),
-        ("", "got 0 statements"),
-        ("SELEC hour FROM flights", "syntax error"),
-        ("SELECT hour FROM flights WHERE", "syntax error"),
-        ("SELECT hour + FROM flights", "syntax error"),
-        ("SELECT 'a FROM flights", "syntax error"),
-    ],
-)
-def test_sql_that_is_not_row_wise_or_not_repeatable_is_refused(sql: str, reason: str) -> None:
+@pytest.mark.parametrize(("sql", "problem"), REFUSED.items())
+def test_sql_that_is_not_row_wise_or_not_repeatable_is_refused(sql: str, problem: str) -> None:
     """INTERFACE 1, I12: an epoch that runs again must give the same rows."""
-    with pytest.raises(SqlProblem, match=re.escape(reason)):
+    with pytest.raises(SqlProblem) as caught:
         plan(sql)
+    assert str(caught.value) == problem
 
 
 def test_a_problem_says_line_and_column_of_the_sql() -> None:
