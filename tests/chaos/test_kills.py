@@ -254,7 +254,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 
 def test_a_run_killed_after_any_write_is_recovered_by_the_next(begin: Begin) -> None:
-    """DESIGN section 3, order of writes: each named point is hit, and leaves what its position means."""
+    """DESIGN 3, order of writes: each named point is hit, and leaves what its position means."""
     chain = begin(13, False)
     _named(chain, KILLS)
     _catch_up(chain, clock_ahead_ms=2 * THREE_HOURS_MS)

@@ -1,4 +1,4 @@
-"""The epoch DAG in a real scheduler, with real Spark: INTERFACE section 3."""
+"""The epoch DAG in a real scheduler, with real Spark: DESIGN 8.3."""
 
 from __future__ import annotations
 

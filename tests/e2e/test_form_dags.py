@@ -1,4 +1,4 @@
-"""The DAGs with a form, in a real scheduler: values, refusals and approvals by REST; INTERFACE section 3."""
+"""The DAGs with a form, in a real scheduler: values, refusals and approvals by REST; DESIGN 8.3."""
 
 from __future__ import annotations
 

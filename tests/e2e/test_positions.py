@@ -56,7 +56,7 @@ def head(job: E2eJob) -> ManifestState:
 
 
 def test_a_run_stopped_before_each_task_has_the_store_in_that_state(airflow: AirflowInstance) -> None:
-    """INTERFACE 3: each task does its own part of the protocol. Rule 3: a cleared task continues its checkpoint."""
+    """DESIGN 8.3: each task does its own part of the protocol. Rule 3: a cleared task continues its checkpoint."""
     airflow.add_pool(POOL, 1)
     job = airflow.add_job("stepped", pool=POOL, retained=1)
     job.land("a", {"AA": 5})

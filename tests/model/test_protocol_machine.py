@@ -2,7 +2,7 @@
 
 Commands run as processes that stop before any store call, crash there, lose a reply, or leave a write on its way while
 others go on. The model (`harness/models/plain_model.py`) sees only what reached the stores, and judges each write by
-DESIGN section 3; after each step the sinks' tables are the sum of the completed epochs, each once.
+DESIGN 3; after each step the sinks' tables are the sum of the completed epochs, each once.
 """
 
 from __future__ import annotations

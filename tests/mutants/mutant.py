@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CUT = "cut"
-"""Instead of an invariant: the rules of barriers, snapshots and watermarks within one subtask (DESIGN section 4)."""
+"""Instead of an invariant: the rules of barriers, snapshots and watermarks within one subtask (DESIGN 4)."""
 
 ROWS = "rows"
 """Instead of an invariant: what a row becomes between its object and its table, and the state that it leaves."""

@@ -25,7 +25,7 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.values.names import nearest
 
 UNAVAILABLE = ("test",)
-"""Commands that INTERFACE describes and this version does not have."""
+"""Commands that are planned and not built."""
 
 
 class MilepostGroup(TyperGroup):

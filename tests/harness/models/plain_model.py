@@ -1,4 +1,4 @@
-"""What a job must be after each write that landed: a few dicts and lists, by the rules of DESIGN section 3.
+"""What a job must be after each write that landed: a few dicts and lists, by the rules of DESIGN 3.
 
 It reads the bytes that reached the store, and nothing of the code that wrote them: it has no codec, no coordinator, no
 retention and no sink chain of its own. Each entry of the manifest must be one that the rules allow after the ones

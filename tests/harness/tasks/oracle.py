@@ -1,6 +1,6 @@
 """What a job's tables must hold: an independent answer in DuckDB, from the landed CSV files and the rules alone.
 
-It knows the spec and the rules of INTERFACE ("Watermark", "Late", "What is emitted"), and nothing of the operators:
+It knows the spec and the rules of watermarks, of late rows and of what is emitted, and nothing of the operators:
 no file of `milepost.dataflow` or `milepost.state` is imported. Given which objects each epoch
 consumed, in plan order, it computes the watermarks itself, drops duplicates and late rows, and leaves out the windows
 that are still open. Times are microseconds since the epoch, UTC, as int64.

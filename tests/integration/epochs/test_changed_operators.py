@@ -65,7 +65,7 @@ def flights_of_carriers(job: FlightsJob) -> dict[str, int]:
 
 
 def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: Path) -> None:
-    """INTERFACE, "Changing a spec": refused before anything is planned, unless the old state may be left behind."""
+    """DESIGN 8.1: refused before anything is planned, unless the old state may be left behind."""
     job = create(tmp_path)
     job.land([1])
     assert milepost("run", job.spec_path).exit_code == 0

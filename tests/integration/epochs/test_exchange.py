@@ -91,7 +91,7 @@ def test_results_depend_neither_on_parallelism_nor_on_buffer_size(tmp_path: Path
 
 
 def test_the_node_cache_may_go_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN section 5: the cache is always disposable; the runs in the store are the state."""
+    """DESIGN 5: the cache is always disposable; the runs in the store are the state."""
     cache = tmp_path / "cache"
     monkeypatch.setenv(NODE_CACHE_VARIABLE, str(cache))
     job = create(tmp_path / "job", files=2)

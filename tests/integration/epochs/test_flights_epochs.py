@@ -47,7 +47,7 @@ def test_a_whole_year_equals_the_oracle_row_for_row(tmp_path: Path) -> None:
 
 
 def test_an_epoch_past_its_deadline_is_cancelled_and_aborted_as_expired(tmp_path: Path) -> None:
-    """INTERFACE, exit codes: 6. The Spark job ends at `checkpointing.timeout`, also without Airflow to stop it."""
+    """DESIGN 8.2: 6. The Spark job ends at `checkpointing.timeout`, also without Airflow to stop it."""
     job = FlightsJob.create(tmp_path, {"timeout: 10m": "timeout: 1s", "FROM flights WHERE": SLOW})
     job.land(range(1, 3))
     with pytest.raises(CheckpointExpired, match="still running"):

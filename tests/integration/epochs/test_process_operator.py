@@ -301,7 +301,7 @@ def test_a_worker_with_other_code_than_the_plan_declines(job: TailsJob) -> None:
 
 
 def test_lint_runs_no_user_code_and_run_checks_what_depends_on_it(job: TailsJob) -> None:
-    """DESIGN section 9: `lint` and DAG files load no module; a mistake that only the class shows is found by run."""
+    """DESIGN 9: `lint` and DAG files load no module; a mistake that only the class shows is found by run."""
     job.land([1])
     marker = job.folder / "was-loaded"
     job.module.write_text(f"open({str(marker)!r}, 'w').close()\n" + FUNCTIONS)

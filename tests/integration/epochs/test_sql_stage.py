@@ -1,4 +1,4 @@
-"""A SQL operator is Spark SQL itself, run inside the stage between host and tail (INTERFACE, "SQL")."""
+"""A SQL operator is Spark SQL itself, run inside the stage between host and tail (DESIGN 8.1)."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_metadata_of_another_token_is_never_completed(tmp_path: Path) -> None:
 def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DESIGN section 7: after the commit point a sink that is down delays, never loses."""
+    """DESIGN 7: after the commit point a sink that is down delays, never loses."""
     job = _job(tmp_path)
     job.land(range(1, 2))
 

@@ -1,4 +1,4 @@
-"""The epoch DAG has the shape that INTERFACE section 3 promises, and one broken spec hurts only its own job."""
+"""The epoch DAG has the shape that DESIGN 8.3 promises, and one broken spec hurts only its own job."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_abort_follows_only_the_tasks_before_the_commit_point(tmp_path: Path) ->
 
 
 def test_subsume_runs_when_nothing_before_it_failed(tmp_path: Path) -> None:
-    """Mapped tasks over no sinks are skipped; `none_failed` still runs what follows (INTERFACE 3.5)."""
+    """Mapped tasks over no sinks are skipped; `none_failed` still runs what follows (DESIGN 8.3, rule 5)."""
     subsume = dag_of(tmp_path).get_task("subsume")
     assert subsume.upstream_task_ids == {"notify_complete"}
     assert subsume.trigger_rule == "none_failed"

@@ -1,4 +1,4 @@
-"""What Airflow shows of a job that has ended, and of an epoch that was given up under it (I4, INTERFACE section 3)."""
+"""What Airflow shows of a job that has ended, and of an epoch that was given up under it (I4, DESIGN 8.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DAGs with a form: what their forms take and refuse, and which task follows which (INTERFACE section 3)."""
+"""The DAGs with a form: what their forms take and refuse, and which task follows which (DESIGN 8.3)."""
 
 from __future__ import annotations
 

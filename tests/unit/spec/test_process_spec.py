@@ -63,7 +63,7 @@ def test_a_function_is_a_module_and_a_class(function: str) -> None:
 
 
 def test_before_its_class_is_loaded_a_process_operator_has_rows_of_unknown_columns() -> None:
-    """`lint` imports no user code (DESIGN section 9), so it says nothing about names below a process operator."""
+    """`lint` imports no user code (DESIGN 9), so it says nothing about names below a process operator."""
     graph, problems = analyse(spec([PROCESS, after("aggregate", key=["n"], aggregates={"m": "max(t)"})], [sink("p")]))
     assert graph is not None and problems == []
     node = graph.nodes["p"]

@@ -120,7 +120,7 @@ def translate_errors(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP)
         ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
         if reaction is Reaction.RETRY:
             raise
-        # INTERFACE 3, rule 3: the words a person looks for in the log of a task that came too late.
+        # DESIGN 8.3, rule 3: the words a person looks for in the log of a task that came too late.
         fenced = "fenced; trigger a new run: " if isinstance(error, Fenced) else ""
         raise AirflowFailException(f"{fenced}{told_in_words(error)}") from error
     except AirflowTaskTimeout as error:

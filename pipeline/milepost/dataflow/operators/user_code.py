@@ -272,7 +272,7 @@ class _Space:
             module.__file__ = _filename(file, self._digest)
             try:
                 code: CodeType = compile(file.text, module.__file__, "exec", dont_inherit=True)
-                exec(code, module.__dict__)  # noqa: S102 - the spec's functions are trusted code (DESIGN section 9)
+                exec(code, module.__dict__)  # noqa: S102 - the spec's functions are trusted code (DESIGN 9)
             except BaseException:
                 del sys.modules[module.__name__], self._modules[name]
                 raise

@@ -8,7 +8,7 @@ A savepoint's root holds everything that one completed checkpoint needs, under k
     chk-<id>/t<token>/…                         its state runs, rows in flight and sets of consumed objects
     tables/<sink>/<number>-<sha256>.parquet     each sink's table as of the checkpoint, its files in order
 
-So a root may be moved or copied as it is. A document is not trusted (DESIGN section 9): a field too many or too few, a
+So a root may be moved or copied as it is. A document is not trusted (DESIGN 9): a field too many or too few, a
 key that could lead elsewhere, a size or checksum that cannot be, an object that is named twice or that nothing needs,
 is StateCorrupt, before any object is read.
 """

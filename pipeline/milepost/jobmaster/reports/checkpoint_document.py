@@ -1,4 +1,4 @@
-"""The reports of INTERFACE section 2: what people and programs read of one checkpoint, whatever became of it."""
+"""The reports of DESIGN 8.2: what people and programs read of one checkpoint, whatever became of it."""
 
 from __future__ import annotations
 

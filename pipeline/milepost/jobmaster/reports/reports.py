@@ -27,7 +27,7 @@ class Reports:
         self._context = context
 
     def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[CheckpointReport]:
-        """Return checkpoints, newest first, as INTERFACE section 2 describes one."""
+        """Return checkpoints, newest first, as DESIGN 8.2 describes one."""
         return History(self._context).checkpoints(status, limit)
 
     def show(self, checkpoint_id: int) -> CheckpointReport:

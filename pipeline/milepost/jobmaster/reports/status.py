@@ -36,7 +36,7 @@ class Status(JobReport):
         head, last_success: newest checkpoint, and when it was completed. pending: the epoch that runs.
         lease_over: why nobody works on it any more. spec_refused: why the next epoch would be refused.
         unconfirmed: sinks that completed checkpoints wait for.
-        exit_code: as INTERFACE section 2 says; healthy: it is 0.
+        exit_code: as DESIGN 8.2 says; healthy: it is 0.
     """
 
     head: int | None

@@ -2,7 +2,7 @@
 
 A retained checkpoint needs the files of the table as of its newest mark in the table's history. Where it was never
 published it needs what was staged for it, and for its unpublished ancestors, back to the newest published one, which
-need not be retained itself: that is the way by which a table is put there (`realignment.route`).
+need not be retained itself: that is the way by which a table is put there (`routes.find_route`).
 """
 
 from __future__ import annotations

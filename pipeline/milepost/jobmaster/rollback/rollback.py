@@ -1,9 +1,9 @@
 """Going back: plan a rollback, roll back, start from an earlier checkpoint.
 
 Order of a rollback: the pending epoch is swept, or taken over -> one manifest transition: a new timeline starts at the
-target and is the live one -> each sink follows, and says so (`realignment.py`). Nothing is deleted: what is discarded
-stays, as an abandoned timeline, until retention takes it. Stopped between any two, the next trigger, start or rollback
-does what is left before anything else.
+target and is the live one -> each sink follows, and says so (`leadership/realignment.py`). Nothing is deleted: what is
+discarded stays, as an abandoned timeline, until retention takes it. Stopped between any two, the next trigger, start or
+rollback does what is left before anything else.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _judge(context: JobContext, pending: PendingCheckpoint, committables: Mappin
 def _prepare(
     context: JobContext, opened: OpenedEpoch, committables: Mapping[str, Committable]
 ) -> dict[str, Committable]:
-    """Everything that can fail for a known reason, before the commit point (DESIGN section 7)."""
+    """Everything that can fail for a known reason, before the commit point (DESIGN 7)."""
     pending, timeline = opened.pending, opened.timeline
     prepared = {}
     for name, committable in committables.items():

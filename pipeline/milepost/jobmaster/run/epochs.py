@@ -1,6 +1,6 @@
 """The epochs of a job run one after another, from a granted token to what is subsumed.
 
-Order of writes of an epoch (DESIGN section 3): input record -> trigger (manifest) -> rebind (manifest), but for the
+Order of writes of an epoch (DESIGN 3): input record -> trigger (manifest) -> rebind (manifest), but for the
 trigger's own process -> heartbeat, state runs, staged sink files, consumed runs, `_metadata` with acks and verdict, all
 below `chk-<id>/t<token>/` -> complete (manifest) = the commit point -> sink commits -> confirmations (manifest) ->
 subsume (manifest) -> deletion. Publish before delete, always. What a start finds undone after the commit point, it

@@ -1,6 +1,6 @@
 """Start a job from a savepoint: of its own, or of any job, wherever it was moved.
 
-Nothing of a savepoint is trusted (DESIGN section 9). Order: `savepoint.json` and `_metadata` are read and checked
+Nothing of a savepoint is trusted (DESIGN 9). Order: `savepoint.json` and `_metadata` are read and checked
 against each other -> they are checked against the spec, as `run` checks a head -> the objects are copied, each compared
 with its checksum, below the prefix of a new checkpoint, and table files into each sink's own layout -> the checkpoint
 becomes the head and each sink follows (`imported_checkpoint.py`) -> the next incarnation opens -> with CLAIM, and

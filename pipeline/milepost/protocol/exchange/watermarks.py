@@ -1,6 +1,6 @@
 """Watermarks: what an operator may take for complete. Microseconds since the epoch, UTC; None is minus infinity.
 
-Source: INTERFACE, "Watermark"; DESIGN 4.3. A source without event time has no watermark and holds nobody back.
+Source: DESIGN 8.1; DESIGN 4.3. A source without event time has no watermark and holds nobody back.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class CheckpointError(Exception):
 
     Attributes:
         action: the reaction that the class asks for.
-        exit_code: what the CLI exits with (INTERFACE: 1 failed, 2 usage, 3 not found,
+        exit_code: what the CLI exits with (DESIGN 8.2: 1 failed, 2 usage, 3 not found,
             4 fenced or conflict, 5 quality, 6 timeout, 7 corrupt, 8 environment).
         hint: what to do, one line, or "" when the message already says it.
         details: ids and values for ``--json``, JSON-compatible.

@@ -171,7 +171,7 @@ def is_own_directory(prefix: str) -> bool:
 def key_fault(key: str) -> str | None:
     """Say why a stored reference must not be followed, or None: it has to stay below the job's own prefix.
 
-    A stored key is not trusted (DESIGN section 9): it may come from an object that this job's token did not write.
+    A stored key is not trusted (DESIGN 9): it may come from an object that this job's token did not write.
     """
     if not key:
         return "it is empty"

@@ -65,7 +65,7 @@ def _number_keys(values: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def own_prefix_fault(key: str) -> str | None:
-    """Say why a stored key, or prefix ending in ``/``, must not be followed, or None (DESIGN section 9)."""
+    """Say why a stored key, or prefix ending in ``/``, must not be followed, or None (DESIGN 9)."""
     fault = key_fault(key)
     return None if fault is None else f"{key!r} must stay below the job's prefix: {fault}"
 

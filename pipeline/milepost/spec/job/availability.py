@@ -1,4 +1,4 @@
-"""Availability refuses by name what INTERFACE describes and this version does not have."""
+"""Availability refuses by name the keys, values and kinds that are planned and not built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job spec: exactly the keys that work in this version (INTERFACE section 1).
+"""The job spec: exactly the keys that work in this version (DESIGN 8.1).
 
 Frozen pydantic models. What a key allows alone is checked here; what keys mean together is checked by `graph.py`.
 """

@@ -104,7 +104,7 @@ def test_a_nested_key_is_refused_at_build() -> None:
 
 
 def test_result_types_are_those_of_the_spec() -> None:
-    """INTERFACE "Aggregates": what lint shows is what comes out."""
+    """DESIGN 8.1: what lint shows is what comes out."""
     schema = pa.schema(
         [("k", pa.string()), ("i", pa.int8()), ("f", pa.float32()), ("d", pa.decimal128(9, 2)), ("day", pa.date32())]
     )
@@ -249,7 +249,7 @@ def test_a_row_without_event_time_fails_the_operator(started: Any) -> None:
 
 
 def test_interfaces_example_of_late_and_emitted(started: Any) -> None:
-    """INTERFACE "Late": delay 2h, delivered to 12:00; then 09:30 is late, 10:00 is not, [09:00, 10:00) was emitted."""
+    """DESIGN 8.1: delay 2h, delivered to 12:00; then 09:30 is late, 10:00 is not, [09:00, 10:00) was emitted."""
     run = started(build_operator(window(), SCHEMA, "t"))
     first = run.epoch(rows(("a", 1, 9 * 60 + 10), ("a", 1, 12 * 60)), None, 10 * HOUR_US)
     assert windows(first.rows) == [("a", 9 * 60, 1)]

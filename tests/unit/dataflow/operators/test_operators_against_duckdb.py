@@ -106,7 +106,7 @@ def watermark_after(seen: Sequence[pa.Table], delay_us: int) -> int | None:
 @quick
 @given(cut_rows, parallelisms, piece_cuts)
 def test_aggregates_equal_the_oracle_whatever_the_cut(epochs: Any, parallelism: Any, cuts: Any) -> None:
-    """INTERFACE, "Aggregates": the last emitted row of each key is the aggregate over all its rows."""
+    """DESIGN 8.1: the last emitted row of each key is the aggregate over all its rows."""
     spec = AggregateOperator(uid="agg", kind="aggregate", inputs=["in"], key=["k", "f"], aggregates=CALLS)
     with tempfile.TemporaryDirectory() as folder:
         run = OperatorRun(build_operator(spec, SCHEMA, None), LocalStore(StoreConfig(f"file://{folder}/store")))
@@ -166,7 +166,7 @@ def test_rows_that_their_senders_fold_leave_results_and_state_to_the_bit(
 def test_windows_equal_the_oracle_whatever_the_parallelism(
     epochs: Any, parallelism: Any, delay_h: int, cuts: Any
 ) -> None:
-    """INTERFACE, "Late": late iff end <= the watermark at the epoch's start; emitted once, when it reaches the end."""
+    """DESIGN 8.1: late iff end <= the watermark at the epoch's start; emitted once, when it reaches the end."""
     calls = {"n": "count(*)", "total": "sum(i)"}
     spec = WindowOperator(
         uid="win", kind="window", inputs=["in"], key=["k"], window={"tumbling": "1h"}, aggregates=calls

@@ -1,4 +1,4 @@
-"""Process functions: what a user's class is given, what its answers become, what is refused (INTERFACE section 1)."""
+"""Process functions: what a user's class is given, what its answers become, what is refused (DESIGN 8.1)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def fill(sink: ParquetSink, heads: int) -> None:
 
 
 def test_upsert_shows_the_latest_row_per_key_sorted(store: ObjectStore) -> None:
-    """INTERFACE: `mode`."""
+    """What `mode` says."""
     upsert = open_sink(store)
     publish(upsert, 1, None, rows((3, "a"), (1, "b")))
     publish(upsert, 2, 1, rows((1, "c"), (2, "d")))
@@ -80,7 +80,7 @@ def test_a_key_twice_in_one_subtask_keeps_its_last_row(store: ObjectStore) -> No
 
 
 def test_types_come_back_as_they_were_written(store: ObjectStore) -> None:
-    """INTERFACE: types."""
+    """The types of a table."""
     table = pa.table(
         {
             "k": pa.array([1], pa.int8()),

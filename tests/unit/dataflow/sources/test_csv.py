@@ -344,7 +344,7 @@ def test_a_column_from_file_and_path_is_refused() -> None:
 
 
 def test_only_the_planned_version_is_read(landing: Landing) -> None:
-    """INTERFACE: a source remembers keys; the etag is the expected version."""
+    """A source remembers keys; the etag is the expected version."""
     reader = build_reader("f", source("csv", SCHEMA, event_time="at"))
     obj = landing.put("a.csv", HEADER)
     landing.put("a.csv", HEADER + f"1,a,{T}\n".encode())

@@ -50,7 +50,7 @@ def test_every_other_character_is_literal(store: ObjectStore) -> None:
 
 
 def test_hidden_and_empty_objects_are_skipped_and_counted(store: ObjectStore) -> None:
-    """INTERFACE: names that begin with `_` or `.`, and empty objects, are skipped and counted."""
+    """Names that begin with `_` or `.`, and empty objects, are skipped and counted."""
     fill(store, "in/a.csv", "in/_tmp/b.csv", "in/.c.csv", "in/d/_e.csv", "in/f_g.csv", "in/.txt")
     store.put("in/empty.csv", b"")
     store.put("in/_empty.csv", b"")

@@ -68,7 +68,7 @@ def test_limits_leave_the_rest_for_later_epochs() -> None:
 
 
 def test_an_object_above_the_byte_limit_is_taken_alone() -> None:
-    """INTERFACE: soft at object borders: at least one object, never part of one."""
+    """Soft at object borders: at least one object, never part of one."""
     plan = planned(listing(obj("a", size=50), obj("b", size=1)), ConsumedSet.empty(), max_bytes=10)
     assert names(plan) == ["a"]
 

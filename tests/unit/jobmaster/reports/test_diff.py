@@ -137,7 +137,7 @@ def runs_of(job: ChangingJob, at: int) -> list[Any]:
 
 
 def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_path: Path) -> None:
-    """INTERFACE 2: data on stdout, one versioned document with --json, formats as `state` has them."""
+    """DESIGN 8.2: data on stdout, one versioned document with --json, formats as `state` has them."""
     spec = job.folder / "config" / "small.yaml"
     text = milepost("diff", spec, "1", "2")
     assert text.exit_code == 0 and "operator totals" in text.stdout and "old_max(v)" in text.stdout

@@ -487,7 +487,7 @@ def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: C
 
 
 def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJob) -> None:
-    """DESIGN section 5: exit 7, never skipped silently."""
+    """DESIGN 5: exit 7, never skipped silently."""
     head = job.small.context.head().state.head()
     assert head is not None
     (job.small.folder / "store" / "small" / head.metadata.key).write_bytes(b"torn")
@@ -622,7 +622,7 @@ def test_a_job_that_never_ran_cannot_be_rolled_back(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_one(job: CountedJob) -> None:
-    """An Airflow run has one checkpoint: clearing the run of a discarded one does nothing (INTERFACE 3, rule 2)."""
+    """An Airflow run has one checkpoint: clearing the run of a discarded one does nothing (DESIGN 8.3, rule 2)."""
     job.land([6])
     session = Session.airflow("small__epoch", "r6", "scheduled", "2026-07-14T06:00:00+00:00")
     job.master.run(session, SparklessRunner())

@@ -1,4 +1,4 @@
-"""Starting from a savepoint: all of it or nothing, wherever it lies, and nothing of it believed (DESIGN section 9)."""
+"""Starting from a savepoint: all of it or nothing, wherever it lies, and nothing of it believed (DESIGN 9)."""
 
 from __future__ import annotations
 

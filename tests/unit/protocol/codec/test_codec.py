@@ -1,4 +1,4 @@
-"""The manifest's bytes: canonical, strict, pinned (I1, I6, DESIGN section 9)."""
+"""The manifest's bytes: canonical, strict, pinned (I1, I6, DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -398,7 +398,7 @@ def test_other_records_use_the_same_codec() -> None:
 
 @pytest.mark.parametrize("key", ["", "/a", "a//b", "a/./b", "../a", "a/..", "a\nb", "a\\b", "a\x7f"])
 def test_no_stored_key_leads_out_of_the_jobs_prefix(key: str) -> None:
-    """DESIGN section 9: references are validated when read."""
+    """DESIGN 9: references are validated when read."""
     with pytest.raises(StateCorrupt, match="must stay below the job's prefix"):
         from_json(Garbage, {"prefix": key, "since_version": 1, "since_ms": 1}, "entry")
 

@@ -1,4 +1,4 @@
-"""Watermarks (INTERFACE, "Watermark"): never back, minimum over inputs, a source without one holds nobody back."""
+"""Watermarks (DESIGN 8.1): never back, minimum over inputs, a source without one holds nobody back."""
 
 from __future__ import annotations
 

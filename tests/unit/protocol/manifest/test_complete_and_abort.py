@@ -264,7 +264,7 @@ def test_an_abort_with_impossible_values_is_refused() -> None:
 
 
 def test_the_failure_after_the_tolerated_ones_makes_the_job_failed() -> None:
-    """INTERFACE section 2: after more than `tolerable_failures` failed epochs the job is FAILED."""
+    """DESIGN 8.2: after more than `tolerable_failures` failed epochs the job is FAILED."""
     log = JobLog()
     for expected_status in (JobStatus.RUNNING, JobStatus.RUNNING, JobStatus.FAILED):
         log.trigger(A)
@@ -335,7 +335,7 @@ def test_the_memory_of_sessions_is_bounded() -> None:
 
 
 def test_the_last_scheduled_date_follows_completed_scheduled_runs_only() -> None:
-    """INTERFACE section 3 rule 2; it never goes back."""
+    """DESIGN 8.3, rule 2; it never goes back."""
     log = JobLog()
     log.epoch("airflow:d/1", airflow_run("1", "scheduled", "2013-01-03T00:00:00+00:00"))
     log.epoch("airflow:d/2", airflow_run("2", "manual", "2013-02-01T00:00:00+00:00"))

@@ -113,7 +113,7 @@ def test_a_plan_made_from_another_head_is_refused() -> None:
 
 
 def test_a_failed_job_is_not_run_until_resumed() -> None:
-    """I4, INTERFACE section 2: later runs fail at once with the reason until `resume`."""
+    """I4, DESIGN 8.2: later runs fail at once with the reason until `resume`."""
     log = JobLog()
     log.trigger(A)
     log.abort(A, reason=CheckpointFailureReason.BAD_RECORD, detail="line 7 of day-3.csv")
@@ -139,7 +139,7 @@ def test_resuming_a_running_job_changes_nothing() -> None:
 
 
 def test_a_run_whose_checkpoint_was_aborted_cannot_trigger_another() -> None:
-    """INTERFACE section 3 rule 3: a cleared run fails at once; a new id comes only from a new run."""
+    """DESIGN 8.3, rule 3: a cleared run fails at once; a new id comes only from a new run."""
     log = JobLog()
     log.trigger(AIR_1, RUN_1)
     log.abort(AIR_1)
@@ -158,7 +158,7 @@ def test_a_cli_session_may_trigger_again_after_an_abort_and_after_a_completion()
 
 
 def test_a_covered_run_is_told_so_and_nothing_is_triggered() -> None:
-    """INTERFACE section 3 rule 2."""
+    """DESIGN 8.3, rule 2."""
     log = JobLog()
     log.epoch(AIR_1, RUN_1)
     answer = log.trigger(AIR_1, RUN_1)
@@ -264,7 +264,7 @@ def test_a_rebind_without_a_timeout_is_refused() -> None:
 
 
 def test_a_cleared_run_epoch_of_a_completed_run_is_already_done() -> None:
-    """INTERFACE section 3 rule 2: the run has nothing to do."""
+    """DESIGN 8.3, rule 2: the run has nothing to do."""
     log = JobLog()
     log.epoch(AIR_1, RUN_1)
     answer = log.rebind(AIR_1, 1)

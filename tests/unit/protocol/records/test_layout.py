@@ -1,4 +1,4 @@
-"""Keys of the control objects: LIST order is numeric, and the head comes first (DESIGN section 3)."""
+"""Keys of the control objects: LIST order is numeric, and the head comes first (DESIGN 3)."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def set_operator(index: int, **values: Any) -> Any:
     ],
 )  # fmt: skip
 def test_each_change_gets_its_verdict(change: Any, expected: dict[str, str]) -> None:
-    """INTERFACE 2: compatible / needs --allow-non-restored-state / needs a new uid or a backfill."""
+    """DESIGN 8.2: compatible / needs --allow-non-restored-state / needs a new uid or a backfill."""
     assert verdicts(change) == expected
 
 

@@ -113,7 +113,7 @@ def test_partition_columns_follow_the_columns_of_the_file() -> None:
 
 
 def test_kinds_of_output_and_keys() -> None:
-    """INTERFACE 1, "Two kinds of output"."""
+    """DESIGN 8.1, "Two kinds of output"."""
     graph = build_graph(spec([aggregate("a"), window("w"), unique("u"), sql("s", "SELECT t, k FROM u", "u")]))
     shown = {uid: (node.output_kind, node.key, node.event_time) for uid, node in graph.nodes.items()}
     assert shown == {
@@ -195,7 +195,7 @@ def test_what_cannot_read_what_is_refused(
 
 
 def test_a_window_with_allowed_lateness_gives_updates_by_key_and_window() -> None:
-    """INTERFACE 1: append with lateness 0, updates with more."""
+    """DESIGN 8.1: append with lateness 0, updates with more."""
     graph = build_graph(spec([window("w", allowed_lateness="1h")], [sink("w", "upsert")]))
     assert graph.nodes["w"].output_kind == "updates"
     assert graph.sink_inputs["out"].key == ("k", "window_start", "window_end")

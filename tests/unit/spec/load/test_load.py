@@ -84,7 +84,7 @@ def test_an_alias_bomb_is_refused() -> None:
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: " ".join(str(text) for text in case.values())[:60])
 def test_what_is_wrong_is_said_with_its_place_reason_and_nearest_name(case: dict[str, str]) -> None:
-    """INTERFACE 1: unknown keys are refused with the nearest known name, file, line and allowed values."""
+    """DESIGN 8.1: unknown keys are refused with the nearest known name, file, line and allowed values."""
     assert case.get("replace", "") in SPEC
     changed = SPEC.replace(case.get("replace", ""), case.get("by", ""), 1)
     error = refused(case.get("text", changed + case.get("add", "")))
@@ -175,7 +175,7 @@ def test_an_endpoint_with_a_password_is_refused_without_repeating_it(
 
 
 def test_references_resolve_late_and_only_the_unresolved_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """INTERFACE 1: what is pinned, hashed, logged or shown is the unresolved text."""
+    """DESIGN 8.1: what is pinned, hashed, logged or shown is the unresolved text."""
     text = SPEC.replace("out/totals", "${env:LAKE:-out}/totals")
     text += "store: {endpoint_url: '${env:ENDPOINT}', region: '${env:REGION:-eu-west-1}'}\n"
     text += "spark: {conf: {spark.x: '${env:X:-1}'}}\n"

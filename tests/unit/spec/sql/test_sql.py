@@ -85,7 +85,7 @@ def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression:
 
 @pytest.mark.parametrize(("sql", "problem"), REFUSED.items())
 def test_sql_that_is_not_row_wise_or_not_repeatable_is_refused(sql: str, problem: str) -> None:
-    """INTERFACE 1, I12: an epoch that runs again must give the same rows."""
+    """DESIGN 8.1, I12: an epoch that runs again must give the same rows."""
     with pytest.raises(SqlProblem) as caught:
         plan(sql)
     assert str(caught.value) == problem

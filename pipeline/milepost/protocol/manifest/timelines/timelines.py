@@ -1,4 +1,4 @@
-"""Another timeline becomes the live one, or is worked on beside it; the sinks follow (DESIGN section 6, I14).
+"""Another timeline becomes the live one, or is worked on beside it; the sinks follow (DESIGN 6, I14).
 
 A switch is one transition. It destroys nothing: what was live is abandoned, and one may go back to any checkpoint of it
 that is still retained. It also says what every sink must show, and nothing is triggered on the new live timeline before

@@ -234,7 +234,7 @@ def ended(state: ManifestState) -> JobNotRunnable:
 
 
 def check_not_aborted(state: ManifestState, session_id: SessionId) -> None:
-    """A new checkpoint id comes only from a new run (DESIGN section 4). Raises Fenced."""
+    """A new checkpoint id comes only from a new run (DESIGN 4). Raises Fenced."""
     for aborted_session, checkpoint_id in reversed(state.aborted_sessions):
         if aborted_session == session_digest(session_id):
             raise Fenced(

@@ -1,4 +1,4 @@
-"""Run coverage tells the Airflow runs whose work a completed checkpoint has done (INTERFACE 3, rule 2)."""
+"""Run coverage tells the Airflow runs whose work a completed checkpoint has done (DESIGN 8.3, rule 2)."""
 
 from __future__ import annotations
 

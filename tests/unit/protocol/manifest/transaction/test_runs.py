@@ -1,4 +1,4 @@
-"""Which Airflow runs are covered by a completed checkpoint (INTERFACE section 3 rule 2)."""
+"""Which Airflow runs are covered by a completed checkpoint (DESIGN 8.3, rule 2)."""
 
 from __future__ import annotations
 

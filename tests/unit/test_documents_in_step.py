@@ -1,0 +1,42 @@
+"""What documents name is there: the rules that code cites, the modules of the core, the defaults of the Makefile."""
+
+from __future__ import annotations
+
+import re
+
+from tests.harness.import_rules import FOLDER, files
+from tests.harness.servers.processes import REPOSITORY
+
+DESIGN = (REPOSITORY / "docs" / "DESIGN.md").read_text(encoding="utf-8")
+PROTOCOL = REPOSITORY / FOLDER / "protocol"
+
+
+def test_every_rule_that_code_cites_is_one_of_the_design() -> None:
+    rules = set(re.findall(r"\*\*(I\d+)\b", DESIGN))
+    sections = set(re.findall(r"^## (\d)\.", DESIGN, re.M)) | {
+        f"{section}.{number}"
+        for section, text in re.findall(r"^## (\d)\.(.*?)(?=^## |\Z)", DESIGN, re.M | re.S)
+        for number in re.findall(r"^(\d)\. \*\*", text, re.M)
+    }
+    assert len(rules) == 14
+    for file in [*files(FOLDER, "tests", "scripts", "bench"), PROTOCOL / "PROTOCOL.md"]:
+        text = file.read_text(encoding="utf-8")
+        assert set(re.findall(r"[( ,](I(?:[1-9]|1\d))(?=[,):;. ])", text)) <= rules, file
+        assert set(re.findall(r"DESIGN (\d(?:\.\d)?)", text)) <= sections, file
+
+
+def test_the_table_of_the_protocol_names_every_module_where_it_lies() -> None:
+    room, named = "", set()
+    for line in (PROTOCOL / "PROTOCOL.md").read_text(encoding="utf-8").splitlines():
+        cells = re.fullmatch(r"\| (`[\w/]+/`)? ?\| ((?:`\w+`(?:, )?)+) \|.*", line)
+        if cells:
+            room = (cells[1] or room).strip("`")
+            named |= {room + module for module in re.findall(r"`(\w+)`", cells[2])}
+    found = {str(file.relative_to(PROTOCOL).with_suffix("")) for file in PROTOCOL.rglob("*.py")}
+    assert named == {module for module in found if not module.endswith("__init__")}
+
+
+def test_the_readme_says_how_many_processes_share_the_tests() -> None:
+    workers = re.search(r"^WORKERS \?= (\d+)$", (REPOSITORY / "Makefile").read_text(), re.M)
+    said = re.search(r"processes share the tests \((\d+)\)", (REPOSITORY / "README.md").read_text())
+    assert workers and said and workers[1] == said[1]
