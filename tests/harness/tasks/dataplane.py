@@ -39,7 +39,7 @@ from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
-from milepost.spark.wire.task_output import Item, Rows
+from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
@@ -171,7 +171,7 @@ class DataPlane:
         self._complete(checkpoint, rows, len(sources), parallelism, staged)
         self.emitted.sort(key=repr)
 
-    def _noted(self, items: Iterable[Item]) -> Iterator[Item]:
+    def _noted(self, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
         for item in items:
             if isinstance(item, Rows):
                 self.emitted += [(item.node, item.lateness_us, repr(row)) for row in item.rows.to_pylist()]

@@ -71,7 +71,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.spark.wire.epoch_clock import LevelShare
     from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
     from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
-    from milepost.spark.wire.task_output import Item, OperatorStageEnd, Rows, RowsDone, SnapshotStarted
+    from milepost.spark.wire.task_output import OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
     from milepost.spark.worker.task_metrics import TaskMetrics
     from milepost.spec.values.aggregates import parse_aggregate
     from milepost.state.runs.handles import StateHandle
@@ -83,7 +83,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     checkpoint, token = CheckpointId(epoch + 1), FencingToken(1)
     edge = Edge("events", "totals", ("k",), ("k", "v"), None, Stamp(None))
 
-    def source() -> Iterator[Item]:
+    def source() -> Iterator[TaskOutput]:
         for start in range(0, rows.num_rows, 65_536):
             yield Rows("events", rows.slice(start, 65_536))
         yield RowsDone()

@@ -16,14 +16,14 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.driver.session import open_session
 from milepost.spark.driver.sql_projection import (
-    decode_items,
-    encode_items,
+    decode_output,
+    encode_output,
     infer_schema,
     project,
     projection,
     wide_type,
 )
-from milepost.spark.wire.task_output import Declined, Item, Rows, RowsDone
+from milepost.spark.wire.task_output import Declined, Rows, RowsDone, TaskOutput
 from milepost.spec.job.spec import JobSpec, SparkSpec
 from milepost.spec.sql.moments import check_moments
 from milepost.spec.sql.row_wise import REFUSED_FUNCTIONS
@@ -90,8 +90,8 @@ class Encode:
             pass
         identity = SubtaskIdentity(CheckpointId(1), FencingToken(2), 0, 0)
         decline = Declined(identity.decline(CheckpointFailureReason.BAD_RECORD, "x"))
-        items: list[Item] = [Rows("src", TABLE.slice(0, 3)), Rows("src", TABLE.slice(3)), RowsDone(), decline]
-        yield from encode_items(items, {"src": TABLE.schema})
+        items: list[TaskOutput] = [Rows("src", TABLE.slice(0, 3)), Rows("src", TABLE.slice(3)), RowsDone(), decline]
+        yield from encode_output(items, {"src": TABLE.schema})
 
 
 class Collect:
@@ -105,10 +105,10 @@ class Collect:
             yield pa.RecordBatch.from_pydict({"body": [sink.getvalue().to_pybytes()]})
 
 
-def _items(staged: DataFrame, schema: pa.Schema) -> list[Item]:
+def _items(staged: DataFrame, schema: pa.Schema) -> list[TaskOutput]:
     bodies = [bytes(row.body) for row in staged.mapInArrow(Collect(), "body binary").collect()]
     batches = [batch for body in bodies for batch in pa.ipc.open_stream(body)]
-    return list(decode_items(batches, {"made": schema}))
+    return list(decode_output(batches, {"made": schema}))
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from milepost.epoch.plan import EpochPlan
-from milepost.spark.driver.sql_projection import decode_items, encode_items, project, wide_type
+from milepost.spark.driver.sql_projection import decode_output, encode_output, project, wide_type
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage, epoch_tasks
 from milepost.spark.task.levels import EpochLevels, Level, SqlStep
@@ -32,61 +32,61 @@ def _attempt(spill_directory: str) -> Iterator[Attempt]:
 
 @dataclass(frozen=True, slots=True)
 class FusedTask:
-    """Host and tail in one Python function: a level without SQL."""
+    """Operator stage and output stage in one Python function: a level without SQL."""
 
-    host: OperatorStage
-    tail: OutputStage
+    operators: OperatorStage
+    output: OutputStage
     spill_directory: str
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
-            yield from self.tail.run(attempt, self.host.items(attempt, batches))
+            yield from self.output.run(attempt, self.operators.run(attempt, batches))
 
 
 @dataclass(frozen=True, slots=True)
 class WideOperatorStage:
-    """The host alone, before Spark's projection."""
+    """The operator stage alone, before Spark's projection."""
 
-    host: OperatorStage
+    operators: OperatorStage
     sql: SqlStep
     spill_directory: str
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
-            yield from encode_items(self.host.items(attempt, batches), self.sql.hosted)
+            yield from encode_output(self.operators.run(attempt, batches), self.sql.produced)
 
 
 @dataclass(frozen=True, slots=True)
 class WideOutputStage:
-    """The tail alone, after Spark's projection."""
+    """The output stage alone, after Spark's projection."""
 
-    tail: OutputStage
+    output: OutputStage
     sql: SqlStep
     spill_directory: str
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
-            yield from self.tail.run(attempt, decode_items(batches, self.sql.kept))
+            yield from self.output.run(attempt, decode_output(batches, self.sql.kept))
 
 
 def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> DataFrame:
     """Return the lazy Spark job of one epoch: its rows are the last level's acknowledgements or declines."""
     subtasks = len(epoch.splits)
     frame = session.range(0, subtasks, 1, subtasks)
-    for level, host, tail in epoch_tasks(plan, epoch):
-        if host.stateful is not None:
-            frame = frame.repartitionById(host.subtasks, "subtask")
-        frame = _stage(frame, host, tail, level, plan.cache_directory)
+    for level, operators, output in epoch_tasks(plan, epoch):
+        if operators.stateful is not None:
+            frame = frame.repartitionById(operators.subtasks, "subtask")
+        frame = _stage(frame, operators, output, level, plan.cache_directory)
     return frame
 
 
-def _stage(frame: DataFrame, host: OperatorStage, tail: OutputStage, level: Level, spill: str) -> DataFrame:
+def _stage(frame: DataFrame, operators: OperatorStage, output: OutputStage, level: Level, spill: str) -> DataFrame:
     rows = _exchange_type()
     if level.sql is None:
-        return frame.mapInArrow(FusedTask(host, tail, spill), rows)
-    wide = frame.mapInArrow(WideOperatorStage(host, level.sql, spill), wide_type(level.sql.hosted))
+        return frame.mapInArrow(FusedTask(operators, output, spill), rows)
+    wide = frame.mapInArrow(WideOperatorStage(operators, level.sql, spill), wide_type(level.sql.produced))
     projected = project(wide, level.sql.expressions.values(), level.sql.kept)
-    return projected.mapInArrow(WideOutputStage(tail, level.sql, spill), rows)
+    return projected.mapInArrow(WideOutputStage(output, level.sql, spill), rows)
 
 
 def _exchange_type() -> StructType:

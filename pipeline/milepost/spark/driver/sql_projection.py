@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from milepost.spark.task.sql_expression import column_of, projection
-from milepost.spark.wire.task_output import Item, Rows, Stamped, decode_control, encode_control
+from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
 from milepost.spec.graph.graph import Node
 from milepost.spec.job.spec import JobSpec
 
@@ -46,13 +46,13 @@ def infer_schema(session: SparkSession, spec: JobSpec, node: Node, input_schema:
 
 
 def project(frame: DataFrame, expressions: Iterable[str], keep: Iterable[str]) -> DataFrame:
-    """Add each SQL operator's column in order, then keep the columns that the tail consumes."""
+    """Add each SQL operator's column in order, then keep the columns that the output stage consumes."""
     for expression in expressions:
         frame = frame.selectExpr("*", expression)
     return frame.select(CONTROL, *(f"`{column_of(node)}`" for node in keep))
 
 
-def encode_items(items: Iterable[Item], schemas: Mapping[str, pa.Schema]) -> Iterator[pa.RecordBatch]:
+def encode_output(items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema]) -> Iterator[pa.RecordBatch]:
     """A task's items as batches of the wide frame; rows of nodes that nobody reads are left out."""
     types = {node: pa.struct(list(arrow_schema(from_arrow_schema(schema)))) for node, schema in schemas.items()}
     layout = pa.schema([pa.field(CONTROL, pa.binary()), *(pa.field(column_of(n), t) for n, t in types.items())])
@@ -84,8 +84,8 @@ def _encode_rows(item: Rows, types: Mapping[str, pa.StructType], layout: pa.Sche
         yield pa.RecordBatch.from_arrays(columns, schema=layout)
 
 
-def decode_items(batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Item]:
-    """The inverse, after the projection; `schemas` are those of the columns that the tail consumes.
+def decode_output(batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[TaskOutput]:
+    """The inverse, after the projection; `schemas` are those of the columns that the output stage consumes.
 
     Rows of different nodes may come interleaved in one batch; each node's own order, and its order relative to
     control items, is kept.

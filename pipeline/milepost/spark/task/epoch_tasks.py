@@ -29,7 +29,7 @@ from milepost.spark.task.levels import EpochLevels, Level
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.level_plan import LevelPlan
-from milepost.spark.wire.task_output import Declined, Item, OperatorStageEnd, SnapshotStarted
+from milepost.spark.wire.task_output import Declined, OperatorStageEnd, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import told
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
@@ -55,7 +55,7 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class OperatorStage:
-    """Runs the host of one level in a task: a source split, or the level's stateful operators.
+    """Runs the operator stage of one level in a task: a source split, or the level's stateful operators.
 
     Attributes:
         metrics_prefix: where each attempt leaves its measurements, relative to the job's root.
@@ -79,7 +79,7 @@ class OperatorStage:
     def subtasks(self) -> int:
         return self.stateful.parallelism if self.stateful is not None else len(self.splits)
 
-    def items(self, attempt: Attempt, batches: Batches) -> Iterator[Item]:
+    def run(self, attempt: Attempt, batches: Batches) -> Iterator[TaskOutput]:
         """Yield what one attempt puts out; the last item acknowledges or declines."""
         identity = SubtaskIdentity(self.checkpoint_id, self.token, self.level, attempt.subtask)
         running = code_hash_of({uid: function.running_digest() for uid, function in self.functions.items()})
@@ -90,7 +90,7 @@ class OperatorStage:
             return
         metrics = TaskMetrics(self.level, attempt.subtask, attempt.number)
         store = attempt.open_store(self.job_store)
-        for item in self._bounded(identity, self._host(attempt, batches, store, metrics), attempt.memory.budget):
+        for item in self._bounded(identity, self._produce(attempt, batches, store, metrics), attempt.memory.budget):
             if isinstance(item, OperatorStageEnd):
                 try:
                     store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
@@ -102,12 +102,12 @@ class OperatorStage:
                     store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
             handed = time.monotonic()
             yield item
-            # The tail, and Spark behind it, do their part before this goes on.
+            # The output stage, and Spark behind it, do their part before this goes on.
             part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
             metrics.apart(part, time.monotonic() - handed)
 
     @staticmethod
-    def _bounded(identity: SubtaskIdentity, items: Iterator[Item], budget: MemoryBudget) -> Iterator[Item]:
+    def _bounded(identity: SubtaskIdentity, items: Iterator[TaskOutput], budget: MemoryBudget) -> Iterator[TaskOutput]:
         """The items; a task that needs more memory than its worker has declines, and says what to set."""
         who = f"level {identity.level}, subtask {identity.subtask}"
         try:
@@ -116,7 +116,9 @@ class OperatorStage:
         except EnvironmentUnusable as error:
             yield Declined(identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE))
 
-    def _host(self, attempt: Attempt, batches: Batches, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
+    def _produce(
+        self, attempt: Attempt, batches: Batches, store: ObjectStore, metrics: TaskMetrics
+    ) -> Iterator[TaskOutput]:
         if self.stateful is not None:
             return run_subtask(self.stateful, attempt, batches, store, metrics)
         _drain(batches)
@@ -126,12 +128,12 @@ class OperatorStage:
 
 @dataclass(frozen=True, slots=True)
 class OutputStage:
-    """Runs the tail of one level in a task."""
+    """Runs the output stage of one level in a task."""
 
     plan: OutputPlan
     sinks: tuple[SinkPlan, ...]
 
-    def run(self, attempt: Attempt, items: Iterable[Item]) -> Batches:
+    def run(self, attempt: Attempt, items: Iterable[TaskOutput]) -> Batches:
         """Yield what one attempt sends to the next level, or to the driver."""
         sinks = {sink.name: sink.open(attempt) for sink in self.sinks}
         return run_output_stage(self.plan, attempt.subtask, items, sinks, attempt.memory)
@@ -140,7 +142,7 @@ class OutputStage:
 def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, OperatorStage, OutputStage]]:
     """Yield what the tasks of each level run, in order."""
     for level in epoch.levels:
-        host = OperatorStage(
+        operators = OperatorStage(
             checkpoint_id=plan.checkpoint_id,
             token=plan.token,
             splits=epoch.splits if level.stateful is None else (),
@@ -150,7 +152,7 @@ def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, Op
             functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )
-        yield level, host, OutputStage(level.tail, _sinks(plan, level))
+        yield level, operators, OutputStage(level.output, _sinks(plan, level))
 
 
 def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, ...]:
@@ -166,7 +168,7 @@ def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, .
 
 
 def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
-    names = sorted({name for sinks in level.tail.sinks.values() for name in sinks})
+    names = sorted({name for sinks in level.output.sinks.values() for name in sinks})
     return tuple(SinkPlan(plan.job, name, plan.graph.sink_inputs[name].key, plan.sinks[name]) for name in names)
 
 

@@ -30,7 +30,7 @@ from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer, task_deadline_ms
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_watermark_us
 from milepost.spark.wire.received import Received, receive
-from milepost.spark.wire.task_output import Declined, Forward, Item, OperatorStageEnd, RowsDone, SnapshotStarted
+from milepost.spark.wire.task_output import Declined, Forward, OperatorStageEnd, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.buffers.channel_state import restore_channel_state
@@ -46,7 +46,7 @@ from milepost.storage.notices import read_notice
 
 def run_subtask(
     plan: LevelPlan, attempt: Attempt, batches: Iterable[pa.RecordBatch], store: ObjectStore, metrics: TaskMetrics
-) -> Iterator[Item]:
+) -> Iterator[TaskOutput]:
     """Yield one task's output, then its acknowledgement or a decline. The input is always drained.
 
     Raises: EnvironmentUnusable: the node's disk does not take the input that the attempt's memory has no room for.
@@ -83,7 +83,7 @@ class _Task:
         ]
         self._writers = list({id(writer): writer for writer in writers.values()}.values())
 
-    def run(self, received: Received, started_ms: int) -> Iterator[Item]:
+    def run(self, received: Received, started_ms: int) -> Iterator[TaskOutput]:
         try:
             declined = yield from self._run(received, started_ms)
             if declined is not None:
@@ -98,7 +98,7 @@ class _Task:
         for writer in self._writers:
             self._files.execute(writer, writer.close())
 
-    def _run(self, received: Received, started_ms: int) -> Generator[Item, None, Decline | None]:
+    def _run(self, received: Received, started_ms: int) -> Generator[TaskOutput, None, Decline | None]:
         if isinstance(received.outcome, Decline):
             return self._refused(received, received.outcome)
         carried = carry(received.outcome)
@@ -176,8 +176,8 @@ class _Task:
 
     def _snapshot(
         self, consumed: tuple[AckEvent, ...], carried: tuple[SubtaskAck, ...]
-    ) -> Generator[Item, None, Decline | None]:
-        """Behind the barrier: freeze, upload while the tail stages its sinks, acknowledge."""
+    ) -> Generator[TaskOutput, None, Decline | None]:
+        """Behind the barrier: freeze, upload while the output stage stages its sinks, acknowledge."""
         try:
             notice = read_notice(self._store, self._plan.checkpoint_id, self._plan.token)
         except CheckpointError as error:

@@ -44,21 +44,21 @@ class SqlStep:
     """The Spark projection of one level.
 
     Attributes:
-        hosted: schema of each node that the level's hosts put out and SQL or the tail reads.
+        produced: schema of each node that the operator stage puts out and SQL or the output stage reads.
         expressions: one per SQL operator, by uid, in topological order.
-        kept: schema of each node that the tail reads.
+        kept: schema of each node that the output stage reads.
     """
 
-    hosted: Mapping[str, pa.Schema]
+    produced: Mapping[str, pa.Schema]
     expressions: Mapping[str, str]
     kept: Mapping[str, pa.Schema]
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One stage: its tail, its SQL if there is any, and for stateful levels what its subtasks host."""
+    """One level: its output, its SQL if there is any, and for stateful levels what its subtasks run."""
 
-    tail: OutputPlan
+    output: OutputPlan
     sql: SqlStep | None
     stateful: LevelPlan | None
 
@@ -93,7 +93,7 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
     splits = _splits(plan, readers)
     levels = tuple(
         Level(
-            tail=_tail(plan, number, schemas, operators),
+            output=_output(plan, number, schemas, operators),
             sql=_sql(plan, number, schemas),
             stateful=_stateful(plan, number, len(splits), slots, schemas, operators) if number else None,
         )
@@ -170,7 +170,7 @@ def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ..
     return found
 
 
-def _tail(
+def _output(
     plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema], operators: Mapping[str, StatefulOperator]
 ) -> OutputPlan:
     last = level == plan.graph.levels
@@ -234,9 +234,9 @@ def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlSt
     }
     read = {*kept, *(node.inputs[0] for node in sql)}
     made = {node.uid for node in sql}
-    hosted = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in made}
+    produced = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in made}
     expressions = {node.uid: projection(plan.spec, node, schemas[node.inputs[0]].names) for node in sql}
-    return SqlStep(hosted, expressions, kept)
+    return SqlStep(produced, expressions, kept)
 
 
 def _stateful(
@@ -248,7 +248,7 @@ def _stateful(
     operators: Mapping[str, StatefulOperator],
 ) -> LevelPlan:
     parallelism = plan.spec.spark.parallelism
-    hosted = tuple(
+    operators_of_level = tuple(
         OperatorPlan(
             operator=operators[node.uid],
             inputs=node.inputs,
@@ -273,7 +273,7 @@ def _stateful(
         parallelism=parallelism,
         max_parallelism=plan.spec.checkpointing.max_parallelism,
         hasher=plan.hasher,
-        operators=hosted,
+        operators=operators_of_level,
         channel_directory=channel_prefix(plan.checkpoint_id, plan.token),
         cache_directory=plan.cache_directory,
         alignment=plan.alignment,

@@ -32,7 +32,7 @@ from milepost.spark.task.input_gate import Chunk
 from milepost.spark.task.subtask_context import Snapshot, SubtaskResources, Work
 from milepost.spark.wire.epoch_clock import Pacer
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
-from milepost.spark.wire.task_output import Item
+from milepost.spark.wire.task_output import TaskOutput
 from milepost.storage.notices import AbortNotice
 
 _LOG = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class OperatorSubtask:
         self._snapshot: Snapshot | None = None
         self._lifecycle.restore(plan.base, plan.notifications.reported)
 
-    def process(self, work: Work) -> Iterator[Item]:
+    def process(self, work: Work) -> Iterator[TaskOutput]:
         """Process the input up to the barrier, or to the deadline; yield what comes out. May end in a decline."""
         self._work = work
         try:
@@ -157,7 +157,7 @@ class OperatorSubtask:
     def _coordinator(self) -> SubtaskCoordinator:
         return self._lifecycle.coordinator
 
-    def _align(self, work: Work) -> Iterator[Item]:
+    def _align(self, work: Work) -> Iterator[TaskOutput]:
         barrier = self._barrier(work.pacer)
         for channel, position in work.gate.announced():
             yield from self._follow(self._handler.announcement(channel, position, barrier, work.pacer.now_ms()))
@@ -192,14 +192,14 @@ class OperatorSubtask:
             return CheckpointBarrier(self._checkpoint_id, now_ms, Alignment.ALIGNED)
         return CheckpointBarrier(self._checkpoint_id, now_ms, Alignment.TIMEOUTABLE, max(1, deadline_ms - now_ms))
 
-    def _process(self, work: Work, chunk: Chunk) -> Iterator[Item]:
+    def _process(self, work: Work, chunk: Chunk) -> Iterator[TaskOutput]:
         if not chunk.buffers:
             return
         began_ms = work.pacer.clock()
         yield from work.rows.take(chunk)
         work.pacer.chunk(chunk.size, began_ms)
 
-    def _follow(self, commands: tuple[handler_says.Command, ...]) -> Iterator[Item]:
+    def _follow(self, commands: tuple[handler_says.Command, ...]) -> Iterator[TaskOutput]:
         """Execute what the barrier handler says."""
         for command in commands:
             match command:
@@ -243,7 +243,7 @@ class OperatorSubtask:
         files = self._resources.files
         files.execute(self._writer, self._writer.add_input(self.uid, self._checkpoint_id, source, buffers))
 
-    def _obey(self, commands: Commands) -> Iterator[Item]:
+    def _obey(self, commands: Commands) -> Iterator[TaskOutput]:
         """Execute what the coordinator says, up to the barrier: what is behind it waits for `snapshot`."""
         files, writer = self._resources.files, self._writer
         for index, command in enumerate(commands):
@@ -289,7 +289,7 @@ class OperatorSubtask:
                 case coordinator_says.AcknowledgeCheckpoint():
                     self._acknowledge(command)
                 case coordinator_says.BroadcastCancelMarker():
-                    continue  # the decline that it follows is its task's, whose tail sends one marker for all it hosts
+                    continue  # its task's output stage sends one marker for all its subtasks
                 case coordinator_says.NotifyOperators():
                     self._notify_operator(command)
                 case coordinator_says.NotifyState():
@@ -356,7 +356,7 @@ class OperatorSubtask:
     def _run(self, commands: Commands) -> None:
         self._drive(self._obey(commands))
 
-    def _drive(self, items: Iterator[Item]) -> None:
+    def _drive(self, items: Iterator[TaskOutput]) -> None:
         """Execute to the end what emits no rows."""
         for _ in items:
             raise ProtocolViolation(f"operator {self.uid}: rows where none may come")

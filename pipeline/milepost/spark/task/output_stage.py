@@ -1,8 +1,8 @@
 """The end of every Spark task of an epoch: routes rows to later levels and sinks, then states the barrier.
 
-Order inside one task: buffers while rows arrive; the barrier, once they are complete and before the host snapshots;
-sinks are staged while the host's state is uploaded; the acknowledgement is last on every channel. A declined epoch ends
-in cancel markers instead, with the input drained: Spark takes an early return for success.
+Order inside one task: buffers while rows arrive; the barrier, once they are complete and before the operator stage
+snapshots; sinks are staged while its state is uploaded; the acknowledgement is last on every channel. A declined epoch
+ends in cancel markers instead, with the input drained: Spark takes an early return for success.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.staging import Staging
 from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
-from milepost.spark.wire.task_output import Forward, Item, OperatorStageEnd, Rows, RowsDone, SnapshotStarted
+from milepost.spark.wire.task_output import Forward, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.state.layers.key_hash import KeyHash
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """What one level's tail must do; the same for all its subtasks.
+    """What one level's output stage must do; the same for all its subtasks.
 
     Attributes:
         level: of the sender. receivers: subtasks of the next level; 0 at the last one.
@@ -49,13 +49,13 @@ class OutputPlan:
 
 
 def run_output_stage(
-    plan: OutputPlan, subtask: int, items: Iterable[Item], sinks: Mapping[str, StagingSink], memory: Memory
+    plan: OutputPlan, subtask: int, items: Iterable[TaskOutput], sinks: Mapping[str, StagingSink], memory: Memory
 ) -> Iterator[pa.RecordBatch]:
     """Turn one task's items into exchange rows; at the last level into the one row that the driver collects.
 
     Args:
         plan: of the level. subtask: index of this sender in its level.
-        items: what the host yields, complete: the host drains its input whatever happens.
+        items: what the operator stage yields, complete: the operator stage drains its input whatever happens.
         sinks: opened sinks by name.
         memory: of the task.
     """

@@ -19,7 +19,7 @@ from milepost.protocol.exchange.watermarks import firing_watermark, latest, oper
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.task.input_gate import Chunk
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
-from milepost.spark.wire.task_output import Item, Rows
+from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.state.buffers.buffers import Buffer, are_partials
 from milepost.state.keyed.keyed_state import FrozenState, SubtaskState
@@ -76,14 +76,14 @@ class Processing:
         self._updates = bool(operator.output_key)
         self._apart = set(operator.routing_key) <= set(operator.output_key)
 
-    def take(self, chunk: Chunk) -> Iterator[Item]:
+    def take(self, chunk: Chunk) -> Iterator[TaskOutput]:
         """Process some buffers of one stamp, or let them wait for the end of the input. Raises OperatorFailed."""
         if self._at_once is None:
             self._waiting.append(chunk)
         else:
             yield from self._take_up(self._at_once, chunk.buffers, chunk.buffers[0].lateness_us, 0)
 
-    def finish(self, in_flight: Iterable[int | None]) -> Iterator[Item]:
+    def finish(self, in_flight: Iterable[int | None]) -> Iterator[TaskOutput]:
         """Process what waits, and emit what belongs before the barrier. Raises OperatorFailed, CheckpointError.
 
         Args:
@@ -113,7 +113,7 @@ class Processing:
             raise ProtocolViolation(f"operator {self._uid}: frozen before its input was finished")
         return self._state.freeze(self.fired_us)
 
-    def _slice_by_slice(self, slices: list[range], in_flight: Sequence[int | None]) -> Iterator[Item]:
+    def _slice_by_slice(self, slices: list[range], in_flight: Sequence[int | None]) -> Iterator[TaskOutput]:
         stamps = [chunk.buffers[0].lateness_us for chunk in self._waiting]
         parts = self._divide(slices)
         encoder = SliceEncoder(self._item.handles, self._memory.spill)
@@ -163,7 +163,9 @@ class Processing:
         self._waiting = []
         return found
 
-    def _take_up(self, opened: Opened, buffers: Iterable[Buffer], stamp_us: int | None, part: int) -> Iterator[Item]:
+    def _take_up(
+        self, opened: Opened, buffers: Iterable[Buffer], stamp_us: int | None, part: int
+    ) -> Iterator[TaskOutput]:
         # All that follows has this stamp or a later one; a sender that left rows in flight is held by its watermark.
         due_us = operator_watermark([stamp_us, self._watermark_us])
         yield from self._emit(opened.run.advance(due_us), self.fired_us, part)
@@ -178,7 +180,7 @@ class Processing:
             if rows:
                 yield from self._take_rows(opened, pa.concat_tables(map(self._input, rows)), stamp_us, part)
 
-    def _take_rows(self, opened: Opened, rows: pa.Table, stamp_us: int | None, part: int) -> Iterator[Item]:
+    def _take_rows(self, opened: Opened, rows: pa.Table, stamp_us: int | None, part: int) -> Iterator[TaskOutput]:
         output = opened.run.rows(rows, stamp_us)
         self.rows_in += rows.num_rows
         self.late_rows += output.late.num_rows
@@ -186,7 +188,7 @@ class Processing:
         if output.late.num_rows:
             yield Rows(f"{self._uid}.late", output.late)
 
-    def _fire_last(self, opened: Opened, in_flight: Sequence[int | None], part: int) -> Iterator[Item]:
+    def _fire_last(self, opened: Opened, in_flight: Sequence[int | None], part: int) -> Iterator[TaskOutput]:
         before_us = self.fired_us
         self.fired_us = firing_watermark(before_us, self._watermark_us, in_flight)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
@@ -210,7 +212,7 @@ class Processing:
         schema = self._item.input_schema
         return rows.select(schema.names).cast(schema)
 
-    def _emit(self, rows: pa.Table, stamp_us: int | None, part: int, *, distinct: bool = False) -> Iterator[Item]:
+    def _emit(self, rows: pa.Table, stamp_us: int | None, part: int, *, distinct: bool = False) -> Iterator[TaskOutput]:
         if rows.num_rows:
             self.rows_out += rows.num_rows
             yield Rows(self._uid, rows, stamp_us, distinct, part)

@@ -15,7 +15,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.wire.task_output import Declined, Item, OperatorStageEnd, Rows, RowsDone, SnapshotStarted
+from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_metrics import TaskMetrics
 
 _JOINED_ROWS = 65_536
@@ -45,7 +45,7 @@ class SourceSplit:
     max_ahead_us: int | None = None
 
 
-def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> Iterator[Item]:
+def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> Iterator[TaskOutput]:
     """Yield the split's rows, then its acknowledgement; bad input becomes a decline that names object and line."""
     rows = 0
     times = EventTimes(split.event_time, split.max_ahead_us)

@@ -54,17 +54,17 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class RowsDone:
-    """No more rows follow: the tail sends the barrier. The host has not snapshotted anything yet."""
+    """No more rows follow: the output stage sends the barrier. The operator stage has not snapshotted anything yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStarted:
-    """The host's state is frozen and being uploaded: the tail may stage its sinks meanwhile."""
+    """The operator stage's state is frozen and being uploaded: the output stage may stage its sinks meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorStageEnd:
-    """The host's part of the acknowledgement; the last item but for a declined epoch.
+    """The operator stage's part of the acknowledgement; the last item but for a declined epoch.
 
     Attributes:
         ack: JSON: per operator its runs and counts, per source its rows and newest event time.
@@ -79,12 +79,12 @@ class OperatorStageEnd:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The host, or a sender before it, refuses the checkpoint. The last item."""
+    """The operator stage, or a sender before it, refuses the checkpoint. The last item."""
 
     decline: Decline
 
 
-Item = Rows | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined
+TaskOutput = Rows | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined
 Control = Stamped | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | Declined
 
 

@@ -26,5 +26,5 @@ def test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_i
     (plan,) = runner.plans
     for watermark_us, firing, expected in ((None, (), None), (7, (3, None), 7), (7, (3, 9), 9)):
         changed = replace(plan, watermarks_us={"rows": watermark_us}, firing={"latest": firing})
-        (edge,) = plan_levels(changed, 2, no_sql).levels[0].tail.edges
+        (edge,) = plan_levels(changed, 2, no_sql).levels[0].output.edges
         assert edge.stamp == Stamp(expected)

@@ -18,7 +18,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.task.source_task import SourceSplit, run_source
-from milepost.spark.wire.task_output import Declined, Item, OperatorStageEnd, Rows
+from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, TaskOutput
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
 from milepost.storage.local import LocalStore
@@ -27,7 +27,7 @@ _BATCH_ROWS = 65_536
 _SCHEMA = pa.schema([("value", pa.int64())])
 
 
-def _run(folder: Path, sizes: list[int], gone: str | None = None) -> list[Item]:
+def _run(folder: Path, sizes: list[int], gone: str | None = None) -> list[TaskOutput]:
     """The items of a subtask that reads Parquet files of these numbers of rows; values are row numbers.
 
     Args:
@@ -42,7 +42,9 @@ def _run(folder: Path, sizes: list[int], gone: str | None = None) -> list[Item]:
     return _read(folder, gone=gone)
 
 
-def _read(folder: Path, declared: str = "int64", gone: str | None = None, event_time: str | None = None) -> list[Item]:
+def _read(
+    folder: Path, declared: str = "int64", gone: str | None = None, event_time: str | None = None
+) -> list[TaskOutput]:
     config = StoreConfig(folder.as_uri())
     store = LocalStore(config)
     split = SourceSplit(
@@ -59,7 +61,7 @@ def _read(folder: Path, declared: str = "int64", gone: str | None = None, event_
     return list(run_source(split, store, TaskMetrics(0, 0, 0)))
 
 
-def _rows(items: list[Item]) -> list[pa.Table]:
+def _rows(items: list[TaskOutput]) -> list[pa.Table]:
     return [item.rows for item in items if isinstance(item, Rows)]
 
 

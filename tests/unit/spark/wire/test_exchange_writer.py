@@ -19,19 +19,19 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.driver.sql_projection import decode_items, encode_items
+from milepost.spark.driver.sql_projection import decode_output, encode_output
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.wire import combining
 from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
 from milepost.spark.wire.task_output import (
     Declined,
     Forward,
-    Item,
     OperatorStageEnd,
     Rows,
     RowsDone,
     SnapshotStarted,
     Stamped,
+    TaskOutput,
     decode_control,
     encode_control,
 )
@@ -67,7 +67,7 @@ def _table(keys: list[int]) -> pa.Table:
     return pa.table({"k": pa.array(keys, pa.int64()), "unused": ["x"] * len(keys), "v": list(range(len(keys)))})
 
 
-def _items(keys: list[int], cut: int) -> Iterator[Item]:
+def _items(keys: list[int], cut: int) -> Iterator[TaskOutput]:
     table = _table(keys)
     for start in range(0, table.num_rows, cut):
         yield Rows("clean", table.slice(start, cut))
@@ -148,7 +148,7 @@ def test_an_operator_that_puts_out_everything_at_once_still_sends_buffers_of_the
 def test_a_declined_host_ends_in_cancel_markers_on_every_channel_with_its_input_drained() -> None:
     drained = []
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[TaskOutput]:
         identity = SubtaskIdentity(CheckpointId(1), FencingToken(3), 0, 0)
         yield Rows("clean", _table([1, 2]))
         yield Declined(identity.decline(CheckpointFailureReason.BAD_RECORD, "line 3"))
@@ -310,10 +310,10 @@ def test_a_buffer_has_at_most_the_rows_it_may_have() -> None:
 
 def test_stamps_survive_the_way_through_the_projection() -> None:
     schema = pa.schema([("k", pa.int64())])
-    items: list[Item] = [
+    items: list[TaskOutput] = [
         Rows("n", schema.empty_table().from_pydict({"k": [k]}), s) for k, s in ((1, None), (2, 9), (3, 9))
     ]
-    back = list(decode_items(encode_items([*items, RowsDone()], {"n": schema}), {"n": schema}))
+    back = list(decode_output(encode_output([*items, RowsDone()], {"n": schema}), {"n": schema}))
     assert [(i.rows["k"].to_pylist(), i.lateness_us) for i in back if isinstance(i, Rows)] == [
         ([1], None),
         ([2], 9),
@@ -337,7 +337,7 @@ def test_the_input_is_drained_when_the_epoch_is_declined(declined: str) -> None:
     decline = SubtaskIdentity(CheckpointId(1), FencingToken(3), 0, 0).decline(CheckpointFailureReason.SQL_ERROR, "x")
     ended = []
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[TaskOutput]:
         if declined == "by the host":
             yield Declined(decline)
         yield from _items([1, 2], 1)
