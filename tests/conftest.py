@@ -44,14 +44,20 @@ MEMORY_BYTES = 4 << 30
 """More than a run keeps at once; what a passed test wrote goes with it."""
 
 
-def _write_to_memory() -> None:
-    """Let temporary files be in memory, where a machine has it: the tests are told what is durable, not the disk."""
+def _write_to_memory() -> str | None:
+    """Let temporary files be in memory, where a machine has it: what is tested waits for no disk.
+
+    Returns this run's folder for what belongs to no test; None where another process of the run has made it.
+    """
     usable = "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK | os.X_OK)
-    if usable and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
-        tempfile.tempdir = os.environ["TMPDIR"] = MEMORY
+    if not usable or shutil.disk_usage(MEMORY).free < MEMORY_BYTES:
+        return None
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = MEMORY
+    tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="milepost-", dir=MEMORY)
+    return tempfile.tempdir
 
 
-_write_to_memory()
+IN_MEMORY = _write_to_memory()
 
 AIRFLOW_HOME = tempfile.mkdtemp(prefix="milepost-airflow-")
 """Importing Airflow writes to its home: not to the developer's."""
@@ -80,7 +86,8 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-    shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)
+    for folder in filter(None, (AIRFLOW_HOME, IN_MEMORY)):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_report_header() -> str:

@@ -22,6 +22,7 @@ from milepost.spec.load.load import LoadedJob, load_job
 from scripts.airflow_rest import AirflowRest
 from scripts.processes import PYTHON_PATH
 from scripts.stack import Stack
+from tests.harness.servers.processes import stop_tree
 
 TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 RUN_S = 420.0
@@ -37,10 +38,10 @@ SETTINGS: dict[str, dict[str, object]] = {
     "core": {"dagbag_import_timeout": 240, "task_success_overtime": 240},
     "scheduler": {
         # A lost task is found quickly, but not one whose machine stalls for a while; the demo keeps Airflow's 300 s.
-        "task_instance_heartbeat_timeout": 30,
+        "task_instance_heartbeat_timeout": 20,
         "task_instance_heartbeat_timeout_detection_interval": 2,
         # A scheduler that was held up for longer takes itself for dead, and starts its own running tasks once more.
-        "scheduler_health_check_threshold": 20,
+        "scheduler_health_check_threshold": 12,
         "orphaned_tasks_check_interval": 5,
     },
     "workers": {"min_heartbeat_interval": 2, "max_failed_heartbeats": 20},
@@ -221,6 +222,10 @@ class AirflowInstance:
         self.until(self.rest.dags, "the first parse of the DAG file")
 
     def stop(self) -> None:
+        """End what was started; nobody needs what it would still write down."""
+        for started in self.stack.started.values():
+            if (process := started.process()) is not None:
+                stop_tree(process, kill=True)
         self.stack.stop()
 
     def _fields(self, name: str) -> dict[str, Any]:

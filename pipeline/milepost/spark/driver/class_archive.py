@@ -26,11 +26,11 @@ def archive_path(java: JavaRuntime) -> Path:
     parts = (
         str(java.home),
         release.read_text(encoding="utf-8", errors="replace") if release.is_file() else "",
-        str(Path(pyspark.__file__).parent),
+        str(Path(pyspark.__file__).resolve().parent),
         pyspark.__version__,
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return Path(sys.prefix) / _FOLDER / f"spark-classes-{digest}.jsa"
+    return Path(sys.prefix).resolve() / _FOLDER / f"spark-classes-{digest}.jsa"
 
 
 def archive_options(java: JavaRuntime) -> str:

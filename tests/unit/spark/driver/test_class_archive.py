@@ -39,3 +39,12 @@ def test_a_java_that_was_updated_in_place_has_another_archive(java: JavaRuntime)
     before = archive_path(java)
     (java.home / "release").write_text('JAVA_VERSION="17.0.16"\n', encoding="utf-8")
     assert archive_path(java) != before
+
+
+def test_an_environment_that_is_reached_by_a_link_has_the_archive_of_its_folder(
+    java: JavaRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = archive_path(java)
+    (tmp_path / "link").symlink_to(sys.prefix)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "link"))
+    assert archive_path(java) == before
