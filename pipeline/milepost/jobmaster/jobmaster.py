@@ -13,6 +13,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import probe_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
@@ -27,15 +28,18 @@ from milepost.jobmaster.run.restarts import Recovery
 from milepost.jobmaster.run.trigger import Trigger
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.jobmaster.savepoints.bootstrap import Bootstrap
-from milepost.jobmaster.savepoints.restore import Restores
+from milepost.jobmaster.savepoints.restore import Restores, StartedFromSavepoint
 from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.spec.load.load import LoadedJob
 from milepost.storage.probe import ProbeCheck
 
 __all__ = [
+    "AbortedCheckpoint",
     "ApprovedBackfill",
     "ApprovedRollback",
     "BackfillResult",
+    "CanceledJob",
+    "CheckpointCopy",
     "CheckpointDetails",
     "CheckpointReport",
     "Difference",
@@ -48,6 +52,7 @@ __all__ = [
     "Session",
     "SourceDetails",
     "SourceHealth",
+    "StartedFromSavepoint",
     "Triggered",
     "advice",
     "probe_stores_of",

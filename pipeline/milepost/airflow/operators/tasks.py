@@ -28,6 +28,7 @@ from milepost.airflow.operators.base import RETURN_VALUE, JobOperator, in_words
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import EPOCH_SUFFIX, backfill_dag_id, resume_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
@@ -188,8 +189,8 @@ class NotifyCompleteOperator(EpochOperator):
         with self.timed(f"notify {sink}") as (master, clock):
             published = master.notify_complete(self.session(context), checkpoint_id, sink)
         master.keep_times(checkpoint_id, self.committed["token"], clock)
-        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, in_words(published))
-        about = {name: published[name] for name in ("checkpoint_id", "timeline", "watermark", "rows")}
+        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, in_words(to_json(published)))
+        about = {name: getattr(published, name) for name in ("checkpoint_id", "timeline", "watermark", "rows")}
         for alias in self.outlets:
             if isinstance(alias, AssetAlias):
                 context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about)
@@ -212,7 +213,7 @@ class SubsumeOperator(EpochOperator):
         else:
             log.info("no checkpoint in this run (%s): subsuming what older ones left", nothing_to_do)
         with self.timed("subsume") as (master, clock):
-            log.info("subsumed: %s", in_words(master.subsume(self.session(context))))
+            log.info("subsumed: %s", in_words(to_json(master.subsume(self.session(context)))))
         if acting is not None:
             master.keep_times(acting["checkpoint_id"], acting["token"], clock)
         if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
@@ -245,6 +246,8 @@ class AbortCheckpointOperator(EpochOperator):
     ui_color = "#f7e8e8"
 
     def act(self, context: Context) -> None:
+        from milepost.jobmaster.jobmaster import AbortedCheckpoint
+
         ti = context["ti"]
         triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
         failure = self.failure(ti)
@@ -253,21 +256,21 @@ class AbortCheckpointOperator(EpochOperator):
             checkpoint_id = self.say_for(self.pending(context))
         # A trigger that died between its transition and its XCom left a checkpoint that only the manifest knows.
         outcome = self.jobmaster().abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
-        if checkpoint_id is None and outcome["outcome"] == "nothing_pending":
+        if checkpoint_id is None and outcome.outcome == "nothing_pending":
             raise AirflowFailException(
                 f"{TRIGGER} failed before it recorded a checkpoint of this run: {failure.detail}. Nothing is discarded."
             )
-        checkpoint_id = outcome.get("checkpoint_id", checkpoint_id)
-        log.info("checkpoint %s: %s (%s: %s)", checkpoint_id, outcome["outcome"], failure.reason, failure.detail)
-        if outcome["outcome"] != "aborted":
+        checkpoint_id = outcome.checkpoint_id if isinstance(outcome, AbortedCheckpoint) else checkpoint_id
+        log.info("checkpoint %s: %s (%s: %s)", checkpoint_id, outcome.outcome, failure.reason, failure.detail)
+        if not isinstance(outcome, AbortedCheckpoint):
             raise AirflowFailException(
-                f"checkpoint {checkpoint_id} is not this run's to abort ({outcome['outcome']}), nothing was discarded. "
+                f"checkpoint {checkpoint_id} is not this run's to abort ({outcome.outcome}), nothing was discarded. "
                 f"Failed: {failure.reason}: {failure.detail}"
             )
         # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
-        if not (outcome["counted"] and outcome["tolerated"]):
+        if not (outcome.counted and outcome.tolerated):
             resume = resume_dag_id(context["dag_run"].dag_id.removesuffix(EPOCH_SUFFIX))
-            failed = outcome["job_status"] == "failed"
+            failed = outcome.job_status == "failed"
             step = f". The job is FAILED now. What to do: fix the cause, then trigger {resume}" if failed else ""
             raise AirflowFailException(
                 f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}{step}"

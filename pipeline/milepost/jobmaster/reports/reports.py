@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.pins import pin_for_read
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Diff, Difference
-from milepost.jobmaster.reports.extended import extended
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.job_result import JobState, report_job
 from milepost.jobmaster.reports.status import Status, status_of

@@ -278,7 +278,7 @@ def test_a_commit_that_succeeds_lets_the_old_ones_go(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 1, last=1)
     session = next_epoch(job)
     assert ids(job.context.head().state.checkpoints) == [1, 2]
-    assert job.master.subsume(session)["subsumed"] == [1]
+    assert job.master.subsume(session).subsumed == (1,)
     assert ids(job.context.head().state.checkpoints) == [2]
 
 

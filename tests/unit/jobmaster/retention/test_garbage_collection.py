@@ -330,7 +330,7 @@ def test_staged_files_of_a_completed_checkpoint_wait_for_their_commit(tmp_path: 
     for days in (1, 2):
         collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
     assert job.staged_files(completed.checkpoint_id) == staged
-    assert job.master.notify_complete(session, completed.checkpoint_id, "table")["published"]
+    assert job.master.notify_complete(session, completed.checkpoint_id, "table").published
 
 
 def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along(tmp_path: Path) -> None:

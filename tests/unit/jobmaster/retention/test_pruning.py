@@ -180,7 +180,7 @@ def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
     at_hour(monkeypatch, HOURS * 8, after=note)
     told = whole.master.subsume(session)
     deleted = sum(one.startswith(("delete data/", "delete _snapshots/")) for one in written)
-    assert told["pruned_files"] == deleted > 0
+    assert told.pruned_files == deleted > 0
     assert any(one.startswith("put _garbage/") for one in written)
     for number, moment in zip(range(len(written)), cycle(("before", "after"))):
         job = prepared.copy_to(tmp_path / str(number))
@@ -224,7 +224,7 @@ def test_a_table_that_cannot_be_looked_at_never_fails_the_epoch_and_is_pruned_by
             raise StoreUnavailable("no answer")
 
     at_hour(monkeypatch, HOURS * 8, before=fail)
-    assert job.master.subsume(session)["subsumed"] == [6]
+    assert job.master.subsume(session).subsumed == (6,)
     at_hour(monkeypatch, HOURS * 8)
     assert files(job, "table") == before
     assert kept <= lists(job, "table")
@@ -246,7 +246,7 @@ def test_a_session_that_was_replaced_prunes_nothing(job: CountedJob, monkeypatch
     assert free
     store(job, "table").delete(lists(job, "table"))
     before = {sink: (files(job, sink), lists(job, sink)) for sink in ("seen", "table")}
-    assert job.master.subsume(session)["pruned_files"] == 0
+    assert job.master.subsume(session).pruned_files == 0
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
 
 

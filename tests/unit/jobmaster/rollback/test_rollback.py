@@ -334,7 +334,7 @@ def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job
     assert job.rollback(5).discarded == (6,)
     job.assert_tables_equal_the_oracle()
     for name in ("seen", "table"):
-        assert not job.master.notify_complete(session, 6, name)["published"], "its commit is void"
+        assert not job.master.notify_complete(session, 6, name).published, "its commit is void"
         snapshot = job.small.context.metadata(completed).sinks[name]
         with pytest.raises(Superseded):
             job.small.context.sink(name).commit(snapshot.committable, SinkMark("main", 6, snapshot.predecessor))
@@ -452,7 +452,7 @@ def test_an_ended_job_stays_ended_until_it_is_started(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
     with pytest.raises(JobNotRunnable):
         job.run_one()
-    assert job.master.start()["head"] == 3
+    assert job.master.start().head == 3
     job.run(2)
     job.assert_tables_equal_the_oracle()
 
@@ -463,11 +463,11 @@ def test_start_from_a_checkpoint_is_a_rollback_and_a_start(job: CountedJob) -> N
     assert refused.value.hint == "milepost rollback small --to 3 takes a running job back"
     job.master.cancel()
     told = job.master.start("3")
-    assert (told["outcome"], told["incarnation"], told["head"], told["rolled_back_from"]) == ("started", 2, 3, 5)
+    assert (told.outcome, told.incarnation, told.head, told.rolled_back_from) == ("started", 2, 3, 5)
     job.run(2)
     job.assert_tables_equal_the_oracle()
     job.master.cancel()
-    assert job.master.start(job.live_ids[-1])["rolled_back_from"] is None
+    assert job.master.start(job.live_ids[-1]).rolled_back_from is None
 
 
 def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: CountedJob) -> None:

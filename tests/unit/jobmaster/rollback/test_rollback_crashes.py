@@ -132,7 +132,7 @@ def test_a_sink_that_is_down_delays_the_next_epoch_and_loses_nothing(job: Counte
             job.master.cancel()
         with pytest.raises(StoreUnavailable, match="is CANCELED; its clean-up waits"):
             job.run_one()
-    assert job.master.cancel()["outcome"] == "already_canceled"
+    assert job.master.cancel().outcome == "already_canceled"
     job.assert_tables_equal_the_oracle()
     job.master.start()
     job.run(2)
