@@ -96,7 +96,7 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
         job.assert_tables_equal_the_oracle()
         job.run()
         job.assert_tables_equal_the_oracle()
-        assert job.master.fsck()["exit_code"] == 0
+        assert job.master.fsck().exit_code == 0
 
 
 def test_killed_between_the_take_over_and_the_switch_nothing_is_rolled_back(job: CountedJob) -> None:

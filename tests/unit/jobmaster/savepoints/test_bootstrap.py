@@ -96,7 +96,7 @@ def test_a_job_goes_on_from_the_exported_state_of_another(job: CountedJob, tmp_p
         assert_same_rows(other.master.read(name), job.master.read(name).slice(rows), name)
     changed = job.master.read("table").filter(pc.field("k").isin([0, 2, -2, 4, -4]))
     assert_same_rows(other.master.read("table"), changed, "the keys that changed")
-    assert other.master.verify(deep=True).problems == () and other.master.fsck()["exit_code"] == 0
+    assert other.master.verify(deep=True).problems == () and other.master.fsck().exit_code == 0
 
 
 def test_an_ended_job_begins_anew_from_a_table(job: CountedJob, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     for name in ("table", "seen"):
         assert other.master.verify(deep=True).problems == () and other.context.sink(name).head() is not None
     report = other.master.fsck()
-    assert report["exit_code"] == 0 and not report["unreachable"] and not report["foreign"]
+    assert report.exit_code == 0 and not report.unreachable and not report.foreign
     shutil.rmtree(saved.folder)
     assert other.master.verify(deep=True).problems == (), "it stands by itself"
 
@@ -127,7 +127,7 @@ def test_a_savepoint_of_the_job_itself_is_claimed_from_its_list_also_by_its_loca
     (listed,) = job.master.list_savepoints()
     result = job.master.start(listed.location, claim=True)
     assert result.claimed.deleted_objects == result.savepoint.objects + 1
-    assert job.master.list_savepoints() == [] and job.master.fsck()["exit_code"] == 0
+    assert job.master.list_savepoints() == [] and job.master.fsck().exit_code == 0
 
 
 def test_a_name_means_what_was_listed_under_it_and_nothing_that_lies_there_by_now(saved: Saved) -> None:
@@ -432,7 +432,7 @@ def test_a_fault_anywhere_leaves_the_old_job_or_the_new_one(
     other.assert_equals(saved.job)
     assert not open_forks(other.context.head().state)
     report = other.master.fsck()
-    assert report["exit_code"] == 0 and not report["foreign"]
+    assert report.exit_code == 0 and not report.foreign
 
 
 def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(

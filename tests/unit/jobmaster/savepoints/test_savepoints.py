@@ -89,38 +89,38 @@ def test_it_is_listed_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
 def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob) -> None:
     folder = folder_of(job.master.create_savepoint("one").location)
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["unreachable"] and not report["foreign"]
-    assert any(root.startswith("savepoint one (") for root in report["roots"])
+    assert report.exit_code == 0 and not report.unreachable and not report.foreign
+    assert any(root.startswith("savepoint one (") for root in report.roots)
     victim = next(folder.glob("tables/table/*"))
     body = victim.read_bytes()
     victim.unlink()
-    (missing,) = job.master.fsck()["missing"]
-    assert missing["key"].endswith(victim.name) and "savepoint one" in missing["chain"]
+    (missing,) = job.master.fsck().missing
+    assert missing.key.endswith(victim.name) and "savepoint one" in missing.chain
     victim.write_bytes(body)
     (folder / SAVEPOINT_DOCUMENT).write_text("{}")
     report = job.master.fsck()
-    assert report["exit_code"] == 7 and not report["complete"], "while its document is damaged nothing is unreachable"
+    assert report.exit_code == 7 and not report.complete, "while its document is damaged nothing is unreachable"
 
 
 def test_fsck_asks_for_savepoints_where_they_were_written_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner may have moved it, or lost it: what the list says is not there any more."""
     folder = folder_of(job.master.create_savepoint("away", target="../others").location)
-    assert job.master.fsck()["exit_code"] == 0
+    assert job.master.fsck().exit_code == 0
     victim = next(folder.glob("tables/table/*"))
     victim.write_bytes(victim.read_bytes() + b"x")
     report = job.master.fsck()
-    (missing,) = report["missing"]
-    assert report["exit_code"] == 7 and report["complete"], "what is unreachable in the job does not depend on it"
-    assert missing["where"] == f"savepoint away at file://{folder}" and missing["key"].endswith(victim.name)
-    assert missing["problem"] == f"{victim.stat().st_size} bytes, recorded {victim.stat().st_size - 1}"
+    (missing,) = report.missing
+    assert report.exit_code == 7 and report.complete, "what is unreachable in the job does not depend on it"
+    assert missing.where == f"savepoint away at file://{folder}" and missing.key.endswith(victim.name)
+    assert missing.problem == f"{victim.stat().st_size} bytes, recorded {victim.stat().st_size - 1}"
     document = (folder / SAVEPOINT_DOCUMENT).read_bytes()
     (folder / SAVEPOINT_DOCUMENT).write_bytes(document[:-1] + b" ")
-    assert job.master.fsck()["missing"][0]["problem"] == "another document than the one that was listed"
+    assert job.master.fsck().missing[0].problem == "another document than the one that was listed"
     (folder / SAVEPOINT_DOCUMENT).unlink()
-    assert job.master.fsck()["missing"][0]["problem"] == "missing"
+    assert job.master.fsck().missing[0].problem == "missing"
     break_store(monkeypatch, f"file://{folder}", Fault(at("stat", ""), Effect.UNAVAILABLE, times=99))
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and report["unasked"][0].startswith("savepoint away at ")
+    assert report.exit_code == 0 and report.unasked[0].startswith("savepoint away at ")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_fault_anywhere_leaves_a_whole_savepoint_or_none(
             key: hashlib.sha256(body).hexdigest() for key, body in files.items() if key != SAVEPOINT_DOCUMENT
         }
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["foreign"]
+    assert report.exit_code == 0 and not report.foreign
     if not listed:
         job.master.create_savepoint("one")
 
@@ -254,15 +254,15 @@ def test_what_a_killed_creation_left_is_unreachable_and_can_be_collected(
         with pytest.raises(StoreUnavailable):
             job.master.create_savepoint("one")
     report = job.master.fsck()
-    left = [one for one in report["unreachable"] if "savepoints/one/" in one["key"]]
-    assert left and all("no savepoint that the job lists names it" in one["proof"] for one in left)
-    (entry,) = job.master.collect_garbage()["listed"]
+    left = [one for one in report.unreachable if "savepoints/one/" in one.key]
+    assert left and all("no savepoint that the job lists names it" in one.proof for one in left)
+    (entry,) = job.master.collect_garbage().listed
     assert entry.startswith("savepoints/one/") and entry.endswith("/")
     job.master.create_savepoint("one")
     later(monkeypatch, 24 * 3_600_000)
-    assert job.master.collect_garbage()["deleted_objects"] >= len(left)
+    assert job.master.collect_garbage().deleted_objects >= len(left)
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["unreachable"] and not report["garbage"]["entries"]
+    assert report.exit_code == 0 and not report.unreachable and not report.garbage.entries
     assert len(list(job.small.folder.glob("store/small/savepoints/one/*"))) == 1, "the new one is whole"
 
 
@@ -272,8 +272,8 @@ def test_a_copy_in_progress_is_in_use(job: CountedJob) -> None:
 
     def copied(size: int) -> None:
         if not seen:
-            seen.append(job.master.fsck()["objects"])
-            assert job.master.collect_garbage()["listed"] == []
+            seen.append(job.master.fsck().objects)
+            assert job.master.collect_garbage().listed == ()
 
     job.master.create_savepoint("one", copied=copied)
     assert seen[0]["in_use"] > 0
@@ -313,7 +313,7 @@ def test_disposal_deletes_what_the_document_names_and_nothing_else(job: CountedJ
     assert stored(folder_of(made.location)) == {"notes.txt": b"mine"}
     assert stored(job.small.folder / "lake") == before
     assert [one.location for one in job.master.list_savepoints()] == [keep.location]
-    assert job.master.fsck()["exit_code"] == 0
+    assert job.master.fsck().exit_code == 0
     with pytest.raises(NotFound, match="has no savepoint gone"):
         job.master.dispose_savepoint("gone")
     events = [type(entry.event) for entry in job.small.context.log.entries()]
@@ -335,7 +335,7 @@ def test_a_disposal_that_fails_leaves_the_savepoint_or_garbage(
         except CheckpointError:
             assert operation == "create"
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["missing"] and not report["unreachable"]
+    assert report.exit_code == 0 and not report.missing and not report.unreachable
     state = job.small.context.head().state
     assert state.savepoints or any(entry.prefix.startswith("savepoints/one/") for entry in state.garbage)
 
@@ -416,7 +416,7 @@ def test_of_two_creations_under_one_name_one_is_listed_and_the_other_leaves_noth
     (listed,) = job.master.list_savepoints()
     assert listed.location == raced[0]
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["unreachable"]
+    assert report.exit_code == 0 and not report.unreachable
 
 
 def test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of(
@@ -437,7 +437,7 @@ def test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of(
     (kept,) = job.master.list_savepoints()
     assert (kept.name, kept.checkpoint_id) == ("one", 3)
     assert read_savepoint(open_store(StoreConfig(kept.location))).document.checkpoint_id == 3
-    assert job.master.fsck()["exit_code"] == 0
+    assert job.master.fsck().exit_code == 0
 
 
 def test_a_savepoint_that_landed_keeps_its_objects_whatever_is_read_afterwards(
