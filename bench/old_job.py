@@ -260,7 +260,7 @@ def _acts(job: OldJob, first: int) -> dict[str, float]:
     from milepost.jobmaster.jobmaster import Session
 
     def sound() -> None:
-        assert job.master.fsck()["exit_code"] == 0
+        assert job.master.fsck().exit_code == 0
 
     head = job.master.status().head
     spent = {"show of the first": _timed(lambda: job.master.show(first)), "fsck": _timed(sound)}

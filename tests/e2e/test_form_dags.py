@@ -103,7 +103,7 @@ def test_a_savepoint_is_made_and_disposed_of(airflow: AirflowInstance, job: E2eJ
 
     assert (made.wait(), made.states()) == ("success", {"create_savepoint": "success", "dispose_savepoint": "skipped"})
     assert "savepoint kept of checkpoint 1: " in made.log("create_savepoint")
-    assert [(one["name"], one["checkpoint_id"]) for one in job.master.list_savepoints()] == [("kept", 1)]
+    assert [(one.name, one.checkpoint_id) for one in job.master.list_savepoints()] == [("kept", 1)]
 
     gone = FormRun(airflow, "back__savepoint", action="dispose", name="kept")
 

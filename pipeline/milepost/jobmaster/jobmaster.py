@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
 from milepost.jobmaster.backfill.plan import ApprovedBackfill
 from milepost.jobmaster.compatibility.preflight import advice, report_lines
@@ -13,13 +11,15 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import probe_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Difference
 from milepost.jobmaster.reports.reports import Reports
 from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
-from milepost.jobmaster.retention.garbage_collection import collect_garbage
+from milepost.jobmaster.retention.fsck import Audit, StoredObject
+from milepost.jobmaster.retention.garbage_collection import Collection, collect_garbage
 from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
 from milepost.jobmaster.rollback.rollback import RollbackResult, Rollbacks
 from milepost.jobmaster.run.epochs import Epochs
@@ -27,17 +27,21 @@ from milepost.jobmaster.run.restarts import Recovery
 from milepost.jobmaster.run.trigger import Trigger
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.jobmaster.savepoints.bootstrap import Bootstrap
-from milepost.jobmaster.savepoints.restore import Restores
+from milepost.jobmaster.savepoints.restore import Restores, StartedFromSavepoint
 from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.spec.load.load import LoadedJob
-from milepost.storage.probe import ProbeCheck
 
 __all__ = [
+    "AbortedCheckpoint",
     "ApprovedBackfill",
     "ApprovedRollback",
+    "Audit",
     "BackfillResult",
+    "CanceledJob",
+    "CheckpointCopy",
     "CheckpointDetails",
     "CheckpointReport",
+    "Collection",
     "Difference",
     "DisposedBackfills",
     "JobMaster",
@@ -48,18 +52,15 @@ __all__ = [
     "Session",
     "SourceDetails",
     "SourceHealth",
+    "StartedFromSavepoint",
+    "StoredObject",
     "Triggered",
     "advice",
-    "probe_stores_of",
+    "probe_stores",
     "report_lines",
     "source_checks",
     "suite_faults",
 ]
-
-
-def probe_stores_of(job: LoadedJob) -> list[ProbeCheck]:
-    """What each store of a job keeps of the rules that the protocol needs, check by check."""
-    return probe_stores(JobContext(job))
 
 
 class JobMaster:
@@ -127,7 +128,7 @@ class JobMaster:
         self.fsck = reports.fsck
         self.compatibility = reports.compatibility
 
-    def collect_garbage(self, *, dry_run: bool = False) -> dict[str, Any]:
+    def collect_garbage(self, *, dry_run: bool = False) -> Collection:
         """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
 
         Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.

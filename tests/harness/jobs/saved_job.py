@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.leadership.outcomes import CheckpointCopy
+from milepost.jobmaster.savepoints.savepoints import ListedSavepoint
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.jobs.counted_job import CountedJob
@@ -53,9 +55,9 @@ class OtherJob(SparklessJob):
             assert_same_rows(self.master.state(uid), job.master.state(uid), uid)
 
 
-def moved(result: Mapping[str, Any], to: Path) -> str:
+def moved(result: CheckpointCopy | ListedSavepoint, to: Path) -> str:
     """Copy a savepoint's folder to where nothing else is; returns its location."""
-    shutil.copytree(str(result["location"]).removeprefix("file://"), to)
+    shutil.copytree(str(result.location).removeprefix("file://"), to)
     return f"file://{to}"
 
 

@@ -276,7 +276,7 @@ class SteppedJob:
         """Nothing that a root needs is missing, by the walk of `fsck`."""
         if self.model.version:
             report = self.master.fsck()
-            require(report["exit_code"] == 0, f"I8: fsck finds {report['missing'][:2]} {report['damaged'][:2]}")
+            require(report.exit_code == 0, f"I8: fsck finds {report.missing[:2]} {report.damaged[:2]}")
 
 
 class World(SteppedJob):

@@ -119,16 +119,14 @@ class TimelineWorld(SteppedJob):
 
     def save(self, checkpoint: int) -> Process:
         name = f"s{len(self.model.savepoints)}-{self.model.version}"
-        return self.begin(f"save {name}", lambda master: master.create_savepoint(name, at=checkpoint)["name"])
+        return self.begin(f"save {name}", lambda master: master.create_savepoint(name, at=checkpoint).name)
 
     def restore(self, name: str, *, claim: bool) -> Process:
         """From a savepoint of the job; or of another one, where `foreign_savepoint` has put it."""
         self.spec_changes(rule=self.model.saved_rules[name])
         session = self.new_session("install")
         self.model.restores[session.session_id] = self.model.savepoints[name]
-        return self.begin(
-            f"restore {name}", lambda master: master.restore(session, name, claim=claim)["claimed"], session
-        )
+        return self.begin(f"restore {name}", lambda master: master.restore(session, name, claim=claim).claimed, session)
 
     def foreign_savepoint(self) -> str:
         """Bring a savepoint of another job here. Returns its location."""

@@ -56,13 +56,13 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
         finally:
             fault.release.set()
         if effect is Effect.HOLD:
-            assert commit.result()["published"] is False
+            assert commit.result().published is False
     for store in opened:
         for thread in store.late:
             thread.join(240)
             assert not thread.is_alive()
     assert chain(job) == published, "the stalled commit changed the chain"
-    assert master.notify_complete(session, 2, "carriers")["published"] is False
+    assert master.notify_complete(session, 2, "carriers").published is False
     assert chain(job) == published
     job.assert_tables_equal_the_oracle()
     job.master().verify(deep=True)

@@ -43,9 +43,9 @@ def test_what_nothing_reaches_is_found_listed_and_deleted_and_nothing_else(job: 
     job.context.store.put(stray, b"late")
     before = {stat.key for stat in job.context.store.list("chk-")}
     report = job.master.fsck()
-    assert [item["key"] for item in report["unreachable"]] == [stray]
-    assert (report["exit_code"], report["missing"], report["foreign"]) == (0, [], [])
-    assert job.master.collect_garbage()["deleted_objects"] == 0
+    assert [item.key for item in report.unreachable] == [stray]
+    assert (report.exit_code, report.missing, report.foreign) == (0, (), ())
+    assert job.master.collect_garbage().deleted_objects == 0
     context = job.context
     context.__dict__["store"] = LaterStore(context.store, later_ms=DAY_MS)
     collect_garbage(context, SESSION, TIMEOUT_MS)
@@ -59,5 +59,5 @@ def test_a_deleted_run_is_missing_with_its_chain(job: SparklessJob) -> None:
     run = job.context.metadata(newest).sources["rows"].consumed[-1]
     job.context.store.delete([run.key])
     report = job.master.fsck()
-    assert report["exit_code"] == 7
-    assert [(item["key"], item["chain"][1]) for item in report["missing"]] == [(run.key, "retained checkpoint 2")]
+    assert report.exit_code == 7
+    assert [(item.key, item.chain[1]) for item in report.missing] == [(run.key, "retained checkpoint 2")]

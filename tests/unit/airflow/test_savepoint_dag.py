@@ -36,7 +36,7 @@ def run(job: SparklessJob, task_id: str, **form: Any) -> Any:
 
 
 def names(job: SparklessJob) -> list[tuple[str, int]]:
-    return [(one["name"], one["checkpoint_id"]) for one in job.master.list_savepoints()]
+    return [(one.name, one.checkpoint_id) for one in job.master.list_savepoints()]
 
 
 def test_a_savepoint_is_made_of_the_head_or_of_the_given_checkpoint_and_disposed_of(job: SparklessJob) -> None:

@@ -53,8 +53,8 @@ class ResumeOperator(JobOperator):
             log.info("only shown: nothing was changed")
             return {"resumed": False, "status": status}
         done = master.resume(self.session(context))
-        log.info("the job %s %s", "was FAILED and is" if done["resumed"] else "was not FAILED; it is", done["status"])
-        return done
+        log.info("the job %s %s", "was FAILED and is" if done.resumed else "was not FAILED; it is", done.status)
+        return {"resumed": done.resumed, "status": done.status}
 
 
 _DOC = """### {name}: resume

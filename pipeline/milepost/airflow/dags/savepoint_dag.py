@@ -89,13 +89,13 @@ class CreateSavepointOperator(SavepointOperator):
             raise AirflowFailException(taken.message) from taken
         log.info(
             "savepoint %s of checkpoint %d: %s objects, %s bytes below %s",
-            made["name"],
+            made.name,
             checkpoint_id,
-            made["objects"],
-            made["bytes"],
-            made["location"],
+            made.objects,
+            made.bytes,
+            made.location,
         )
-        return {"name": made["name"], "checkpoint_id": checkpoint_id, "location": made["location"]}
+        return {"name": made.name, "checkpoint_id": checkpoint_id, "location": made.location}
 
 
 class DisposeSavepointOperator(SavepointOperator):
@@ -111,12 +111,12 @@ class DisposeSavepointOperator(SavepointOperator):
                 f"got name {name!r} and checkpoint {form[AT]!r}. Nothing was changed."
             )
         found = master.find_savepoint(name)
-        self.say_for_whom(found["checkpoint_id"], found["timeline"])
+        self.say_for_whom(found.checkpoint_id, str(found.timeline))
         gone = master.dispose_savepoint(name)
-        log.info("savepoint %s is gone: %s objects deleted", name, gone["deleted_objects"])
-        if gone["left"]:
-            log.warning("%s", gone["left"])
-        return {"name": name, "checkpoint_id": gone["checkpoint_id"]}
+        log.info("savepoint %s is gone: %s objects deleted", name, gone.deleted_objects)
+        if gone.left:
+            log.warning("%s", gone.left)
+        return {"name": name, "checkpoint_id": gone.checkpoint_id}
 
 
 def _form() -> dict[str, Param]:

@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -28,12 +28,13 @@ from milepost.airflow.operators.base import RETURN_VALUE, JobOperator, in_words
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import EPOCH_SUFFIX, backfill_dag_id, resume_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
+from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from milepost.epoch.step_clock import StepClock
     from milepost.jobmaster.jobmaster import JobMaster
 
 log = logging.getLogger(__name__)
@@ -47,17 +48,52 @@ SUBSUME = "subsume"
 ABORT = "abort_checkpoint"
 BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
 
+_ANEW = f"clear the run from {TRIGGER} on, or trigger a new run"
+
 
 _TOLD = ("rows_in", "rows_out", "late_rows", "full_bytes", "checkpointed_bytes", "in_flight_bytes", "watermark",
          "sync_ms", "async_ms", "alignment_ms")  # fmt: skip
 """What the log of an epoch says of the checkpoint that it has completed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """The checkpoint that the tasks of a run act for, as `trigger_checkpoint` leaves it."""
+
+    checkpoint_id: int
+    epoch: int
+    timeline: str
+    token: int
+    times: PlanTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The token under which the newest try of `run_epoch` ran."""
+
+    checkpoint_id: int
+    timeline: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """A sink that must be told of a completed checkpoint."""
+
+    checkpoint_id: int
+    timeline: str
+    token: int
+    sink: str
+
+
 class EpochOperator(JobOperator):
     """Base of the Airflow operators of an epoch."""
 
-    def pending(self, context: Context) -> dict[str, Any]:
-        """What `trigger_checkpoint` of this run left, with the token of the newest `run_epoch` try."""
+    def pending(self, context: Context) -> Acting:
+        """Return what `trigger_checkpoint` of this run left, with the token of the newest `run_epoch` try.
+
+        Raises: AirflowFailException: it left no checkpoint. StateCorrupt: what was left is something else.
+        """
         ti = context["ti"]
         triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
         if not triggered or "checkpoint_id" not in triggered:
@@ -65,19 +101,18 @@ class EpochOperator(JobOperator):
                 f"{ti.task_id}: this run has no checkpoint: {TRIGGER} left no id, expected one. "
                 f"Nothing was done. Clear the run from {TRIGGER} on, or trigger a new run."
             )
-        ran: dict[str, Any] = ti.xcom_pull(task_ids=RUN) or {}
-        return triggered | {"token": ran.get("token", triggered["token"])}
+        acting = from_json(Acting, triggered, f"what {TRIGGER} left", hint=_ANEW)
+        ran = ti.xcom_pull(task_ids=RUN)
+        return replace(acting, token=from_json(Ran, ran, f"what {RUN} left", hint=_ANEW).token) if ran else acting
 
-    def say_for(self, acting: dict[str, Any]) -> int:
+    def say_for(self, acting: Acting | Unpublished) -> int:
         """Log the first line of a task, see `say_for_whom`. Returns the checkpoint id."""
-        self.say_for_whom(acting["checkpoint_id"], acting["timeline"], acting["token"])
-        return int(acting["checkpoint_id"])
+        self.say_for_whom(acting.checkpoint_id, acting.timeline, acting.token)
+        return acting.checkpoint_id
 
     @contextmanager
     def timed(self, step: str) -> Iterator[tuple[JobMaster, StepClock]]:
         """Give a job master, and a clock that measures the block as this step of the epoch."""
-        from milepost.epoch.step_clock import StepClock
-
         master, clock = self.jobmaster(), StepClock()
         clock(step)
         yield master, clock
@@ -87,7 +122,7 @@ class EpochOperator(JobOperator):
 class TriggerCheckpointOperator(EpochOperator):
     """Claims the timeline, sweeps, plans, and records the pending checkpoint; or finds that there is nothing to do."""
 
-    def act(self, context: Context) -> dict[str, Any]:
+    def act(self, context: Context) -> Any:
         from milepost.jobmaster.jobmaster import NothingToDo, report_lines
 
         def tell(report: list[dict[str, str]]) -> None:
@@ -104,32 +139,25 @@ class TriggerCheckpointOperator(EpochOperator):
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.
             context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.status})
             raise DownstreamTasksSkipped(tasks=[RUN])
-        acting = {
-            "checkpoint_id": int(triggered.checkpoint_id),
-            "epoch": int(triggered.epoch),
-            "timeline": str(triggered.timeline),
-            "token": int(triggered.token),
-            "times": asdict(triggered.times),
-        }
+        acting = Acting(triggered.checkpoint_id, triggered.epoch, triggered.timeline, triggered.token, triggered.times)
         self.say_for(acting)
-        log.info("epoch %d is planned: %s", acting["epoch"], in_words(triggered.summary))
-        return acting
+        log.info("epoch %d is planned: %s", acting.epoch, in_words(triggered.summary))
+        return to_json(acting)
 
 
 class RunEpochOperator(EpochOperator):
     """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
 
-    def act(self, context: Context) -> dict[str, Any]:
-        from milepost.epoch.step_clock import PlanTimes
+    def act(self, context: Context) -> Any:
         from milepost.spark.driver.runner import SparkEpochRunner
 
         acting = self.pending(context)
         checkpoint_id = self.say_for(acting)
-        planned = PlanTimes(**acting["times"]) if "times" in acting else None
-        report = self.jobmaster().run_epoch(self.session(context), checkpoint_id, SparkEpochRunner(), planned=planned)
+        session, runner = self.session(context), SparkEpochRunner()
+        report = self.jobmaster().run_epoch(session, checkpoint_id, runner, planned=acting.times)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
-        return {"checkpoint_id": checkpoint_id, "timeline": acting["timeline"], "token": int(report.metadata.token)}
+        return to_json(Ran(checkpoint_id, acting.timeline, report.metadata.token))
 
     def on_kill(self) -> None:
         """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
@@ -157,7 +185,7 @@ class CompleteCheckpointOperator(EpochOperator):
     Returns: one entry per sink that must be told: `notify_complete` is mapped over it.
     """
 
-    def act(self, context: Context) -> list[dict[str, Any]]:
+    def act(self, context: Context) -> Any:
         acting = self.pending(context)
         checkpoint_id = self.say_for(acting)
         with self.timed("complete") as (master, clock):
@@ -166,7 +194,7 @@ class CompleteCheckpointOperator(EpochOperator):
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
         log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))
-        return [acting | {"sink": sink} for sink in sinks]
+        return to_json([Unpublished(checkpoint_id, acting.timeline, acting.token, sink) for sink in sinks])
 
 
 class NotifyCompleteOperator(EpochOperator):
@@ -183,13 +211,13 @@ class NotifyCompleteOperator(EpochOperator):
         self.committed = committed
 
     def act(self, context: Context) -> dict[str, Any]:
-        checkpoint_id = self.say_for(self.committed)
-        sink = str(self.committed["sink"])
+        committed = from_json(Unpublished, self.committed, f"what {COMPLETE} left", hint=_ANEW)
+        checkpoint_id, sink = self.say_for(committed), committed.sink
         with self.timed(f"notify {sink}") as (master, clock):
             published = master.notify_complete(self.session(context), checkpoint_id, sink)
-        master.keep_times(checkpoint_id, self.committed["token"], clock)
-        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, in_words(published))
-        about = {name: published[name] for name in ("checkpoint_id", "timeline", "watermark", "rows")}
+        master.keep_times(checkpoint_id, committed.token, clock)
+        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, in_words(to_json(published)))
+        about = {name: getattr(published, name) for name in ("checkpoint_id", "timeline", "watermark", "rows")}
         for alias in self.outlets:
             if isinstance(alias, AssetAlias):
                 context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about)
@@ -212,9 +240,9 @@ class SubsumeOperator(EpochOperator):
         else:
             log.info("no checkpoint in this run (%s): subsuming what older ones left", nothing_to_do)
         with self.timed("subsume") as (master, clock):
-            log.info("subsumed: %s", in_words(master.subsume(self.session(context))))
+            log.info("subsumed: %s", in_words(to_json(master.subsume(self.session(context)))))
         if acting is not None:
-            master.keep_times(acting["checkpoint_id"], acting["token"], clock)
+            master.keep_times(acting.checkpoint_id, acting.token, clock)
         if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
             raise self.successor(context)
 
@@ -245,6 +273,8 @@ class AbortCheckpointOperator(EpochOperator):
     ui_color = "#f7e8e8"
 
     def act(self, context: Context) -> None:
+        from milepost.jobmaster.jobmaster import AbortedCheckpoint
+
         ti = context["ti"]
         triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
         failure = self.failure(ti)
@@ -253,21 +283,21 @@ class AbortCheckpointOperator(EpochOperator):
             checkpoint_id = self.say_for(self.pending(context))
         # A trigger that died between its transition and its XCom left a checkpoint that only the manifest knows.
         outcome = self.jobmaster().abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
-        if checkpoint_id is None and outcome["outcome"] == "nothing_pending":
+        if checkpoint_id is None and outcome.outcome == "nothing_pending":
             raise AirflowFailException(
                 f"{TRIGGER} failed before it recorded a checkpoint of this run: {failure.detail}. Nothing is discarded."
             )
-        checkpoint_id = outcome.get("checkpoint_id", checkpoint_id)
-        log.info("checkpoint %s: %s (%s: %s)", checkpoint_id, outcome["outcome"], failure.reason, failure.detail)
-        if outcome["outcome"] != "aborted":
+        checkpoint_id = outcome.checkpoint_id if isinstance(outcome, AbortedCheckpoint) else checkpoint_id
+        log.info("checkpoint %s: %s (%s: %s)", checkpoint_id, outcome.outcome, failure.reason, failure.detail)
+        if not isinstance(outcome, AbortedCheckpoint):
             raise AirflowFailException(
-                f"checkpoint {checkpoint_id} is not this run's to abort ({outcome['outcome']}), nothing was discarded. "
+                f"checkpoint {checkpoint_id} is not this run's to abort ({outcome.outcome}), nothing was discarded. "
                 f"Failed: {failure.reason}: {failure.detail}"
             )
         # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
-        if not (outcome["counted"] and outcome["tolerated"]):
+        if not (outcome.counted and outcome.tolerated):
             resume = resume_dag_id(context["dag_run"].dag_id.removesuffix(EPOCH_SUFFIX))
-            failed = outcome["job_status"] == "failed"
+            failed = outcome.job_status == "failed"
             step = f". The job is FAILED now. What to do: fix the cause, then trigger {resume}" if failed else ""
             raise AirflowFailException(
                 f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}{step}"

@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.failure.abort_reasons import detail_for, reason_for
 from milepost.protocol.records.errors import Action, Busy, CheckpointError, Fenced
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -56,13 +57,10 @@ class Failure:
     reason: str
     detail: str
 
-    def as_xcom(self) -> dict[str, str]:
-        return {"reason": self.reason, "detail": self.detail}
-
     @classmethod
     def from_xcom(
         cls,
-        value: dict[str, str] | None,
+        value: object,
         task_id: str | None,
         lost: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
     ) -> Failure:
@@ -73,7 +71,7 @@ class Failure:
                 lost.value,
                 f"{which} ended without saying why (killed, marked failed, or its worker was lost); see its log",
             )
-        return cls(value["reason"], value["detail"])
+        return from_json(cls, value, f"failure that {task_id} left", hint="trigger a new run")
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -117,7 +115,7 @@ def translate_errors(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP)
         if reaction is Reaction.SKIP:
             log.warning("%s", told_in_words(error))
             raise AirflowSkipException(error.message) from error
-        ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
+        ti.xcom_push(key=FAILURE_KEY, value=to_json(failure_of(error)))
         if reaction is Reaction.RETRY:
             raise
         # DESIGN 8.3, rule 3: the words a person looks for in the log of a task that came too late.
@@ -125,14 +123,14 @@ def translate_errors(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP)
         raise AirflowFailException(f"{fenced}{told_in_words(error)}") from error
     except AirflowTaskTimeout as error:
         failure = failure_of(error)
-        ti.xcom_push(key=FAILURE_KEY, value=failure.as_xcom())
+        ti.xcom_push(key=FAILURE_KEY, value=to_json(failure))
         raise AirflowFailException(failure.detail) from error
     except AirflowFailException as error:
-        ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
+        ti.xcom_push(key=FAILURE_KEY, value=to_json(failure_of(error)))
         raise
     except AirflowException:
         # Not failures: a skip, or a request to skip others or to trigger a run.
         raise
     except Exception as error:
-        ti.xcom_push(key=FAILURE_KEY, value=failure_of(error).as_xcom())
+        ti.xcom_push(key=FAILURE_KEY, value=to_json(failure_of(error)))
         raise

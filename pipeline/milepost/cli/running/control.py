@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from milepost.cli.terminal.output import Output, show_count
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import CanceledJob, JobMaster, StartedFromSavepoint
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -45,14 +45,16 @@ def confirmed(question: str, yes: bool, output: Output) -> bool:
 
 def abort(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Give up the running epoch, whoever runs it; nothing of it will be visible, and the job goes on with the next."""
+    from milepost.jobmaster.jobmaster import AbortedCheckpoint
+
     output: Output = ctx.obj
     result = _master(job).abort_running()
     if output.json:
         return output.document(result)
-    if result["outcome"] != "aborted":
-        return output.text(f"nothing to abort: {result['message']}")
+    if not isinstance(result, AbortedCheckpoint):
+        return output.text(f"nothing to abort: {result.message}")
     return output.text(
-        f"checkpoint {result['checkpoint_id']} is aborted ({result['reason']}); the session that ran it is fenced"
+        f"checkpoint {result.checkpoint_id} is aborted ({result.reason}); the session that ran it is fenced"
     )
 
 
@@ -74,13 +76,13 @@ def cancel(
     result = master.cancel(savepoint=savepoint)
     if output.json:
         return output.document(result)
-    if savepoint:
-        output.text(f"savepoint {result['savepoint']['name']} holds checkpoint {result['savepoint']['checkpoint_id']}")
-    for line in result["published"]:
+    if result.savepoint is not None:
+        output.text(f"savepoint {result.savepoint.name} holds checkpoint {result.savepoint.checkpoint_id}")
+    for line in result.published:
         output.text(f"published {line}, which had waited")
-    if result["outcome"] != "canceled":
+    if result.outcome != "canceled":
         return output.text(f"nothing to cancel: job {job} is {_shown(result)}")
-    given_up = result["aborted_checkpoint"]
+    given_up = result.aborted_checkpoint
     epoch = f"; its running epoch, checkpoint {given_up}, is given up" if given_up is not None else ""
     return output.text(f"job {job} is {_shown(result)}{epoch}")
 
@@ -104,18 +106,20 @@ def start(
     verbose: Verbose = False,
 ) -> None:
     """Open the next incarnation of a job that has ended, or a new job from a savepoint; an epoch goes on there."""
+    from milepost.jobmaster.jobmaster import StartedFromSavepoint
+
     output: Output = ctx.obj
     result = _master(job).start(from_, claim=claim)
     if output.json:
         return output.document(result)
-    if "savepoint" in result:
+    if isinstance(result, StartedFromSavepoint):
         return _show_restored(job, result, output)
-    if result["outcome"] != "started":
-        return output.text(f"nothing to start: job {job} is {result['job_status']}")
-    head = f"checkpoint {result['head']}" if result["head"] is not None else "the empty state"
-    if result["rolled_back_from"] is not None:
-        output.text(f"job {job} is back at {head}, on timeline {result['timeline']}")
-    return output.text(f"job {job}: incarnation {result['incarnation']} is open; its first epoch continues {head}")
+    if result.outcome != "started":
+        return output.text(f"nothing to start: job {job} is {result.job_status}")
+    head = f"checkpoint {result.head}" if result.head is not None else "the empty state"
+    if result.rolled_back_from is not None:
+        output.text(f"job {job} is back at {head}, on timeline {result.timeline}")
+    return output.text(f"job {job}: incarnation {result.incarnation} is open; its first epoch continues {head}")
 
 
 def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
@@ -124,33 +128,33 @@ def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose
     result = _master(job).resume()
     if output.json:
         return output.document(result)
-    before = "was FAILED and is" if result["resumed"] else "was not FAILED; it is"
-    return output.text(f"job {job} {before} {result['status']}")
+    before = "was FAILED and is" if result.resumed else "was not FAILED; it is"
+    return output.text(f"job {job} {before} {result.status}")
 
 
-def _show_restored(job: str, result: dict[str, Any], output: Output) -> None:
+def _show_restored(job: str, result: StartedFromSavepoint, output: Output) -> None:
     """Print what a start from a savepoint did."""
-    saved = result["savepoint"]
+    saved = result.savepoint
     output.text(
-        f"job {job}: incarnation {result['incarnation']} is open at checkpoint {result['head']}, a copy of checkpoint "
-        f"{saved['checkpoint_id']} of job {saved['job']} ({show_count(saved['objects'])} objects, "
-        f"{show_count(saved['bytes'])} bytes)"
+        f"job {job}: incarnation {result.incarnation} is open at checkpoint {result.head}, a copy of checkpoint "
+        f"{saved.checkpoint_id} of job {saved.job} ({show_count(saved.objects)} objects, "
+        f"{show_count(saved.bytes)} bytes)"
     )
-    for name in saved["not_restored"]:
+    for name in saved.not_restored:
         output.note(f"note: the savepoint has a table of sink {name}, which the spec does not have: it was left there")
-    claimed = result["claimed"]
+    claimed = result.claimed
     if claimed is None:
-        return output.note(f"The savepoint at {saved['location']} stays yours: nothing of the job needs it.")
-    if claimed["left"]:
-        output.note(f"at {claimed['location']}: {claimed['left']}")
-    if claimed["listed_by"]:
+        return output.note(f"The savepoint at {saved.location} stays yours: nothing of the job needs it.")
+    if claimed.left:
+        output.note(f"at {claimed.location}: {claimed.left}")
+    if claimed.listed_by:
         output.note(
-            f"note: if job {claimed['listed_by']} lists this savepoint, there is nothing behind its name any more: "
-            f"milepost savepoint list {claimed['listed_by']}; savepoint dispose takes it off the list"
+            f"note: if job {claimed.listed_by} lists this savepoint, there is nothing behind its name any more: "
+            f"milepost savepoint list {claimed.listed_by}; savepoint dispose takes it off the list"
         )
-    return output.text(f"the savepoint was claimed: {show_count(claimed['deleted_objects'])} objects of it are deleted")
+    return output.text(f"the savepoint was claimed: {show_count(claimed.deleted_objects)} objects of it are deleted")
 
 
-def _shown(result: dict[str, Any]) -> str:
-    head = f"checkpoint {result['head']}" if result["head"] is not None else "none"
-    return f"{result['status'].upper()}, incarnation {result['incarnation']}, head {head}"
+def _shown(result: CanceledJob) -> str:
+    head = f"checkpoint {result.head}" if result.head is not None else "none"
+    return f"{result.status.upper()}, incarnation {result.incarnation}, head {head}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from milepost.cli.terminal.progress import EpochProgress
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import CheckpointCopy, JobMaster
 
 _MEGABYTE = 1_000_000
 
@@ -58,8 +58,8 @@ def create(
         result = _master(job).create_savepoint(name, at=at, target=target, copied=copied)
     if output.json:
         return output.document(result)
-    _show_copy(f"savepoint {result['name']} of checkpoint {result['checkpoint_id']}", result, output)
-    return output.note(f"`milepost start JOB --from {result['location']}` starts any job of this kind from it.")
+    _show_copy(f"savepoint {result.name} of checkpoint {result.checkpoint_id}", result, output)
+    return output.note(f"`milepost start JOB --from {result.location}` starts any job of this kind from it.")
 
 
 def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
@@ -71,7 +71,7 @@ def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose 
     if not savepoints:
         return output.text(f"job {job} has no savepoint")
     columns = ["name", "checkpoint_id", "epoch", "timeline", "created", "location"]
-    return output.table(columns, [[one[column] for column in columns] for one in savepoints])
+    return output.table(columns, [[getattr(one, column) for column in columns] for one in savepoints])
 
 
 def dispose(
@@ -81,15 +81,15 @@ def dispose(
     output: Output = ctx.obj
     master = _master(job)
     found = master.find_savepoint(name)
-    what = f"savepoint {name} of {job}, a copy of checkpoint {found['checkpoint_id']} at {found['location']}"
+    what = f"savepoint {name} of {job}, a copy of checkpoint {found.checkpoint_id} at {found.location}"
     if not confirmed(f"Delete {what}?", yes, output):
         return output.note("nothing was changed")
     result = master.dispose_savepoint(name)
     if output.json:
         return output.document(result)
-    if result["left"]:
-        output.note(f"at {result['location']}: {result['left']}")
-    return output.text(f"savepoint {name} is disposed of; deleted: {show_count(result['deleted_objects'])} objects")
+    if result.left:
+        output.note(f"at {result.location}: {result.left}")
+    return output.text(f"savepoint {name} is disposed of; deleted: {show_count(result.deleted_objects)} objects")
 
 
 def export(
@@ -108,7 +108,7 @@ def export(
         result = _master(job).export(checkpoint_id, target, copied=copied)
     if output.json:
         return output.document(result)
-    return _show_copy(f"copy of checkpoint {result['checkpoint_id']}", result, output)
+    return _show_copy(f"copy of checkpoint {result.checkpoint_id}", result, output)
 
 
 def bootstrap(
@@ -132,16 +132,16 @@ def bootstrap(
     result = _master(job).bootstrap(files)
     if output.json:
         return output.document(result)
-    output.text(f"job {job}: incarnation {result['incarnation']} is open at checkpoint {result['head']}")
-    for uid, one in result["operators"].items():
-        output.text(f"{uid}: {show_count(one['rows'])} rows of {one['file']}")
+    output.text(f"job {job}: incarnation {result.incarnation} is open at checkpoint {result.head}")
+    for uid, one in result.operators.items():
+        output.text(f"{uid}: {show_count(one.rows)} rows of {one.file}")
     return output.note("Its first epoch reads what `start` of each source says; tables of sinks begin empty.")
 
 
-def _show_copy(what: str, result: dict[str, Any], output: Output) -> None:
-    output.text(f"{what}: {show_count(result['objects'])} objects, {show_count(result['bytes'])} bytes")
-    output.text(f"at {result['location']}")
-    for name in result["left_out"]:
+def _show_copy(what: str, result: CheckpointCopy, output: Output) -> None:
+    output.text(f"{what}: {show_count(result.objects)} objects, {show_count(result.bytes)} bytes")
+    output.text(f"at {result.location}")
+    for name in result.left_out:
         output.note(f"note: sink {name} is not in the spec any more: its table was left out")
 
 

@@ -9,7 +9,8 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 
@@ -20,11 +21,22 @@ _FREE_BYTES = 2_000_000_000
 _PACKAGES = ("pyspark", "pyarrow", "boto3", "great-expectations", "apache-airflow", "sqlglot", "pandas")
 
 
-def environment_checks() -> list[dict[str, Any]]:
-    """Return ``{"check", "ok", "warning", "detail"}`` per precondition; the detail says what was found and what to do.
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A precondition of an epoch: what was found, and what to do.
 
-    With a warning an epoch can run, and somebody should look.
+    Attributes:
+        warning: an epoch can run, and somebody should look.
     """
+
+    check: str
+    ok: bool
+    warning: bool
+    detail: str
+
+
+def environment_checks() -> list[Check]:
+    """Return a check per precondition of an epoch."""
     return [
         _python(),
         _java(),
@@ -36,13 +48,16 @@ def environment_checks() -> list[dict[str, Any]]:
     ]
 
 
-def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
+def job_checks(job: LoadedJob) -> list[Check]:
     """Return the same of one job: what its stores guarantee, what its sources name, whether its expectations exist."""
-    from milepost.jobmaster.jobmaster import probe_stores_of, source_checks, suite_faults
+    from milepost.jobmaster.jobmaster import JobMaster, probe_stores, source_checks, suite_faults
 
     faults = suite_faults(job)
     try:
-        stores = [_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores_of(job)]
+        stores = [
+            _check(f"store: {probed.check}", probed.ok, probed.detail)
+            for probed in probe_stores(JobMaster(job).context)
+        ]
         sources = [
             _check(f"source {source.name}", source.ok, source.detail, warning=source.suspicious)
             for source in source_checks(job)
@@ -60,7 +75,7 @@ def job_checks(job: LoadedJob) -> list[dict[str, Any]]:
     ]
 
 
-def _server(job: LoadedJob) -> Iterator[dict[str, Any]]:
+def _server(job: LoadedJob) -> Iterator[Check]:
     text = job.resolved().spark.remote
     if text is None:
         return
@@ -72,17 +87,17 @@ def _server(job: LoadedJob) -> Iterator[dict[str, Any]]:
         yield _check("spark server", False, f"{error.message} {error.hint}".strip())
 
 
-def _check(name: str, ok: bool, detail: str, *, warning: bool = False) -> dict[str, Any]:
-    return {"check": name, "ok": ok, "warning": ok and warning, "detail": detail}
+def _check(name: str, ok: bool, detail: str, *, warning: bool = False) -> Check:
+    return Check(name, ok, ok and warning, detail)
 
 
-def _python() -> dict[str, Any]:
+def _python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
     ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
     return _check("python", ok, f"{found} ({sys.executable})" if ok else f"{found}; Python 3.11 to 3.13 is needed")
 
 
-def _java() -> dict[str, Any]:
+def _java() -> Check:
     from milepost.spark.driver.java import find_java
 
     try:
@@ -92,7 +107,7 @@ def _java() -> dict[str, Any]:
     return _check("java", True, f"{java.version} ({java.home}, from {java.origin})")
 
 
-def _packages() -> Iterator[dict[str, Any]]:
+def _packages() -> Iterator[Check]:
     for name in _PACKAGES:
         try:
             yield _check(name, True, importlib.metadata.version(name))
@@ -100,7 +115,7 @@ def _packages() -> Iterator[dict[str, Any]]:
             yield _check(name, False, "not installed; `pip install -r requirements.txt`")
 
 
-def _disk() -> dict[str, Any]:
+def _disk() -> Check:
     folder = os.environ.get("TMPDIR", "/tmp")
     try:
         free = shutil.disk_usage(folder).free
@@ -110,7 +125,7 @@ def _disk() -> dict[str, Any]:
     return _check("disk", free >= _FREE_BYTES, detail if free >= _FREE_BYTES else f"{detail}; 2 GB are needed")
 
 
-def _host_name() -> dict[str, Any]:
+def _host_name() -> Check:
     name = socket.gethostname()
     try:
         return _check("host name", True, f"{name} = {socket.gethostbyname(name)}")
@@ -119,7 +134,7 @@ def _host_name() -> dict[str, Any]:
         return _check("host name", True, f"{name} does not resolve: local masters work, a Spark cluster would not")
 
 
-def _user() -> dict[str, Any]:
+def _user() -> Check:
     uid = os.getuid()
     try:
         return _check("user", True, f"uid {uid} is {pwd.getpwuid(uid).pw_name}")
@@ -129,7 +144,7 @@ def _user() -> dict[str, Any]:
         )
 
 
-def _proxy() -> dict[str, Any]:
+def _proxy() -> Check:
     proxies = [name for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy") if os.environ.get(name)]
     if not proxies:
         return _check("proxy", True, "none")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_count
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import Audit, StoredObject
 
 _SHOWN = 20
 _HOUR_MS = 3_600_000
@@ -29,7 +33,7 @@ def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
 
     output: Output = ctx.obj
     report = JobMaster(load_job(job)).fsck()
-    code = int(report["exit_code"])
+    code = report.exit_code
     if output.json:
         output.document(report, ok=code == 0)
     else:
@@ -53,74 +57,73 @@ def gc(
     if output.json:
         return output.document(report)
     would = "would be " if dry_run else ""
-    output.text(f"job {report['job']} at manifest version {report['manifest_version']}")
-    _show_list("unreachable", [_line(item) for item in report["unreachable"]], output)
-    _show_list(f"{would}listed as garbage", report["listed"], output)
-    _show_list("due, would be deleted" if dry_run else "due", report["due"], output)
-    _show_list(f"{would}discarded at the sinks", report["staged"], output)
-    for table in report["tables"]:
-        name = f"sink {table['sink']}: published files"
-        _show_list(f"{name} {would}listed as garbage", table["listed"], output)
-        _show_list(f"{name} due, would be deleted" if dry_run else f"{name} due", table["due"], output)
-        if table["kept_because"] is not None:
-            output.text(f"{name}: all kept: {table['kept_because']}")
-        _show_unreadable([f"sink {table['sink']}: {line}" for line in table["unreadable_lists"]], output)
-    _show_list("left by probes, would be deleted" if dry_run else "left by probes", report["probes"], output)
+    output.text(f"job {report.job} at manifest version {report.manifest_version}")
+    _show_list("unreachable", [_line(item) for item in report.unreachable], output)
+    _show_list(f"{would}listed as garbage", report.listed, output)
+    _show_list("due, would be deleted" if dry_run else "due", report.due, output)
+    _show_list(f"{would}discarded at the sinks", report.staged, output)
+    for table in report.tables:
+        name = f"sink {table.sink}: published files"
+        _show_list(f"{name} {would}listed as garbage", table.listed, output)
+        _show_list(f"{name} due, would be deleted" if dry_run else f"{name} due", table.due, output)
+        if table.kept_because is not None:
+            output.text(f"{name}: all kept: {table.kept_because}")
+        _show_unreadable([f"sink {table.sink}: {line}" for line in table.unreadable_lists], output)
+    _show_list("left by probes, would be deleted" if dry_run else "left by probes", report.probes, output)
     expired = "failing rows of vetoed epochs, kept no longer"
-    _show_list(f"{expired}, would be deleted" if dry_run else expired, report["vetoes"], output)
-    if report["compactable_entries"]:
-        output.text(f"entries of the log {would}compacted: {show_count(report['compactable_entries'])}")
-    hours = report["grace_ms"] / _HOUR_MS
-    waiting = report["waiting"] + sum(table["waiting"] for table in report["tables"])
+    _show_list(f"{expired}, would be deleted" if dry_run else expired, report.vetoes, output)
+    if report.compactable_entries:
+        output.text(f"entries of the log {would}compacted: {show_count(report.compactable_entries)}")
+    hours = report.grace_ms / _HOUR_MS
+    waiting = report.waiting + sum(table.waiting for table in report.tables)
     output.text(f"waiting: {waiting} older entries; an entry is deleted {hours:.1f} h after it was listed")
-    done = "nothing was changed" if dry_run else f"deleted: {show_count(report['deleted_objects'])} objects, "
+    done = "nothing was changed" if dry_run else f"deleted: {show_count(report.deleted_objects)} objects, "
     if not dry_run:
-        done += f"{show_count(report['pruned_files'])} published files"
+        done += f"{show_count(report.pruned_files)} published files"
     return output.text(done)
 
 
-def _show_report(report: dict[str, Any], output: Output) -> None:
-    output.text(f"job {report['job']} at manifest version {report['manifest_version']}")
-    output.text(f"walked: {', '.join(report['roots'])}")
-    counts = ", ".join(f"{show_count(count)} {name.replace('_', ' ')}" for name, count in report["objects"].items())
+def _show_report(report: Audit, output: Output) -> None:
+    output.text(f"job {report.job} at manifest version {report.manifest_version}")
+    output.text(f"walked: {', '.join(report.roots)}")
+    counts = ", ".join(f"{show_count(count)} {name.replace('_', ' ')}" for name, count in report.objects.items())
     output.text(f"objects: {counts}")
-    _show_list("damaged", report["damaged"], output)
+    _show_list("damaged", report.damaged, output)
     chains = [
-        f"{item['where']}: {item['key']}: {item['problem']}; needed by {' -> '.join(item['chain'])}"
-        for item in report["missing"]
+        f"{item.where}: {item.key}: {item.problem}; needed by {' -> '.join(item.chain)}" for item in report.missing
     ]
     _show_list("missing", chains, output)
-    _show_unreadable(report["unreadable_lists"], output)
-    for line in report["unasked"]:
+    _show_unreadable(report.unreadable_lists, output)
+    for line in report.unasked:
         output.text(f"not asked: {line}")
-    if any(item["where"].startswith("savepoint ") for item in report["missing"]):
+    if any(item.where.startswith("savepoint ") for item in report.missing):
         output.text(
             f"a savepoint that was moved, or is lost, is taken off the list by: milepost savepoint dispose "
-            f"{report['job']} --name NAME"
+            f"{report.job} --name NAME"
         )
-    if not report["complete"]:
+    if not report.complete:
         output.text("unreachable: not judged, because not every root could be read")
     else:
-        _show_list("unreachable", [_line(item) for item in report["unreachable"]], output)
-    _show_list("foreign", [_line(item) for item in report["foreign"]], output)
-    waiting = report["garbage"]
+        _show_list("unreachable", [_line(item) for item in report.unreachable], output)
+    _show_list("foreign", [_line(item) for item in report.foreign], output)
+    waiting = report.garbage
     output.text(
-        f"garbage list: {waiting['entries']} entries, {show_count(waiting['objects'])} objects, "
-        f"{show_count(waiting['bytes'])} bytes; `milepost gc`, or a later epoch, deletes them once they are due"
+        f"garbage list: {waiting.entries} entries, {show_count(waiting.objects)} objects, "
+        f"{show_count(waiting.bytes)} bytes; `milepost gc`, or a later epoch, deletes them once they are due"
     )
 
 
-def _show_unreadable(lines: list[str], output: Output) -> None:
+def _show_unreadable(lines: Sequence[str], output: Output) -> None:
     if lines:
         _show_list("unreadable lists of garbage: delete them, what they name is judged and listed anew", lines, output)
 
 
-def _line(item: dict[str, Any]) -> str:
-    age = item["age_ms"] / _HOUR_MS
-    return f"{item['where']}: {item['key']} ({show_count(item['size'])} bytes, {age:.1f} h old): {item['proof']}"
+def _line(item: StoredObject) -> str:
+    age = item.age_ms / _HOUR_MS
+    return f"{item.where}: {item.key} ({show_count(item.size)} bytes, {age:.1f} h old): {item.proof}"
 
 
-def _show_list(name: str, lines: list[str], output: Output) -> None:
+def _show_list(name: str, lines: Sequence[str], output: Output) -> None:
     output.text(f"{name}: {len(lines)}")
     for line in lines[:_SHOWN]:
         output.text(f"  {line}")

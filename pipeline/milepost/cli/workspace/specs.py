@@ -116,10 +116,10 @@ def doctor(
         from milepost.spec.load.load import load_job
 
         checks += job_checks(load_job(job))
-    failed = [check for check in checks if not check["ok"]]
+    failed = [check for check in checks if not check.ok]
     if output.json:
         output.document({"checks": checks}, ok=not failed)
     for check in checks:
-        word = "FAIL" if not check["ok"] else "warn" if check["warning"] else "ok  "
-        output.text(f"{word}  {check['check']}: {check['detail']}")
+        word = "FAIL" if not check.ok else "warn" if check.warning else "ok  "
+        output.text(f"{word}  {check.check}: {check.detail}")
     raise typer.Exit(EnvironmentUnusable.exit_code if failed else 0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from milepost.dataflow.sinks.contract import SinkMark
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
@@ -16,6 +15,7 @@ from milepost.epoch.plan import InputRecord, encode_input_record, expected_subta
 from milepost.epoch.summary import summary_of
 from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.session import Session, provably_dead
+from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
 from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, with_reason
@@ -362,38 +362,34 @@ class Leadership:
         error: BaseException,
         tolerable: int | None,
         token: FencingToken | None = None,
-    ) -> dict[str, Any]:
-        """Abort after a step failed, under this token if one is given; {}: we are fenced, or a commit is unknown."""
+    ) -> AbortedCheckpoint | NothingAborted | None:
+        """Abort after a step failed, under this token if one is given; None: fenced, or a commit is unknown."""
         if isinstance(error, Fenced | CommitOutcomeUnknown):
-            return {}
+            return None
         why = reason_for(error), detail_for(error)
         try:
             return self.abort(AbortRequest(session.session_id, checkpoint_id, *why, tolerable, token))
         except CheckpointError as failure:  # the first error is the one to report; whoever comes next sweeps
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
-            return {}
+            return None
 
-    def abort(self, request: AbortRequest) -> dict[str, Any]:
+    def abort(self, request: AbortRequest) -> AbortedCheckpoint | NothingAborted:
         """Abort, then delete what the sinks staged (I9: publish or discard, never both)."""
         request = with_veto(self.context, request)
         result = self.context.transact(request)
         if isinstance(result.outcome, AlreadyDone):
             already = result.outcome.outcome is Outcome.ALREADY_COMPLETED
-            return {
-                "outcome": "already_completed" if already else "nothing_pending",
-                "message": result.outcome.message,
-                "tolerated": True,
-            }
+            return NothingAborted("already_completed" if already else "nothing_pending", result.outcome.message, True)
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
         discard_staged(self.context, event.pending, AbortNotice(event.reason, event.pending.base))
-        return {
-            "outcome": "aborted",
-            "checkpoint_id": int(event.pending.checkpoint_id),
-            "reason": event.reason.value,
-            "detail": event.detail,
-            "tolerated": event.tolerated,
-            "counted": event.counted,
-            "consecutive_failures": event.consecutive_failures,
-            "job_status": result.state.status.value,
-        }
+        return AbortedCheckpoint(
+            outcome="aborted",
+            checkpoint_id=int(event.pending.checkpoint_id),
+            reason=event.reason.value,
+            detail=event.detail,
+            tolerated=event.tolerated,
+            counted=event.counted,
+            consecutive_failures=event.consecutive_failures,
+            job_status=result.state.status.value,
+        )

@@ -10,15 +10,24 @@ follow a switch of the live timeline (`jobmaster/leadership/realignment.py`) fol
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.outcomes import (
+    AbortedCheckpoint,
+    CanceledJob,
+    EndedJob,
+    JobOutcome,
+    NothingAborted,
+    Resumed,
+    outcome_of,
+)
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.retention.subsumption import discard_staged
 from milepost.protocol.codec.log_entries import Tombstone
-from milepost.protocol.manifest.timelines.incarnation import dirty_results, job_phase
+from milepost.protocol.manifest.timelines.incarnation import dirty_results
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import CheckpointAborted, JobCanceled
 from milepost.protocol.manifest.transaction.requests import (
@@ -53,10 +62,9 @@ class Lifecycle:
     def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner) -> None:
         self._context, self._leadership, self._realigner = context, leadership, realigner
 
-    def abort_running(self) -> dict[str, Any]:
+    def abort_running(self) -> AbortedCheckpoint | NothingAborted:
         """Give up the pending checkpoint, whoever runs it; that session is fenced, and its run ends as fenced.
 
-        Returns: {outcome: aborted | already_completed | nothing_pending, …} as `Leadership.abort`.
         Raises: Fenced: the epoch's driver took a new token under each of several tries.
         """
         session = Session.cli()
@@ -64,7 +72,7 @@ class Lifecycle:
         for _ in range(_TRIES):
             pending = state.timeline().pending
             if pending is None:
-                return {"outcome": "nothing_pending", "message": f"job {state.job} has no pending checkpoint"}
+                return NothingAborted("nothing_pending", f"job {state.job} has no pending checkpoint")
             try:
                 return self._leadership.abort(self._abort_request(session, pending))
             except CommitConflict:  # its driver has just begun another try: that one is meant, too
@@ -85,13 +93,12 @@ class Lifecycle:
             swept=True,
         )
 
-    def cancel(self, *, expected_head: CheckpointId | None = None) -> dict[str, Any]:
+    def cancel(self, *, expected_head: CheckpointId | None = None) -> CanceledJob:
         """End the incarnation as CANCELED, then clean up: nothing that is completed is lost, nothing staged stays.
 
         Args:
             expected_head: end it only at this checkpoint.
-        Returns: {outcome: canceled | already_canceled | already_finished, status, incarnation, head,
-            aborted_checkpoint: the one that was pending, published: one line per checkpoint and sink}.
+        Returns: its outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
         Raises: HeadMoved: it is not the head. And what keeps the clean-up from ending; then the job is CANCELED
             nevertheless, and the message says so.
         """
@@ -108,11 +115,10 @@ class Lifecycle:
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         aborted = [int(one.pending.checkpoint_id) for one in event.aborted] if isinstance(event, JobCanceled) else []
         ended = decided.state.status.value
-        return self._ended(session, decided, f"already_{ended}" if event is None else ended) | {
-            "aborted_checkpoint": aborted[0] if aborted else None
-        }
+        done = self._ended(session, decided, f"already_{ended}" if event is None else ended)
+        return extended(CanceledJob, done, aborted_checkpoint=aborted[0] if aborted else None)
 
-    def finish(self, session: Session, final: CheckpointId | None = None) -> dict[str, Any]:
+    def finish(self, session: Session, final: CheckpointId | None = None) -> EndedJob:
         """End the incarnation as FINISHED after its final checkpoint is completed and confirmed; then clean up.
 
         Args:
@@ -124,8 +130,8 @@ class Lifecycle:
         decided = self._context.transact(request)
         return self._ended(session, decided, "finished")
 
-    def start(self) -> dict[str, Any]:
-        """Open the next incarnation. Returns {outcome: started | already_running, status, incarnation, head}.
+    def start(self) -> JobOutcome:
+        """Open the next incarnation; its outcome is ``started`` or ``already_running``.
 
         Raises: JobNotRunnable: FAILED. And what keeps a clean-up from ending.
         """
@@ -134,9 +140,9 @@ class Lifecycle:
         request = StartRequest(session.session_id)
         decided = self._context.transact(request)
         started = isinstance(decided.outcome, Transition)
-        return _result(decided.state, "started" if started else "already_running")
+        return outcome_of(decided.state, "started" if started else "already_running")
 
-    def resume(self, session: Session | None = None) -> dict[str, Any]:
+    def resume(self, session: Session | None = None) -> Resumed:
         """Clear FAILED after its cause is fixed, for a session of the command line unless another one is given.
 
         Raises: JobNotRunnable: the job has ended.
@@ -145,15 +151,15 @@ class Lifecycle:
         self.finish_clean_up(session)
         request = ResumeRequest(session.session_id)
         decided = self._context.transact(request)
-        return {"resumed": isinstance(decided.outcome, Transition), "status": decided.state.status.value}
+        return Resumed(isinstance(decided.outcome, Transition), decided.state.status.value)
 
     def finish_clean_up(self, session: Session) -> ManifestState:
         """Do what the end of an incarnation left to do, if anything. Returns the head. Raises NotFound: never run."""
         return self.clean_up(session, self._context.head().state)[0]
 
-    def _ended(self, session: Session, decided: TransactResult, outcome: str) -> dict[str, Any]:
+    def _ended(self, session: Session, decided: TransactResult, outcome: str) -> EndedJob:
         state, published = self.clean_up(session, decided.state)
-        return _result(state, outcome) | {"published": published}
+        return extended(EndedJob, outcome_of(state, outcome), published=tuple(published))
 
     def clean_up(self, session: Session, state: ManifestState) -> tuple[ManifestState, list[str]]:
         """Do what the end of an incarnation left to do in this state. Returns the head, and what was published."""
@@ -211,15 +217,3 @@ class Lifecycle:
             if isinstance(entry.event, JobCanceled) and entry.event.result.incarnation == incarnation:
                 return entry.event.aborted
         return ()
-
-
-def _result(state: ManifestState, outcome: str) -> dict[str, Any]:
-    head = int(state.timeline().head)
-    return {
-        "outcome": outcome,
-        "status": state.status.value,
-        "job_status": job_phase(state).value,
-        "incarnation": state.incarnation,
-        "timeline": state.live,
-        "head": head or None,
-    }

@@ -11,8 +11,8 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, Source
 from milepost.epoch.task_times import TaskTimes
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
-from milepost.jobmaster.reports.extended import extended
 from milepost.jobmaster.reports.timings import AfterCommit, kept, notified_of, phases_of
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey

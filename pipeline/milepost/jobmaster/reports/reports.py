@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.pins import pin_for_read
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Diff, Difference
-from milepost.jobmaster.reports.extended import extended
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.job_result import JobState, report_job
 from milepost.jobmaster.reports.status import Status, status_of
 from milepost.jobmaster.reports.tables import Tables, Verified
 from milepost.jobmaster.retention.broken_head import suggest_rollback
-from milepost.jobmaster.retention.fsck import check_job
+from milepost.jobmaster.retention.fsck import Audit, check_job
 
 
 class Reports:
@@ -79,7 +79,7 @@ class Reports:
         with pin_for_read(self._context, checkpoint_id):
             return Tables(self._context).verify(checkpoint_id, deep=deep)
 
-    def fsck(self) -> dict[str, Any]:
+    def fsck(self) -> Audit:
         """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
         return check_job(self._context)
 

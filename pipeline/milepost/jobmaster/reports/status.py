@@ -9,8 +9,8 @@ from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import provably_dead
-from milepost.jobmaster.reports.extended import extended
 from milepost.jobmaster.reports.job_result import JobReport, ended_step, report_job
 from milepost.jobmaster.reports.source_health import SourceHealth, backlog, stale
 from milepost.jobmaster.reports.unfinished_backfills import UnfinishedBackfill, unfinished_backfills

@@ -9,9 +9,8 @@ depends: it is told, for somebody to delete it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.reachability import JobReach, SinkReach, missing_objects, walk_job
@@ -56,15 +55,71 @@ class Placed:
     proof: str = ""
 
 
-def check_job(context: JobContext) -> dict[str, Any]:
-    """Walk every root and compare with what is stored. Returns the report; its `exit_code` is 0 or 7."""
+@dataclass(frozen=True, slots=True)
+class MissingObject:
+    """An object that something refers to, and that is gone or another one. chain: of references, from a root."""
+
+    where: str
+    key: str
+    problem: str
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A stored object, and why it is needed, or by nothing."""
+
+    where: str
+    key: str
+    size: int
+    age_ms: int
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGarbage:
+    """What the job's list of garbage names."""
+
+    entries: int
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a walk of every root found.
+
+    Attributes:
+        roots: that were walked. complete: each could be read; else nothing is called unreachable.
+        objects: how many, by where they stand. damaged: what cannot be read. unasked: savepoints that did not answer.
+        foreign: objects that are not the job's. exit_code: 0, or `DAMAGED`.
+    """
+
+    job: str
+    manifest_version: int
+    roots: tuple[str, ...]
+    complete: bool
+    objects: Mapping[str, int]
+    damaged: tuple[str, ...]
+    missing: tuple[MissingObject, ...]
+    unasked: tuple[str, ...]
+    unreadable_lists: tuple[str, ...]
+    unreachable: tuple[StoredObject, ...]
+    foreign: tuple[StoredObject, ...]
+    garbage: ListedGarbage
+    exit_code: int
+
+
+def check_job(context: JobContext) -> Audit:
+    """Walk every root and compare with what is stored."""
     reach = walk_job(context)
     missing = [
-        {"where": where, "key": reference.key, "problem": problem, "chain": list(reference.chain)}
+        MissingObject(where, reference.key, problem, tuple(reference.chain))
         for where, reference, problem in missing_objects(context, reach)
     ]
     elsewhere, unasked = _savepoints_elsewhere(context, reach)
     missing += elsewhere
+    unread = [f"sink {sink.name}: {each}" for sink in reach.sinks for each in sink.table.unreadable_lists]
     faults = [*reach.faults, *reach.conflicts]
     faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
@@ -75,42 +130,38 @@ def check_job(context: JobContext) -> dict[str, Any]:
     counts = Counter(item.status.name.lower() for item in placed)
     if not reach.complete:
         counts.pop(ObjectStatus.UNREACHABLE.name.lower(), None)
-    return {
-        "job": reach.state.job,
-        "manifest_version": reach.state.version,
-        "roots": list(reach.roots),
-        "complete": reach.complete,
-        "objects": dict(sorted(counts.items())),
-        "damaged": faults,
-        "missing": missing,
-        "unasked": unasked,
-        "unreadable_lists": [f"sink {one.name}: {each}" for one in reach.sinks for each in one.table.unreadable_lists],
-        "unreachable": [describe(reach, item) for item in unreachable],
-        "foreign": [describe(reach, item) for item in foreign],
-        "garbage": {
-            "entries": len(reach.listed.keys),
-            "objects": len(listed),
-            "bytes": sum(item.stat.size for item in listed),
-        },
-        "exit_code": DAMAGED if missing or faults else 0,
-    }
+    return Audit(
+        job=reach.state.job,
+        manifest_version=reach.state.version,
+        roots=tuple(reach.roots),
+        complete=reach.complete,
+        objects=dict(sorted(counts.items())),
+        damaged=tuple(faults),
+        missing=tuple(missing),
+        unasked=tuple(unasked),
+        unreadable_lists=tuple(unread),
+        unreachable=tuple(describe(reach, item) for item in unreachable),
+        foreign=tuple(describe(reach, item) for item in foreign),
+        garbage=ListedGarbage(len(reach.listed.keys), len(listed), sum(item.stat.size for item in listed)),
+        exit_code=DAMAGED if missing or faults else 0,
+    )
 
 
-def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[dict[str, Any]], list[str]]:
+def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[MissingObject], list[str]]:
     """What is missing of the savepoints outside of the job's storage; and, one line each, who did not answer."""
-    missing: list[dict[str, Any]] = []
+    missing: list[MissingObject] = []
     unasked = []
     for savepoint in reach.state.savepoints:
         if savepoint.location is None:
             continue
         where = f"savepoint {savepoint.name} at {savepoint.location}"
-        chain = [f"manifest version {reach.state.version}", f"savepoint {savepoint.name}"]
+        chain = f"manifest version {reach.state.version}", f"savepoint {savepoint.name}"
         try:
             found = list(audit_savepoint(context, savepoint))
         except (StoreUnavailable, EnvironmentUnusable) as error:
             unasked.append(f"{where}: {error.message}")
             continue
-        missing += [{"where": where, "key": key, "problem": problem, "chain": chain} for key, problem in found]
+        missing += [MissingObject(where, key, problem, chain) for key, problem in found]
     return missing, unasked
 
 
@@ -123,15 +174,15 @@ def place_objects(reach: JobReach) -> Iterator[Placed]:
         yield from _place_at_sink(reach, sink)
 
 
-def describe(reach: JobReach, item: Placed) -> dict[str, Any]:
+def describe(reach: JobReach, item: Placed) -> StoredObject:
     """One object for people and programs; an age needs a clock: the job store's, which may differ from a sink's."""
-    return {
-        "where": "job" if item.sink is None else f"sink {item.sink}",
-        "key": item.stat.key,
-        "size": item.stat.size,
-        "age_ms": max(0, reach.now_ms - item.stat.last_modified_ms),
-        "proof": item.proof or item.status.value,
-    }
+    return StoredObject(
+        where="job" if item.sink is None else f"sink {item.sink}",
+        key=item.stat.key,
+        size=item.stat.size,
+        age_ms=max(0, reach.now_ms - item.stat.last_modified_ms),
+        proof=item.proof or item.status.value,
+    )
 
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:

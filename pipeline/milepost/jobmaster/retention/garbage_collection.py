@@ -12,15 +12,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.fsck import Placed, describe, place_objects
+from milepost.jobmaster.retention.fsck import Placed, StoredObject, describe, place_objects
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, listed_in, write_list
 from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, SinkReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed, discard
-from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
+from milepost.jobmaster.retention.table_pruning import PrunePlan, TableGarbage, carry_out, plan_pruning
 from milepost.protocol.manifest.transaction.requests import ListProgress
 from milepost.protocol.manifest.upkeep.collection import (
     MAX_LISTED,
@@ -66,17 +65,41 @@ class _Plan:
     due_listed: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What a collection does, or would do.
+
+    Attributes:
+        listed: entries that it lists. due: may be deleted. waiting: how many are neither.
+        probes, vetoes, staged: that go at once; see `_Plan`. compactable_entries: of the manifest log.
+    """
+
+    job: str
+    manifest_version: int
+    grace_ms: int
+    dry_run: bool
+    unreachable: tuple[StoredObject, ...]
+    listed: tuple[str, ...]
+    due: tuple[str, ...]
+    waiting: int
+    probes: tuple[str, ...]
+    vetoes: tuple[str, ...]
+    compactable_entries: int
+    tables: tuple[TableGarbage, ...]
+    staged: tuple[str, ...]
+    deleted_objects: int = 0
+    pruned_files: int = 0
+
+
 def collect_garbage(
     context: JobContext, session_id: SessionId, timeout_ms: int, *, dry_run: bool = False
-) -> dict[str, Any]:
+) -> Collection:
     """List what is provably unreachable, and delete what has been listed long enough.
 
     Args:
         session_id: for the history; it need not, and does not, lead.
         timeout_ms: `checkpointing.timeout` of the job: the grace period is longer than any of its timeouts.
         dry_run: change nothing, only return the plan.
-    Returns: {job, manifest_version, grace_ms, dry_run, unreachable, listed, due, waiting, probes, vetoes, staged,
-        compactable_entries, tables, deleted_objects, pruned_files}; the entries are those of the manifest log.
     Raises:
         StateCorrupt: not every root can be walked: nothing is provably unreachable, nothing was changed.
         CommitConflict: the head moved during each of a few walks; nothing was deleted.
@@ -95,7 +118,7 @@ def collect_garbage(
         deleted = _delete(context, session_id, plan, grace_ms)
         compact_all(context, session_id)
         pruned = sum(carry_out(context.sink(table.sink), table) for table in plan.tables)
-        return report | {"deleted_objects": deleted, "pruned_files": pruned}
+        return replace(report, deleted_objects=deleted, pruned_files=pruned)
     raise CommitConflict(
         f"job {context.spec.name}: the head moved during each of {_WALKS} walks. Nothing was listed or deleted.",
         hint="run it again when fewer sessions are busy with the job",
@@ -224,23 +247,21 @@ def _continued(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageLis
     return named if known is None else replace(named, done=max(named.done, known.done))
 
 
-def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> dict[str, Any]:
+def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> Collection:
     due = {entry.prefix for entry in plan.due} | plan.due_listed
     waiting = reach.listed.keys - due
-    return {
-        "job": reach.state.job,
-        "manifest_version": reach.state.version,
-        "grace_ms": grace_ms,
-        "dry_run": dry_run,
-        "unreachable": [describe(reach, item) for item in plan.unreachable],
-        "listed": list(plan.entries),
-        "due": sorted(due),
-        "waiting": len(waiting),
-        "probes": list(plan.probes),
-        "vetoes": list(plan.vetoes),
-        "compactable_entries": horizon(reach.state) - 1 - reach.state.compacted,
-        "tables": [table.describe() for table in plan.tables],
-        "staged": [f"checkpoint {checkpoint_id}, token {token}" for checkpoint_id, token in plan.staged],
-        "deleted_objects": 0,
-        "pruned_files": 0,
-    }
+    return Collection(
+        job=reach.state.job,
+        manifest_version=reach.state.version,
+        grace_ms=grace_ms,
+        dry_run=dry_run,
+        unreachable=tuple(describe(reach, item) for item in plan.unreachable),
+        listed=plan.entries,
+        due=tuple(sorted(due)),
+        waiting=len(waiting),
+        probes=plan.probes,
+        vetoes=plan.vetoes,
+        compactable_entries=horizon(reach.state) - 1 - reach.state.compacted,
+        tables=tuple(table.report() for table in plan.tables),
+        staged=tuple(f"checkpoint {checkpoint_id}, token {token}" for checkpoint_id, token in plan.staged),
+    )

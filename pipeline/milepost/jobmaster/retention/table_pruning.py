@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from milepost.dataflow.sinks.contract import TableObject
 from milepost.dataflow.sinks.sink import HousekeptSink
@@ -28,6 +27,18 @@ from milepost.protocol.retention.pruning import look_is_due, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TableGarbage:
+    """Published files of a table that go. listed: by now on. due: may be deleted. waiting: how many others wait."""
+
+    sink: str
+    kept_because: str | None
+    listed: tuple[str, ...]
+    due: tuple[str, ...]
+    waiting: int
+    unreadable_lists: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +60,16 @@ class PrunePlan:
     waiting: int
     unreadable: tuple[str, ...]
 
-    def describe(self) -> dict[str, Any]:
-        """For people and programs."""
-        return {
-            "sink": self.sink,
-            "kept_because": self.unknown,
-            "listed": list(self.fresh.files) if self.fresh is not None else [],
-            "due": [file for _, files in self.due for file in files],
-            "waiting": self.waiting,
-            "unreadable_lists": list(self.unreadable),
-        }
+    def report(self) -> TableGarbage:
+        """Return the plan for people and programs."""
+        return TableGarbage(
+            sink=self.sink,
+            kept_because=self.unknown,
+            listed=tuple(self.fresh.files) if self.fresh is not None else (),
+            due=tuple(file for _, files in self.due for file in files),
+            waiting=self.waiting,
+            unreadable_lists=self.unreadable,
+        )
 
 
 def is_look_due(context: JobContext, timeout_ms: int) -> bool:

@@ -9,12 +9,13 @@ rollback does what is left before anything else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.outcomes import StartedJob
 from milepost.jobmaster.leadership.realignment import Realigner
 from milepost.jobmaster.leadership.routes import check_routes
 from milepost.jobmaster.rollback.plan import (
@@ -130,19 +131,18 @@ class Rollbacks:
         """Let every sink follow that has yet to follow the newest switch. Returns their names. Raises as `rollback`."""
         return self._realigner.finish(session)
 
-    def start(self, from_: str | int | None = None) -> dict[str, Any]:
+    def start(self, from_: str | int | None = None) -> StartedJob:
         """Open the next incarnation of a job that has ended, at its head or at another retained checkpoint.
 
         Args:
             from_: a checkpoint id; None: continue the head.
-        Returns: as `Lifecycle.start`, with `rolled_back_from`: the head that was left, None when it was not.
         Raises: InvalidRequest: the job has not ended. And as `rollback`, `start`.
         """
         session = Session.cli()
         if from_ is None:
             self._lifecycle.finish_clean_up(session)
             self._realigner.finish(session)
-            return self._lifecycle.start() | {"rolled_back_from": None}
+            return extended(StartedJob, self._lifecycle.start(), rolled_back_from=None)
         state = self._lifecycle.finish_clean_up(session)
         if state.status not in ENDED:
             raise InvalidRequest(
@@ -151,7 +151,7 @@ class Rollbacks:
                 hint=f"milepost rollback {state.job} --to {from_} takes a running job back",
             )
         back = self.rollback(session, from_, detail=f"started from checkpoint {from_}")
-        return self._lifecycle.start() | {"rolled_back_from": back.from_head}
+        return extended(StartedJob, self._lifecycle.start(), rolled_back_from=back.from_head)
 
     def _result(
         self, switched: TimelineSwitched | None, target: CheckpointId, followed: tuple[str, ...], aborted: int | None

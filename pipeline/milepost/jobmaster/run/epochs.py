@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.answers import EpochReport, EpochRunner
@@ -22,6 +22,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
@@ -45,6 +46,26 @@ _LOG = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 """Told the step that begins: trigger, run, validate, complete, notify <sink>, subsume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """A sink that has what a checkpoint committed. published: False when it had it already."""
+
+    checkpoint_id: int
+    timeline: str
+    watermark: object
+    rows: int
+    published: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subsumption:
+    """The checkpoints that retention has taken, and how much was deleted."""
+
+    subsumed: tuple[int, ...]
+    deleted_objects: int
+    pruned_files: int
 
 
 class Epochs:
@@ -135,23 +156,20 @@ class Epochs:
         self._context.know_metadata(handle, metadata)
         return completed
 
-    def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> dict[str, Any]:
-        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order.
-
-        Returns: {checkpoint_id, timeline, watermark, rows, published}; `published` is False when it was there already.
-        """
+    def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> Notified:
+        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order."""
         target = self._leadership.completed(self._context.head().state, checkpoint_id)
         published = self._leadership.commit_up_to(session, target, sink)
         metadata = self._context.metadata(target)
-        return {
-            "checkpoint_id": target.checkpoint_id,
-            "timeline": target.timeline,
-            "watermark": target.summary.get("watermark"),
-            "rows": metadata.sinks[sink].committable.rows,
-            "published": published,
-        }
+        return Notified(
+            checkpoint_id=target.checkpoint_id,
+            timeline=target.timeline,
+            watermark=target.summary.get("watermark"),
+            rows=metadata.sinks[sink].committable.rows,
+            published=published,
+        )
 
-    def subsume(self, session: Session) -> dict[str, Any]:
+    def subsume(self, session: Session) -> Subsumption:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
         What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
@@ -164,9 +182,11 @@ class Epochs:
         deleted = delete_garbage(context, session.session_id, timeout_ms)
         pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0
         deleted += collect_vetoes(context) if look else 0
-        return {"subsumed": list(subsumed), "deleted_objects": deleted, "pruned_files": pruned}
+        return Subsumption(tuple(subsumed), deleted, pruned)
 
-    def abort(self, session: Session, checkpoint_id: int | None, reason: str, detail: str) -> dict[str, Any]:
+    def abort(
+        self, session: Session, checkpoint_id: int | None, reason: str, detail: str
+    ) -> AbortedCheckpoint | NothingAborted:
         """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
 
         Args:
@@ -178,8 +198,9 @@ class Epochs:
             head = self._context.log.head()
             pending = self._leadership.own_pending(head.state, session) if head is not None else None
             if pending is None:
-                message = f"session {session.session_id} has no pending checkpoint"
-                return {"outcome": "nothing_pending", "message": message, "tolerated": True}
+                return NothingAborted(
+                    "nothing_pending", f"session {session.session_id} has no pending checkpoint", True
+                )
             checkpoint_id = pending.checkpoint_id
         request = AbortRequest(
             session.session_id,
@@ -259,7 +280,7 @@ class Epochs:
         tolerable = None if again else self._context.spec.checkpointing.tolerable_failures
         token = None if triggered.opened is None else triggered.token
         aborted = self._leadership.give_up(session, triggered.checkpoint_id, error, tolerable, token)
-        failed = aborted.get("job_status") == JobStatus.FAILED.value
+        failed = isinstance(aborted, AbortedCheckpoint) and aborted.job_status == JobStatus.FAILED.value
         if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
             error.advise(resume)

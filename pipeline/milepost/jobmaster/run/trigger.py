@@ -127,7 +127,7 @@ class Trigger:
         base = context.base_metadata(state, state.timeline().head)
         if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
             finished = self._lifecycle.finish(session, state.timeline().head)
-            return NothingToDo("drained", f"job {context.spec.name} is {finished['status']}: it was drained")
+            return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
         code, loaded = self._load(asked, base)
         self._realigner.admit(session, state, base)
         plans = plan_sources(context, base)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,11 @@ from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.jobmaster.compatibility.preflight import expected_operator
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.outcomes import JobOutcome
 from milepost.jobmaster.rollback.imported_checkpoint import (
     Provenance,
     acknowledged_by_writer,
@@ -56,6 +58,21 @@ from milepost.storage.layout import INPUTS_PREFIX, state_prefix
 _KINDS = "aggregate, deduplicate, process"
 
 
+@dataclass(frozen=True, slots=True)
+class BootstrappedState:
+    """State of an operator that came from a file."""
+
+    file: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrappedJob(JobOutcome):
+    """A job that begins with state of these operators, by uid."""
+
+    operators: Mapping[str, BootstrappedState]
+
+
 class Bootstrap:
     """Starting a job from tables."""
 
@@ -63,12 +80,11 @@ class Bootstrap:
         self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
         self._rollbacks = rollbacks
 
-    def bootstrap(self, files: Mapping[str, str]) -> dict[str, Any]:
+    def bootstrap(self, files: Mapping[str, str]) -> BootstrappedJob:
         """Make a checkpoint with this state the job's head, and open the job if it has ended.
 
         Args:
             files: per operator uid a Parquet or CSV file (`.parquet`, `.csv`): a path, or a URL.
-        Returns: as `start`, with {operators: {uid: {file, rows}}}.
         Raises:
             InvalidRequest: the job runs; an operator cannot be bootstrapped; a table does not fit its state.
             NotFound: there is no such operator or file. Nothing was changed.
@@ -121,11 +137,9 @@ class Bootstrap:
         with imported(context, self._leadership, session, made, write) as completed:
             expected = ApprovedRollback(0 if state is None else int(state.timeline().head), {})
             self._rollbacks.rollback(session, int(completed.checkpoint_id), approved=expected, detail=detail)
-        opened = self._lifecycle.start()
-        return opened | {
-            "outcome": "started",
-            "operators": {uid: {"file": file, "rows": tables[uid][1].num_rows} for uid, file in files.items()},
-        }
+        opened = replace(self._lifecycle.start(), outcome="started")
+        operators = {uid: BootstrappedState(file, tables[uid][1].num_rows) for uid, file in files.items()}
+        return extended(BootstrappedJob, opened, operators=operators)
 
 
 def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:

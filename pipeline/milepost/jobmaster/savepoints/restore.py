@@ -10,7 +10,7 @@ only now, the savepoint is disposed of. Refused or failed before the switch, the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.renames import with_names_of
@@ -18,11 +18,13 @@ from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.savepoint_document import SavedTable
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
+from milepost.jobmaster.leadership.outcomes import StartedJob
 from milepost.jobmaster.rollback.imported_checkpoint import Provenance, imported, importing_session
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
@@ -40,6 +42,54 @@ from milepost.storage.copying import Copy, copy_objects
 _DAMAGED = "put the savepoint's folder back from a copy of it, or start from another savepoint"
 
 
+@dataclass(frozen=True, slots=True)
+class RestoredSavepoint:
+    """A savepoint that was restored.
+
+    Attributes:
+        sinks: rows of each table. not_restored: tables that the spec does not have.
+    """
+
+    location: str
+    job: str
+    checkpoint_id: int
+    created_ms: int
+    objects: int
+    bytes: int
+    sinks: Mapping[str, int]
+    not_restored: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedSavepoint:
+    """A savepoint that the job has taken.
+
+    Attributes:
+        left: what could not be deleted, or None. listed_by: another job that may still list it, or None.
+    """
+
+    location: str
+    deleted_objects: int = 0
+    left: str | None = None
+    listed_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A savepoint that is the job's head now. claimed: None unless that was asked for."""
+
+    savepoint: RestoredSavepoint
+    claimed: ClaimedSavepoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedFromSavepoint(StartedJob):
+    """A job whose next incarnation began with a savepoint; see `Restored`."""
+
+    savepoint: RestoredSavepoint
+    claimed: ClaimedSavepoint | None
+
+
 class Restores:
     """Starting a job from a savepoint."""
 
@@ -54,15 +104,14 @@ class Restores:
         self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
         self._rollbacks, self._savepoints = rollbacks, savepoints
 
-    def start(self, from_: str | int | None = None, *, claim: bool = False) -> dict[str, Any]:
+    def start(self, from_: str | int | None = None, *, claim: bool = False) -> StartedJob:
         """Open the next incarnation of a job that has ended; from a savepoint also of one that has never run.
 
         Args:
             from_: None: continue the head. A checkpoint id: go back to it first. The name of a savepoint of this job,
                 or the location of any savepoint: a URL, or a path (with a ``/``) relative to the spec.
             claim: the savepoint is the job's from then on: once the job and all tables are there, it is deleted.
-        Returns: {outcome, status, job_status, incarnation, timeline, head, rolled_back_from}; from a savepoint also
-            {savepoint, claimed}.
+        Returns: a `StartedFromSavepoint` when it is one.
         Raises: as `rollback`, `restore`. InvalidRequest: the job has not ended.
         """
         if from_ is None or str(from_).isdecimal():
@@ -70,26 +119,28 @@ class Restores:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
             return self._rollbacks.start(from_)
         restored, own, saved = self._restored(importing_session(), str(from_))
-        opened = self._lifecycle.start() | {"outcome": "started", "rolled_back_from": None}
-        return opened | restored | {"claimed": self._claim(own, saved) if claim else None}
+        return extended(
+            StartedFromSavepoint,
+            replace(self._lifecycle.start(), outcome="started"),
+            rolled_back_from=None,
+            savepoint=restored,
+            claimed=self._claim(own, saved) if claim else None,
+        )
 
-    def restore(self, session: Session, location: str, *, claim: bool = False) -> dict[str, Any]:
+    def restore(self, session: Session, location: str, *, claim: bool = False) -> Restored:
         """Make a copy of a savepoint the job's head, and let every sink follow; the job's status stays.
 
         Args:
             location: as `from_` of `start`.
-        Returns: {savepoint: {location, job, checkpoint_id, created_ms, objects, bytes, sinks, not_restored}, claimed};
-            `claimed` is {location, deleted_objects, left: what could not be deleted or None, listed_by: another job
-            that may still list it, or None}; None without `claim`.
         Raises:
             NotFound: there is no such savepoint. StateCorrupt: it is damaged, or leads elsewhere.
             InvalidRequest: the job runs, or its spec does not fit the savepoint. Nothing was changed.
             StoreUnavailable, …: while copying: nothing was changed; after it: a sink has yet to follow, and says so.
         """
         restored, own, saved = self._restored(session, location)
-        return restored | {"claimed": self._claim(own, saved) if claim else None}
+        return Restored(restored, self._claim(own, saved) if claim else None)
 
-    def _restored(self, session: Session, location: str) -> tuple[dict[str, Any], Savepoint | None, SavedCheckpoint]:
+    def _restored(self, session: Session, location: str) -> tuple[RestoredSavepoint, Savepoint | None, SavedCheckpoint]:
         """Restore, and say what was; with the job's record of the savepoint if it has one, and what was read of it."""
         context = self._context
         state = startable(context, self._lifecycle, session, location)
@@ -118,18 +169,16 @@ class Restores:
                 session, int(completed.checkpoint_id), approved=ApprovedRollback(int(head), {}), detail=detail
             )
         document = saved.document
-        restored = {
-            "savepoint": {
-                "location": saved.where,
-                "job": document.job,
-                "checkpoint_id": document.checkpoint_id,
-                "created_ms": document.created_ms,
-                "objects": len(document.objects),
-                "bytes": document.size,
-                "sinks": {name: table.rows for name, table in copier.tables.items()},
-                "not_restored": sorted(document.tables.keys() - copier.tables.keys()),
-            }
-        }
+        restored = RestoredSavepoint(
+            location=saved.where,
+            job=document.job,
+            checkpoint_id=document.checkpoint_id,
+            created_ms=document.created_ms,
+            objects=len(document.objects),
+            bytes=document.size,
+            sinks={name: table.rows for name, table in copier.tables.items()},
+            not_restored=tuple(sorted(document.tables.keys() - copier.tables.keys())),
+        )
         return restored, own, saved
 
     def _saved(self, state: ManifestState | None, location: str) -> tuple[Savepoint | None, SavedCheckpoint]:
@@ -173,19 +222,18 @@ class Restores:
         check_compatible(context, own, code, loaded, allow_non_restored_state=True, rebuild=False)
         check_continuable(context, own, loaded)
 
-    def _claim(self, own: Savepoint | None, saved: SavedCheckpoint) -> dict[str, Any]:
+    def _claim(self, own: Savepoint | None, saved: SavedCheckpoint) -> ClaimedSavepoint:
         """Take the savepoint: nothing needs it any more. What fails here leaves the job restored, and is said."""
         document = saved.document
-        claimed: dict[str, Any] = {"location": saved.where, "deleted_objects": 0, "left": None, "listed_by": None}
         try:
             if own is not None:
                 disposed = self._savepoints.dispose_savepoint(own.name)
-                return claimed | {name: disposed[name] for name in ("deleted_objects", "left")}
+                return ClaimedSavepoint(saved.where, disposed.deleted_objects, disposed.left)
             deleted = delete_copy(document, saved.store)
         except CheckpointError as error:
-            return claimed | {"left": f"not everything was deleted: {error.message}"}
+            return ClaimedSavepoint(saved.where, left=f"not everything was deleted: {error.message}")
         other = document.job if document.job != self._context.spec.name else None
-        return claimed | {"deleted_objects": deleted, "listed_by": other}
+        return ClaimedSavepoint(saved.where, deleted, listed_by=other)
 
 
 def startable(context: JobContext, lifecycle: Lifecycle, session: Session, source: str) -> ManifestState | None:

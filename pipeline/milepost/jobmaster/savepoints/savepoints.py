@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.job.context import JobContext
@@ -20,12 +19,13 @@ from milepost.jobmaster.job.pins import pin_for_copy
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
+from milepost.jobmaster.leadership.outcomes import CanceledJob, CheckpointCopy, CopiedTable, SavedHead
 from milepost.jobmaster.savepoints.savepoint_copy import Contents, contents_of, require_free, write_copy
 from milepost.jobmaster.savepoints.savepoint_places import require_outside, require_unread
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
-from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.checkpoints import CheckpointKind, ObjectHandle
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
@@ -58,6 +58,30 @@ def _unwatched(size: int) -> None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class ListedSavepoint:
+    """A savepoint that the job lists; epoch, timeline: None once its checkpoint is not retained any more."""
+
+    name: str
+    kind: str
+    checkpoint_id: int
+    epoch: int | None
+    timeline: str | None
+    created: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisposedSavepoint:
+    """A savepoint that is none any more. left: what could not be deleted, or None."""
+
+    name: str
+    checkpoint_id: int
+    location: str
+    deleted_objects: int
+    left: str | None
+
+
 class Savepoints:
     """The use cases of one job's savepoints."""
 
@@ -66,14 +90,13 @@ class Savepoints:
 
     def create_savepoint(
         self, name: str | None = None, *, at: int | None = None, target: str | None = None, copied: Copied = _unwatched
-    ) -> dict[str, Any]:
+    ) -> CheckpointCopy:
         """Copy a completed checkpoint, and all tables as of it, and list the copy as a savepoint of the job.
 
         Args:
             name: None: `checkpoint-<id>`. at: a retained checkpoint; None: the head.
             target: where its folder `<name>` is written: a URL, or a path relative to the spec; None: below the job.
             copied: told the bytes of each object.
-        Returns: {name, checkpoint_id, location, objects, bytes, sinks, left_out}.
         Raises:
             NotFound: no such checkpoint. InvalidRequest: a bad name or target. CommitConflict: the name is taken, or a
             savepoint lies there. StateCorrupt: the checkpoint is damaged. In all cases there is no new savepoint.
@@ -105,14 +128,14 @@ class Savepoints:
                 document = replace(document, key=prefix.removeprefix(_home(name)) + document.key)
             request = RecordSavepointRequest(session.session_id, name, checkpoint_id, location, document)
             self._record(request, prefix)
-        return _made(contents, root) | {"name": name}
+        return replace(_made(contents, root), name=name)
 
-    def export(self, checkpoint_id: int, target: str, *, copied: Copied = _unwatched) -> dict[str, Any]:
+    def export(self, checkpoint_id: int, target: str, *, copied: Copied = _unwatched) -> CheckpointCopy:
         """Copy a retained checkpoint, and all tables as of it, to a place that the job then forgets.
 
         Args:
             target: the copy's root, where nothing of the kind lies yet: a URL, or a path relative to the spec.
-        Returns, raises: as `create_savepoint`.
+        Raises: as `create_savepoint`.
         """
         context = self._context
         root = context.other_store(target)
@@ -126,20 +149,19 @@ class Savepoints:
             write_copy(contents, root, copied)
         return _made(contents, root)
 
-    def list_savepoints(self) -> list[dict[str, Any]]:
-        """The job's savepoints by name: {name, kind, checkpoint_id, epoch, timeline, created, location}."""
+    def list_savepoints(self) -> list[ListedSavepoint]:
+        """Return the job's savepoints by name."""
         state = self._context.head().state
         return [self._shown(state, savepoint) for savepoint in state.savepoints]
 
-    def find_savepoint(self, name: str) -> dict[str, Any]:
+    def find_savepoint(self, name: str) -> ListedSavepoint:
         """One of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
         state = self._context.head().state
         return self._shown(state, self.savepoint(state, name))
 
-    def dispose_savepoint(self, name: str) -> dict[str, Any]:
+    def dispose_savepoint(self, name: str) -> DisposedSavepoint:
         """Take a savepoint off the list, then delete the objects that its document names below its own root.
 
-        Returns: {name, checkpoint_id, location, deleted_objects, left}: `left` says what could not be deleted, or None.
         Raises: NotFound: the job has no savepoint of that name.
         """
         context, session = self._context, Session.cli()
@@ -165,45 +187,38 @@ class Savepoints:
                 deleted = delete_copy(document, root)
             except CheckpointError as error:
                 left = f"not everything was deleted: {error.message}"
-        return {
-            "name": name,
-            "checkpoint_id": int(savepoint.checkpoint_id),
-            "location": root.config.url,
-            "deleted_objects": deleted,
-            "left": left,
-        }
+        return DisposedSavepoint(name, int(savepoint.checkpoint_id), root.config.url, deleted, left)
 
-    def cancel(self, *, expected_head: CheckpointId | None = None, savepoint: bool = False) -> dict[str, Any]:
+    def cancel(self, *, expected_head: CheckpointId | None = None, savepoint: bool = False) -> CanceledJob:
         """As `Lifecycle.cancel`; with `savepoint` the checkpoint that the job ends at is saved first.
 
-        Returns: with `savepoint`: what `create_savepoint` tells, or {name, checkpoint_id} of one that was there.
         Raises: as `create_savepoint`; then the job goes on. HeadMoved: epochs completed during each of several tries.
         """
         if not savepoint:
             return self._lifecycle.cancel(expected_head=expected_head)
         for _ in range(_TRIES):
-            saved, fresh = self._save_head()
+            saved = self._save_head()
             try:
-                ended = self._lifecycle.cancel(expected_head=CheckpointId(saved["checkpoint_id"]))
+                ended = self._lifecycle.cancel(expected_head=CheckpointId(saved.checkpoint_id))
             except HeadMoved as moved:
                 _LOG.info("%s; saving that one", moved.message)
-                if fresh:
-                    self.dispose_savepoint(saved["name"])
+                if isinstance(saved, CheckpointCopy):
+                    self.dispose_savepoint(str(saved.name))
             else:
-                return ended | {"savepoint": saved}
+                return replace(ended, savepoint=saved)
         raise HeadMoved(
             f"job {self._context.spec.name}: an epoch completed during each of {_TRIES} savepoints. The job was not "
             "canceled, and none of them was kept.",
             hint="stop its schedule, then cancel again",
         )
 
-    def _save_head(self) -> tuple[dict[str, Any], bool]:
-        """A savepoint of the head: a new one, or one that is there; and whether it is new."""
+    def _save_head(self) -> CheckpointCopy | SavedHead:
+        """Return a savepoint of the head: a new copy, or one that was there."""
         state = self._context.head().state
         there = next((one for one in state.savepoints if one.checkpoint_id == state.timeline().head), None)
         if there is not None:
-            return {"name": there.name, "checkpoint_id": int(there.checkpoint_id)}, False
-        return self.create_savepoint(), True
+            return SavedHead(there.name, int(there.checkpoint_id))
+        return self.create_savepoint()
 
     def savepoint(self, state: ManifestState, name: str) -> Savepoint:
         """The listed savepoint of that name. Raises NotFound."""
@@ -279,17 +294,17 @@ class Savepoints:
         except CheckpointError as error:
             _LOG.warning("%s stays, unreachable: %s", prefix, error.message)
 
-    def _shown(self, state: ManifestState, savepoint: Savepoint) -> dict[str, Any]:
+    def _shown(self, state: ManifestState, savepoint: Savepoint) -> ListedSavepoint:
         checkpoint = state.checkpoint(savepoint.checkpoint_id)
-        return {
-            "name": savepoint.name,
-            "kind": "savepoint",
-            "checkpoint_id": int(savepoint.checkpoint_id),
-            "epoch": None if checkpoint is None else int(checkpoint.epoch),
-            "timeline": None if checkpoint is None else checkpoint.timeline,
-            "created": iso_ms(savepoint.created_ms),
-            "location": self.savepoint_store(savepoint).config.url,
-        }
+        return ListedSavepoint(
+            name=savepoint.name,
+            kind=CheckpointKind.SAVEPOINT.value,
+            checkpoint_id=int(savepoint.checkpoint_id),
+            epoch=None if checkpoint is None else int(checkpoint.epoch),
+            timeline=None if checkpoint is None else checkpoint.timeline,
+            created=iso_ms(savepoint.created_ms),
+            location=self.savepoint_store(savepoint).config.url,
+        )
 
 
 def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:
@@ -314,13 +329,13 @@ def _home(name: str) -> str:
     return f"{SAVEPOINTS_PREFIX}{name}/"
 
 
-def _made(contents: Contents, root: ObjectStore) -> dict[str, Any]:
+def _made(contents: Contents, root: ObjectStore) -> CheckpointCopy:
     document = contents.document
-    return {
-        "checkpoint_id": document.checkpoint_id,
-        "location": root.config.url,
-        "objects": len(document.objects),
-        "bytes": document.size,
-        "sinks": {name: {"files": len(table.files), "rows": table.rows} for name, table in document.tables.items()},
-        "left_out": list(contents.left_out),
-    }
+    return CheckpointCopy(
+        checkpoint_id=document.checkpoint_id,
+        location=root.config.url,
+        objects=len(document.objects),
+        bytes=document.size,
+        sinks={name: CopiedTable(len(table.files), table.rows) for name, table in document.tables.items()},
+        left_out=tuple(contents.left_out),
+    )

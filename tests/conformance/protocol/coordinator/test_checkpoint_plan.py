@@ -131,7 +131,7 @@ def test_a_source_that_has_nothing_new_is_in_the_checkpoint_as_it_was(tmp_path: 
     assert carried == [[run.key for run in handle.runs] for handle in first.operators["also"].handles]
     assert any(carried)
     assert len(second.sources["rows"].consumed) == 2
-    assert job.master.fsck()["missing"] == []
+    assert job.master.fsck().missing == ()
 
 
 def _retained(job: SparklessJob) -> list[CompletedCheckpoint]:

@@ -261,7 +261,7 @@ def test_a_rollback_interrupts_the_pending_checkpoint_once(job: SparklessJob) ->
     assert state.timeline(TimelineId("main")).pending is None
     assert state.failures.consecutive == 1
     again = job.master.abort(session, 2, "TASK_FAILURE", "a second request")
-    assert again["outcome"] == "nothing_pending"
+    assert again.outcome == "nothing_pending"
     assert job.context.head().state.failures.consecutive == 1
 
 

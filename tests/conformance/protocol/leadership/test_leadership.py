@@ -133,7 +133,7 @@ def test_a_cancel_reaches_the_process_that_runs_the_epoch(job: SparklessJob, mon
     runner = SparklessRunner()
 
     def until_stopped(plan: EpochPlan) -> None:
-        assert job.master.cancel()["aborted_checkpoint"] == 1
+        assert job.master.cancel().aborted_checkpoint == 1
         assert runner.told_to_stop.wait(LONG_S)
         raise SubtaskDeclined("its Spark job was cancelled")
 
@@ -377,7 +377,7 @@ def test_a_job_that_cannot_be_initialized_fails_with_the_cause(job: SparklessJob
     with pytest.raises(StateCorrupt) as damage:
         job.master.run_epoch(session, checkpoint_id, runner)
     answer = job.master.abort(session, checkpoint_id, "STATE_CORRUPT", damage.value.message)
-    assert answer["job_status"] == "failed" and len(runner.plans) == 1
+    assert answer.job_status == "failed" and len(runner.plans) == 1
     with pytest.raises(JobNotRunnable, match="is FAILED since checkpoint 2: STATE_CORRUPT"):
         job.master.trigger(Session.cli())
 
@@ -405,7 +405,7 @@ def test_what_the_closing_of_a_job_fails_with_reaches_who_asked_for_it(job: Spar
     with pytest.raises(CommitOutcomeUnknown, match="no answer"):
         master.finish(session)
     assert job.master.status().result.clean_up == "dirty"
-    assert job.master.cancel()["outcome"] == "already_finished"
+    assert job.master.cancel().outcome == "already_finished"
     assert job.master.status().result.clean_up == "clean"
 
 

@@ -30,9 +30,9 @@ def attempt(master: JobMaster, what: str) -> str:
     """One command; returns how it ended."""
     try:
         if what == "abort":
-            return str(master.abort_running()["outcome"])
+            return str(master.abort_running().outcome)
         if what == "restart":
-            return f"{master.cancel()['outcome']}, {master.start()['outcome']}"
+            return f"{master.cancel().outcome}, {master.start().outcome}"
         return str(master.run(Session.cli(), SparklessRunner(), take_over=what == "take over").status)
     except TYPED as error:
         return type(error).__name__

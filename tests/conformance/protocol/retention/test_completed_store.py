@@ -278,7 +278,7 @@ def test_a_commit_that_succeeds_lets_the_old_ones_go(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 1, last=1)
     session = next_epoch(job)
     assert ids(job.context.head().state.checkpoints) == [1, 2]
-    assert job.master.subsume(session)["subsumed"] == [1]
+    assert job.master.subsume(session).subsumed == (1,)
     assert ids(job.context.head().state.checkpoints) == [2]
 
 
@@ -300,7 +300,7 @@ def test_a_commit_that_fails_keeps_every_old_one(tmp_path: Path, monkeypatch: py
         assert refused_put.reached.is_set()
     assert ids(job.context.head().state.checkpoints) == [1]
     assert job.context.metadata(first).checkpoint_id == 1
-    assert job.master.fsck()["missing"] == []
+    assert job.master.fsck().missing == ()
 
 
 def test_a_corrupt_entry_fails_the_next_epoch_and_is_never_skipped(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_job_that_failed_or_was_canceled_keeps_what_it_had(tmp_path: Path) -> 
     job.master.collect_garbage()
     assert ids(job.context.head().state.checkpoints) == [1, 2]
     report = job.master.fsck()
-    assert (report["missing"], report["damaged"]) == ([], [])
+    assert (report.missing, report.damaged) == ((), ())
 
 
 def test_the_policy_never_needs_the_order_in_which_it_is_given_the_checkpoints() -> None:

@@ -172,9 +172,9 @@ def test_rows_in_flight_belong_to_one_checkpoint_and_go_with_it(tmp_path: Path) 
         keys.append(file.key)
         completed = job.complete(session, pending, lambda metadata, file=file: _with_channel(metadata, file))
         job.master.notify_complete(session, completed.checkpoint_id, "table")
-    assert job.master.fsck()["unreachable"] == []
+    assert job.master.fsck().unreachable == ()
     job.context.store.delete([keys[1]])
-    assert [item["key"] for item in job.master.fsck()["missing"]] == [keys[1]]
+    assert [item.key for item in job.master.fsck().missing] == [keys[1]]
     job.context.store.put(keys[1], file.body)
     policy = RetentionPolicy(1)
     state = job.context.head().state

@@ -574,7 +574,7 @@ def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: Backfil
     """No recorded input leads to a restored or bootstrapped checkpoint: a replay from before it would lose it."""
     job.master.create_savepoint("second", at=2)
     job.master.cancel()
-    restored = job.master.start("second")["head"]
+    restored = job.master.start("second").head
     job.edit('["99"]', "[]")
     for _ in range(3):
         job.epoch()

@@ -72,7 +72,7 @@ def test_the_subtasks_of_a_completed_epoch_are_told_nothing(tmp_path: Path) -> N
     pending = job.trigger(session)
     job.complete(session, pending)
     answer = job.master.abort(session, pending.checkpoint_id, "INTERRUPTED", "too late")
-    assert answer["outcome"] == "already_completed"
+    assert answer.outcome == "already_completed"
     assert [read_notice(job.context.store, pending.checkpoint_id, token) for token in pending.prefixes] == [None, None]
 
 
@@ -87,6 +87,6 @@ def test_a_store_that_takes_no_notice_does_not_keep_an_epoch_from_being_given_up
     outage = Fault(at("put", "chk-"), Effect.UNAVAILABLE)
     break_store(monkeypatch, job.context.store_config.url, outage)
     answer = job.master.abort(session, pending.checkpoint_id, "CHECKPOINT_EXPIRED", "too slow")
-    assert answer["outcome"] == "aborted"
+    assert answer.outcome == "aborted"
     assert outage.reached.is_set()
     assert "its subtasks were not told: " in caplog.text

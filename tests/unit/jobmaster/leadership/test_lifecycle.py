@@ -50,7 +50,7 @@ def test_a_cancel_aborts_the_running_epoch_and_fences_its_session(job: Sparkless
     pending = job.trigger(session)
     job.stage(pending)
     answer = job.master.cancel()
-    assert answer["outcome"] == "canceled" and answer["aborted_checkpoint"] == 2 and answer["head"] == 1
+    assert answer.outcome == "canceled" and answer.aborted_checkpoint == 2 and answer.head == 1
     state = job.context.head().state
     assert state.status is JobStatus.CANCELED and state.timeline().leader is None
     (result,) = state.results
@@ -77,11 +77,11 @@ def test_a_canceled_job_runs_nothing_until_it_is_started_and_then_continues_the_
     with pytest.raises(JobNotRunnable, match="never run again"):
         job.master.resume()
     started = job.master.start()
-    assert (started["outcome"], started["incarnation"], started["head"]) == ("started", 2, 1)
+    assert (started.outcome, started.incarnation, started.head) == ("started", 2, 1)
     assert job.epoch() == 2
     completed = job.context.head().state.checkpoint(2)  # type: ignore[arg-type]
     assert completed is not None and completed.parent == 1
-    assert job.master.start()["outcome"] == "already_running"
+    assert job.master.start().outcome == "already_running"
 
 
 def test_what_is_completed_is_published_before_a_canceled_job_is_clean(job: SparklessJob) -> None:
@@ -89,8 +89,8 @@ def test_what_is_completed_is_published_before_a_canceled_job_is_clean(job: Spar
     session = Session.cli()
     job.complete(session, job.trigger(session))
     answer = job.master.cancel()
-    assert answer["published"] == ["checkpoint 2 to sink table"]
-    assert answer["aborted_checkpoint"] is None and answer["head"] == 2
+    assert answer.published == ("checkpoint 2 to sink table",)
+    assert answer.aborted_checkpoint is None and answer.head == 2
     state = job.context.head().state
     assert state.unconfirmed() == () and state.results[0].clean_up is CleanUp.CLEAN
     sink = job.context.sink("table").head()
@@ -158,7 +158,7 @@ def test_a_sink_that_is_down_keeps_the_job_dirty_and_loses_nothing(job: Sparkles
     with pytest.raises(StoreUnavailable):
         job.master.start()
     down.undo()
-    assert job.master.cancel()["published"] == ["checkpoint 2 to sink table"]
+    assert job.master.cancel().published == ("checkpoint 2 to sink table",)
     assert job.master.status().job_status == "canceled"
 
 
@@ -175,7 +175,7 @@ def test_a_commit_that_fails_is_confirmed_by_nobody(job: SparklessJob, monkeypat
         with pytest.raises(StoreUnavailable):
             job.master.notify_complete(session, completed.checkpoint_id, "table")
     assert [one.checkpoint_id for one in job.context.head().state.unconfirmed()] == [completed.checkpoint_id]
-    assert job.master.notify_complete(session, completed.checkpoint_id, "table")["published"] is True
+    assert job.master.notify_complete(session, completed.checkpoint_id, "table").published is True
 
 
 def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless(job: SparklessJob) -> None:
@@ -186,7 +186,7 @@ def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless
     with pytest.raises(CheckpointError, match=r"job small is CANCELED; its clean-up waits: .* no longer has"):
         job.master.cancel()
     spec.write_text(spec.read_text().replace("name: other,", "name: table,"))
-    assert job.master.cancel()["outcome"] == "already_canceled"
+    assert job.master.cancel().outcome == "already_canceled"
     assert job.master.status().result.clean_up == "clean"
 
 
@@ -194,12 +194,12 @@ def test_an_abort_takes_the_epoch_from_whoever_runs_it(job: SparklessJob) -> Non
     session = Session.cli()
     job.stage(job.trigger(session))
     answer = job.master.abort_running()
-    assert (answer["outcome"], answer["checkpoint_id"], answer["reason"]) == ("aborted", 2, "ABORTED_BY_USER")
-    assert answer["job_status"] == "running" and answer["counted"] is False
+    assert (answer.outcome, answer.checkpoint_id, answer.reason) == ("aborted", 2, "ABORTED_BY_USER")
+    assert answer.job_status == "running" and answer.counted is False
     with pytest.raises(Fenced):
         job.master.complete(session, 2)
     assert job.staged_files(2) == []
-    assert job.master.abort_running()["outcome"] == "nothing_pending"
+    assert job.master.abort_running().outcome == "nothing_pending"
     assert job.epoch() == 3
 
 
@@ -217,7 +217,7 @@ def test_an_abort_means_the_try_that_began_meanwhile_too(job: SparklessJob, monk
         return abort(self, request)  # type: ignore[arg-type]
 
     monkeypatch.setattr(job_control.Leadership, "abort", late)
-    assert job.master.abort_running()["outcome"] == "aborted"
+    assert job.master.abort_running().outcome == "aborted"
     assert len(tries) == 2
 
 
@@ -232,7 +232,7 @@ def test_an_abort_after_the_commit_point_changes_nothing(job: SparklessJob, monk
         return abort(self, request)  # type: ignore[arg-type]
 
     monkeypatch.setattr(job_control.Leadership, "abort", late)
-    assert job.master.abort_running()["outcome"] == "already_completed"
+    assert job.master.abort_running().outcome == "already_completed"
     assert job.master.show(2).status == "completed"
 
 
@@ -243,7 +243,7 @@ def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
         job.master.finish(session)
     job.master.notify_complete(session, completed.checkpoint_id, "table")
     answer = job.master.finish(session)
-    assert (answer["outcome"], answer["status"], answer["head"]) == ("finished", "finished", 2)
+    assert (answer.outcome, answer.status, answer.head) == ("finished", "finished", 2)
     status = job.master.status()
     assert (status.job_status, status.exit_code) == ("finished", 4)
     assert to_json(status.result) | {"at": None} == {
@@ -256,8 +256,8 @@ def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
     }
     with pytest.raises(JobNotRunnable, match="FINISHED: incarnation 1 has ended"):
         job.master.trigger(Session.cli())
-    assert job.master.cancel()["outcome"] == "already_finished"
-    assert job.master.finish(session)["outcome"] == "finished", "asked again after a lost reply"
+    assert job.master.cancel().outcome == "already_finished"
+    assert job.master.finish(session).outcome == "finished", "asked again after a lost reply"
     with pytest.raises(Fenced, match="has completed no checkpoint"):
         job.master.finish(Session.cli())
 

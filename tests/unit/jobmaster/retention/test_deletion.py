@@ -50,7 +50,7 @@ def test_an_abort_after_the_commit_point_deletes_nothing(tmp_path: Path) -> None
     session = Session.cli()
     job.complete(session, job.trigger(session))
     staged = job.staged_files(1)
-    assert job.master.abort(session, 1, "LEADER_LOST", "too late")["outcome"] == "already_completed"
+    assert job.master.abort(session, 1, "LEADER_LOST", "too late").outcome == "already_completed"
     assert job.staged_files(1) == staged != []
     job.master.notify_complete(session, 1, "table")
     assert job.context.sink("table").read().num_rows == 1
@@ -92,7 +92,7 @@ def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_something_of_it_is_ca
     job.master.notify_complete(session, completed.checkpoint_id, "table")
     before = listed_in(job.context.store, job.context.head().state).keys
     old = job.context.head().state.checkpoints
-    assert job.master.subsume(session)["subsumed"] == [1, 2]
+    assert job.master.subsume(session).subsumed == (1, 2)
     listed = listed_in(job.context.store, job.context.head().state).keys - before
     expected = {entry for one in old[:2] for entry in (one.metadata.key, metrics_prefix(one.checkpoint_id, one.token))}
     assert listed == expected, "the runs of consumed objects are carried on by checkpoint 3"
@@ -162,10 +162,10 @@ def test_a_replay_that_died_does_not_keep_what_is_newer_for_ever(
     job.land("5.csv")
     completed = job.complete(session, job.trigger(session))
     job.master.notify_complete(session, completed.checkpoint_id, "table")
-    assert job.master.subsume(session)["subsumed"] == [], "the replay may be alive"
+    assert job.master.subsume(session).subsumed == (), "the replay may be alive"
     clock_ms = LocalStore.clock_ms
     monkeypatch.setattr(LocalStore, "clock_ms", lambda store: clock_ms(store) + TIMEOUT_MS)
-    assert job.master.subsume(session)["subsumed"] == [3, 4, 5]
+    assert job.master.subsume(session).subsumed == (3, 4, 5)
     left = job.context.head().state.timeline(timeline)
     assert (left.role, left.pending, left.head) == (TimelineRole.FORK, None, 1), "its fork may be gone on with"
 

@@ -41,15 +41,15 @@ def spec(job: SparklessJob) -> str:
 def test_a_sound_job_has_nothing_missing_and_nothing_unreachable(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 3)
     report = job.master.fsck()
-    assert report["exit_code"] == 0
-    assert report["complete"]
-    assert (report["damaged"], report["missing"], report["unreachable"], report["foreign"]) == ([], [], [], [])
-    assert report["manifest_version"] == job.context.head().version
-    assert "checkpoint 3 (5 objects)" in report["roots"], "metadata, input record, and a run per epoch"
-    assert report["roots"][0] == f"manifest log ({job.context.head().version} entries)"
-    assert "sink table (3 heads)" in report["roots"]
+    assert report.exit_code == 0
+    assert report.complete
+    assert (report.damaged, report.missing, report.unreachable, report.foreign) == ((), (), (), ())
+    assert report.manifest_version == job.context.head().version
+    assert "checkpoint 3 (5 objects)" in report.roots, "metadata, input record, and a run per epoch"
+    assert report.roots[0] == f"manifest log ({job.context.head().version} entries)"
+    assert "sink table (3 heads)" in report.roots
     stored = sum(1 for _ in job.context.store.list("")) + sum(1 for p in (tmp_path / "lake").rglob("*") if p.is_file())
-    assert sum(report["objects"].values()) == stored, "every stored object is placed, each once"
+    assert sum(report.objects.values()) == stored, "every stored object is placed, each once"
 
 
 def test_a_missing_run_is_reported_with_the_chain_that_needs_it(tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ def test_a_missing_run_is_reported_with_the_chain_that_needs_it(tmp_path: Path) 
     run = job.context.metadata(newest).sources["rows"].consumed[0]
     job.context.store.delete([run.key])
     report = job.master.fsck()
-    assert report["exit_code"] == 7
-    (missing,) = report["missing"]
-    assert (missing["key"], missing["problem"], missing["where"]) == (run.key, "missing", "job small")
+    assert report.exit_code == 7
+    (missing,) = report.missing
+    assert (missing.key, missing.problem, missing.where) == (run.key, "missing", "job small")
     first = job.context.head().state.checkpoints[0]
     version = job.context.head().version
-    assert missing["chain"] == [f"manifest version {version}", "retained checkpoint 1", first.metadata.key]
+    assert missing.chain == (f"manifest version {version}", "retained checkpoint 1", first.metadata.key)
 
 
 def test_the_input_record_of_a_running_epoch_is_needed_by_it(tmp_path: Path) -> None:
@@ -72,17 +72,17 @@ def test_the_input_record_of_a_running_epoch_is_needed_by_it(tmp_path: Path) -> 
     job.land("running.csv")
     plan = job.trigger(Session.cli()).plan
     job.context.store.delete([plan.key])
-    (missing,) = job.master.fsck()["missing"]
+    (missing,) = job.master.fsck().missing
     version = job.context.head().version
-    assert (missing["key"], missing["chain"]) == (plan.key, [f"manifest version {version}", "pending checkpoint 2"])
+    assert (missing.key, missing.chain) == (plan.key, (f"manifest version {version}", "pending checkpoint 2"))
 
 
 def test_an_object_of_another_size_is_damage(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 1)
     plan = job.context.head().state.checkpoints[0].plan
     job.context.store.put(plan.key, b"short")
-    (missing,) = job.master.fsck()["missing"]
-    assert (missing["key"], missing["problem"]) == (plan.key, f"5 bytes, recorded {plan.size}")
+    (missing,) = job.master.fsck().missing
+    assert (missing.key, missing.problem) == (plan.key, f"5 bytes, recorded {plan.size}")
 
 
 def test_the_input_record_of_a_subsumed_epoch_is_still_needed(tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_the_input_record_of_a_subsumed_epoch_is_still_needed(tmp_path: Path) ->
     job.master.subsume(session)
     assert job.context.head().state.checkpoint(first.checkpoint_id) is None
     job.context.store.delete([first.plan.key])
-    (missing,) = job.master.fsck()["missing"]
-    assert missing["key"] == first.plan.key
-    assert missing["chain"][-1] == "input record of checkpoint 1"
+    (missing,) = job.master.fsck().missing
+    assert missing.key == first.plan.key
+    assert missing.chain[-1] == "input record of checkpoint 1"
 
 
 def test_a_damaged_metadata_object_is_damage_and_nothing_is_called_unreachable(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_damaged_metadata_object_is_damage_and_nothing_is_called_unreachable(t
     newest = job.context.head().state.checkpoints[-1]
     job.context.store.put(newest.metadata.key, b"x" * newest.metadata.size)
     report = job.master.fsck()
-    assert report["exit_code"] == 7
-    assert not report["complete"]
-    assert report["unreachable"] == []
-    assert any("checkpoint 2" in line and newest.metadata.key in line for line in report["damaged"])
+    assert report.exit_code == 7
+    assert not report.complete
+    assert report.unreachable == ()
+    assert any("checkpoint 2" in line and newest.metadata.key in line for line in report.damaged)
 
 
 def test_a_gap_in_the_manifest_log_is_damage(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_gap_in_the_manifest_log_is_damage(tmp_path: Path) -> None:
     second = next(stat.key for index, stat in enumerate(job.context.store.list("manifest/")) if index == 2)
     job.context.store.delete([second])
     report = job.master.fsck()
-    assert report["exit_code"] == 7
-    assert any("is missing although newer ones exist" in line for line in report["damaged"])
+    assert report.exit_code == 7
+    assert any("is missing although newer ones exist" in line for line in report.damaged)
 
 
 def test_a_missing_published_file_is_reported_with_the_head_that_names_it(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_a_missing_published_file_is_reported_with_the_head_that_names_it(tmp_pa
     file = next(path for path in (tmp_path / "lake").rglob("*.parquet"))
     key = str(file.relative_to(tmp_path / "lake" / "table"))
     file.unlink()
-    (missing,) = job.master.fsck()["missing"]
-    assert (missing["where"], missing["key"]) == ("sink table", key)
-    assert missing["chain"][0].startswith("head ")
+    (missing,) = job.master.fsck().missing
+    assert (missing.where, missing.key) == ("sink table", key)
+    assert missing.chain[0].startswith("head ")
 
 
 def test_a_staged_file_that_waits_for_its_commit_is_needed(tmp_path: Path) -> None:
@@ -139,11 +139,11 @@ def test_a_staged_file_that_waits_for_its_commit_is_needed(tmp_path: Path) -> No
     job.land("last.csv")
     session = Session.cli()
     job.complete(session, job.trigger(session))
-    assert job.master.fsck()["unreachable"] == []
+    assert job.master.fsck().unreachable == ()
     (file,) = (tmp_path / "lake" / "table" / "data" / f"chk-{2:020d}").rglob("*.parquet")
     file.unlink()
-    (missing,) = job.master.fsck()["missing"]
-    assert missing["chain"][-1] == "commit to sink table, not confirmed yet"
+    (missing,) = job.master.fsck().missing
+    assert missing.chain[-1] == "commit to sink table, not confirmed yet"
 
 
 def test_what_a_fenced_writer_leaves_is_unreachable_with_proof(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_what_a_fenced_writer_leaves_is_unreachable_with_proof(tmp_path: Path) -
     for key in (stray, beside):
         job.context.store.put(key, b"late")
     report = job.master.fsck()
-    assert report["exit_code"] == 0, "it costs space, and is no damage"
-    proofs = {item["key"]: item["proof"] for item in report["unreachable"]}
+    assert report.exit_code == 0, "it costs space, and is no damage"
+    proofs = {item.key: item.proof for item in report.unreachable}
     assert set(proofs) == {stray, beside}
     assert f"token {second.token} completed checkpoint 2" in proofs[stray]
     assert "without it" in proofs[beside]
@@ -169,14 +169,14 @@ def test_what_an_aborted_epoch_stages_late_is_unreachable_once_its_garbage_is_fo
     pending = job.trigger(session)
     job.stage(pending)
     report = job.master.fsck()
-    assert report["unreachable"] == [], "everything below a pending checkpoint is in use"
-    assert report["objects"]["in_use"] == 1
+    assert report.unreachable == (), "everything below a pending checkpoint is in use"
+    assert report.objects["in_use"] == 1
     job.master.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
     job.stage(pending)
     report = job.master.fsck()
-    assert report["unreachable"] == []
+    assert report.unreachable == ()
     notices = 2  # below each token, of the trigger and of the rebind
-    assert report["garbage"]["objects"] == 1 + notices, "it goes with the garbage entry of its token"
+    assert report.garbage.objects == 1 + notices, "it goes with the garbage entry of its token"
 
 
 def test_objects_that_no_session_can_have_written_are_foreign(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_objects_that_no_session_can_have_written_are_foreign(tmp_path: Path) ->
     for key in keys:
         job.context.store.put(key, b"?")
     report = job.master.fsck()
-    assert sorted(item["key"] for item in report["foreign"]) == sorted(keys)
-    assert report["unreachable"] == []
+    assert sorted(item.key for item in report.foreign) == sorted(keys)
+    assert report.unreachable == ()
 
 
 def test_two_checkpoints_that_describe_one_key_differently_are_damage(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_two_checkpoints_that_describe_one_key_differently_are_damage(tmp_path: 
     session = Session.cli()
     job.complete(session, job.trigger(session), lambda metadata: with_other_checksum(metadata, shared.key))
     report = job.master.fsck()
-    assert report["exit_code"] == 7
-    assert any(shared.key in line and "checkpoint 1 says" in line for line in report["damaged"])
+    assert report.exit_code == 7
+    assert any(shared.key in line and "checkpoint 1 says" in line for line in report.damaged)
 
 
 def test_the_command_prints_the_report_and_exits_as_it_says(tmp_path: Path) -> None:
@@ -237,11 +237,11 @@ def test_whole_epochs_aborts_and_rescales_leave_nothing_that_is_not_accounted_fo
         with pytest.raises(StoreUnavailable):
             job.master.run(Session.cli(), SparklessRunner(after=_broken))
         report = job.master.fsck()
-        assert (report["missing"], report["damaged"], report["unreachable"], report["foreign"]) == ([], [], [], [])
+        assert (report.missing, report.damaged, report.unreachable, report.foreign) == ((), (), (), ())
     measured = 2 + (1 + 3) + (1 + 1)
-    assert report["objects"]["owned"] == measured, "of each retained epoch: by the driver, and by each subtask"
-    assert report["objects"]["unclaimed"] >= 1, "what an aborted epoch was to read is in the input record of no epoch"
-    assert report["garbage"]["objects"] > 0
+    assert report.objects["owned"] == measured, "of each retained epoch: by the driver, and by each subtask"
+    assert report.objects["unclaimed"] >= 1, "what an aborted epoch was to read is in the input record of no epoch"
+    assert report.garbage.objects > 0
 
 
 def _broken(plan: EpochPlan) -> None:

@@ -101,14 +101,14 @@ def test_unreachable_objects_are_listed_now_and_deleted_once_listed_for_the_grac
     job, strays = job_with_strays(tmp_path)
     before, tables = stored(job), published(job)
     report = job.master.collect_garbage()
-    assert report["deleted_objects"] == 0
-    assert report["listed"] == [directory(strays[0]), strays[2]], "a dead token's directory is one entry"
+    assert report.deleted_objects == 0
+    assert report.listed == (directory(strays[0]), strays[2]), "a dead token's directory is one entry"
     assert stored(job) == before, "listing deletes nothing"
-    assert collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)["deleted_objects"] == len(strays)
+    assert collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS).deleted_objects == len(strays)
     assert stored(job) == before - set(strays)
     assert published(job) == tables
     assert job.context.head().state.garbage == ()
-    assert job.master.fsck()["unreachable"] == []
+    assert job.master.fsck().unreachable == ()
     kinds = [event_name(entry) for entry in job.context.log.entries()]
     assert [kind for kind in kinds if kind.startswith("Garbage")] == ["GarbageDeleted", "GarbageListed"]
 
@@ -117,8 +117,8 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(tmp_path: Path) -> None:
     job, strays = job_with_strays(tmp_path)
     before, version = stored(job), job.context.head().version
     plan = collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS, dry_run=True)
-    assert {item["key"] for item in plan["unreachable"]} == set(strays)
-    assert plan["due"] == sorted(entry.prefix for entry in job.context.head().state.garbage)
+    assert {item.key for item in plan.unreachable} == set(strays)
+    assert list(plan.due) == sorted(entry.prefix for entry in job.context.head().state.garbage)
     assert (stored(job), job.context.head().version) == (before, version)
 
 
@@ -160,9 +160,9 @@ def test_an_epoch_that_moves_the_head_during_the_walk_makes_it_walk_again(tmp_pa
     context.__dict__["log"] = ManifestLog(context.store, lambda: "write-gc")
     report = collect_garbage(context, SESSION, TIMEOUT_MS)
     assert ran[1:] == [4]
-    assert set(report["listed"]) == {directory(strays[0]), strays[2]}
+    assert set(report.listed) == {directory(strays[0]), strays[2]}
     assert needed(job) <= stored(job)
-    assert job.master.fsck()["missing"] == []
+    assert job.master.fsck().missing == ()
     assert job.context.head().state.timeline().head == 4
 
 
@@ -223,7 +223,7 @@ def test_a_crash_anywhere_loses_nothing_and_the_next_collection_goes_on(
     assert stored(job) == kept
     assert job.context.head().state.garbage == ()
     report = job.master.fsck()
-    assert (report["missing"], report["damaged"], report["unreachable"]) == ([], [], [])
+    assert (report.missing, report.damaged, report.unreachable) == ((), (), ())
 
 
 def _kill_at(operation: str, skip: int) -> Callable[[str, str], None]:
@@ -292,10 +292,10 @@ def test_what_a_killed_probe_left_goes_after_the_grace_period(tmp_path: Path) ->
     job, _ = job_with_strays(tmp_path)
     key = f"{PROBE_PREFIX}0123/created"
     job.context.store.put(key, b"?")
-    assert key in {item["key"] for item in job.master.fsck()["unreachable"]}
+    assert key in {item.key for item in job.master.fsck().unreachable}
     collect_garbage(job.context, SESSION, TIMEOUT_MS)
     assert key in stored(job)
-    assert collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)["probes"] == [key]
+    assert collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS).probes == (key,)
     assert key not in stored(job)
 
 
@@ -314,7 +314,7 @@ def test_what_dead_tokens_staged_at_a_sink_goes_through_the_sinks_own_abort(tmp_
     collect_garbage(job.context, SESSION, TIMEOUT_MS)
     assert job.staged_files(pending.checkpoint_id), "younger than the grace period"
     report = collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
-    assert report["staged"] == [f"checkpoint {pending.checkpoint_id}, token {pending.token}"]
+    assert report.staged == (f"checkpoint {pending.checkpoint_id}, token {pending.token}",)
     assert job.staged_files(pending.checkpoint_id) == []
     assert len(published(job)) == len(tables) - 1
     assert job.context.sink("table").verify() == []
@@ -330,7 +330,7 @@ def test_staged_files_of_a_completed_checkpoint_wait_for_their_commit(tmp_path: 
     for days in (1, 2):
         collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
     assert job.staged_files(completed.checkpoint_id) == staged
-    assert job.master.notify_complete(session, completed.checkpoint_id, "table")["published"]
+    assert job.master.notify_complete(session, completed.checkpoint_id, "table").published
 
 
 def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_a
     collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
     assert job.staged_files(completed.checkpoint_id) == staged
     job.master.notify_complete(session, completed.checkpoint_id, "table")
-    assert [item["where"] for item in job.master.fsck()["unreachable"]].count("sink table") == 1
+    assert [item.where for item in job.master.fsck().unreachable].count("sink table") == 1
     collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
     assert len(job.staged_files(completed.checkpoint_id)) == 1
     assert job.context.sink("table").verify() == []
@@ -402,12 +402,12 @@ def test_whatever_sessions_and_zombies_do_nothing_needed_ever_goes(tmp_path: Pat
                 collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
         if tokens:
             report = job.master.fsck()
-            assert (report["missing"], report["damaged"]) == ([], []), f"step {step}"
+            assert (report.missing, report.damaged) == ((), ()), f"step {step}"
     job.land("last.csv")
     job.epoch()
     for later in (days + 1, days + 2):
         collect_garbage(in_days(job, later), SESSION, TIMEOUT_MS)
     report = job.master.fsck()
-    assert (report["missing"], report["unreachable"], report["garbage"]["entries"]) == ([], [], 0)
+    assert (report.missing, report.unreachable, report.garbage.entries) == ((), (), 0)
     assert needed(job) <= stored(job)
     assert job.context.sink("table").verify() == []

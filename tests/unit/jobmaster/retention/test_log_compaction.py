@@ -73,7 +73,7 @@ def test_what_is_asked_of_old_versions_is_answered_by_a_compacted_log(tmp_path: 
     assert ids == [1, 2, 3, 4, 5, 6]
     assert all(context.store.stat(one.plan.key).size == one.plan.size for one in lineage_since(context, 6, 0))  # type: ignore[arg-type]
     report = job.master.fsck()
-    assert (report["exit_code"], report["damaged"], report["missing"], report["unreachable"]) == (0, [], [], [])
+    assert (report.exit_code, report.damaged, report.missing, report.unreachable) == (0, (), (), ())
     assert [item.checkpoint_id for item in job.master.list_checkpoints(None)] == [6, 5, 4, 3, 2, 1]
     assert job.master.rollback(Session.cli(), 0).outcome
 
@@ -92,7 +92,7 @@ def test_an_old_log_of_large_entries_is_caught_up_with_and_a_collection_does_it_
     job.master.notify_complete(session, completed.checkpoint_id, "table")
     job.master.subsume(session)
     young = job.context.head()
-    planned = collect_garbage(job.context, SessionId("gc"), TIMEOUT_MS, dry_run=True)["compactable_entries"]
+    planned = collect_garbage(job.context, SessionId("gc"), TIMEOUT_MS, dry_run=True).compactable_entries
     assert job.context.head() == young, "a dry run changes nothing"
     collect_garbage(job.context, SessionId("gc"), TIMEOUT_MS)
     state = job.context.head().state

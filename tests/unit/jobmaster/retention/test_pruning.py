@@ -97,7 +97,7 @@ def assert_whole(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
     assert job.master.verify(deep=True).problems == ()
     report = job.master.fsck()
-    assert (report["exit_code"], report["missing"], report["damaged"], report["foreign"]) == (0, [], [], [])
+    assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
 
 
 def test_what_compaction_replaced_is_listed_and_then_deleted_once_no_retained_checkpoint_has_it(
@@ -180,7 +180,7 @@ def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
     at_hour(monkeypatch, HOURS * 8, after=note)
     told = whole.master.subsume(session)
     deleted = sum(one.startswith(("delete data/", "delete _snapshots/")) for one in written)
-    assert told["pruned_files"] == deleted > 0
+    assert told.pruned_files == deleted > 0
     assert any(one.startswith("put _garbage/") for one in written)
     for number, moment in zip(range(len(written)), cycle(("before", "after"))):
         job = prepared.copy_to(tmp_path / str(number))
@@ -191,7 +191,7 @@ def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
         with pytest.raises(Killed):
             job.master.subsume(session)
         at_hour(monkeypatch, HOURS * 8)
-        assert job.master.fsck()["exit_code"] == 0
+        assert job.master.fsck().exit_code == 0
         job.land([9])
         at_hour(monkeypatch, HOURS * 9)
         job.run()
@@ -224,7 +224,7 @@ def test_a_table_that_cannot_be_looked_at_never_fails_the_epoch_and_is_pruned_by
             raise StoreUnavailable("no answer")
 
     at_hour(monkeypatch, HOURS * 8, before=fail)
-    assert job.master.subsume(session)["subsumed"] == [6]
+    assert job.master.subsume(session).subsumed == (6,)
     at_hour(monkeypatch, HOURS * 8)
     assert files(job, "table") == before
     assert kept <= lists(job, "table")
@@ -246,7 +246,7 @@ def test_a_session_that_was_replaced_prunes_nothing(job: CountedJob, monkeypatch
     assert free
     store(job, "table").delete(lists(job, "table"))
     before = {sink: (files(job, sink), lists(job, sink)) for sink in ("seen", "table")}
-    assert job.master.subsume(session)["pruned_files"] == 0
+    assert job.master.subsume(session).pruned_files == 0
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
 
 
@@ -293,10 +293,10 @@ def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
         job.rollback(6)
     at_hour(monkeypatch, HOURS * 9)
     before = {sink: (files(job, sink), lists(job, sink)) for sink in ("seen", "table")}
-    for table in job.master.collect_garbage()["tables"]:
-        assert f"does not show checkpoint 6 of timeline {job.small.context.head().state.live}" in table["kept_because"]
-        assert (table["listed"], table["due"]) == ([], [])
-        assert table["waiting"] == len(job.small.context.sink(table["sink"]).garbage().lists().files)
+    for table in job.master.collect_garbage().tables:
+        assert f"does not show checkpoint 6 of timeline {job.small.context.head().state.live}" in table.kept_because
+        assert (table.listed, table.due) == ((), ())
+        assert table.waiting == len(job.small.context.sink(table.sink).garbage().lists().files)
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
     job.run()
     assert_whole(job)
@@ -316,10 +316,10 @@ def test_a_table_that_another_life_of_the_job_has_moved_on_is_kept_whole(
     free_of_both = free | (files(job, "seen") - needed(job, "seen"))
     store(job, "table").delete(lists(job, "table"))
     at_hour(monkeypatch, HOURS * 12)
-    for table in copy.master.collect_garbage()["tables"]:
-        assert "does not show checkpoint 7" in table["kept_because"]
-        assert table["listed"] == []
-    assert 0 < copy.master.fsck()["objects"]["kept"] <= len(free_of_both)
+    for table in copy.master.collect_garbage().tables:
+        assert "does not show checkpoint 7" in table.kept_because
+        assert table.listed == ()
+    assert 0 < copy.master.fsck().objects["kept"] <= len(free_of_both)
     assert lists(job, "table") == set()
     job.master.collect_garbage()
     assert listed(job, "table") == free
@@ -347,7 +347,7 @@ def test_what_milepost_did_not_write_is_never_touched(job: CountedJob, monkeypat
         job.master.collect_garbage()
     assert all(table.get(key) == b"?" for key in foreign)
     report = job.master.fsck()
-    assert sorted(item["key"] for item in report["foreign"]) == sorted(foreign)
+    assert sorted(item.key for item in report.foreign) == sorted(foreign)
 
 
 def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
@@ -356,19 +356,19 @@ def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
     """For a job whose schedule has ended: nobody leads, and `gc` alone comes back."""
     at_hour(monkeypatch, HOURS * 9)
     spec = str(job.spec_path)
-    (seen, table) = job.master.collect_garbage(dry_run=True)["tables"]
-    assert seen["sink"] == "seen" and seen["kept_because"] is None
-    assert all(key.startswith("_snapshots/") for key in (*seen["listed"], *seen["due"])), "its rows all stay"
+    (seen, table) = job.master.collect_garbage(dry_run=True).tables
+    assert seen.sink == "seen" and seen.kept_because is None
+    assert all(key.startswith("_snapshots/") for key in (*seen.listed, *seen.due)), "its rows all stay"
     due = listed(job, "table")
-    assert {key for key in table["due"] if key.startswith("data/")} == due and due
+    assert {key for key in table.due if key.startswith("data/")} == due and due
     before = files(job, "table")
     planned = CliRunner().invoke(app, ["gc", spec, "--dry-run"])
     assert planned.exit_code == 0, planned.output
-    assert f"sink table: published files due, would be deleted: {len(table['due'])}" in planned.output
+    assert f"sink table: published files due, would be deleted: {len(table.due)}" in planned.output
     assert next(iter(due)) in planned.output
     assert files(job, "table") == before
     done = CliRunner().invoke(app, ["gc", spec, "--json"])
-    assert json.loads(done.stdout)["data"]["pruned_files"] == len(seen["due"]) + len(table["due"])
+    assert json.loads(done.stdout)["data"]["pruned_files"] == len(seen.due) + len(table.due)
     assert files(job, "table") == before - due
     for hour in (11, 13):
         at_hour(monkeypatch, HOURS * hour)
@@ -380,10 +380,10 @@ def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
 
 def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(job: CountedJob) -> None:
     """The audit knows which files may be gone, however many heads still name them."""
-    assert job.master.fsck()["exit_code"] == 0
+    assert job.master.fsck().exit_code == 0
     free = sorted(listed(job, "table"))
     store(job, "table").delete(free)
-    assert job.master.fsck()["exit_code"] == 0
+    assert job.master.fsck().exit_code == 0
     older, _ = job.small.context.head().state.checkpoints
     table = job.small.context.sink("table")
     only_older = {file.key for file in table.contents(table.find(older.checkpoint_id), []).files} - needed_now(
@@ -392,9 +392,9 @@ def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(
     key = sorted(only_older or needed_now(job, "table"))[0]
     store(job, "table").delete([key])
     report = job.master.fsck()
-    assert report["exit_code"] == 7
-    (missing,) = report["missing"]
-    assert (missing["where"], missing["key"]) == ("sink table", key)
+    assert report.exit_code == 7
+    (missing,) = report.missing
+    assert (missing.where, missing.key) == ("sink table", key)
     with pytest.raises(CheckpointError):
         job.master.verify(deep=False)
 
@@ -432,8 +432,8 @@ def test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come
     at_hour(monkeypatch, HOURS * 9)
     assert job.run() == [9]
     at_hour(monkeypatch, HOURS * 10)
-    for table in job.master.collect_garbage()["tables"]:
-        assert table["kept_because"] is None
+    for table in job.master.collect_garbage().tables:
+        assert table.kept_because is None
     assert job.rollback(8).discarded == (9,)
     assert_whole(job)
 
@@ -449,15 +449,15 @@ def test_a_damaged_list_is_told_stops_no_other_and_what_it_names_is_judged_and_l
     assert named
     table.put(key, table.get(key)[:-1])
     report = job.master.fsck()
-    assert (report["exit_code"], report["complete"], report["damaged"]) == (0, True, [])
-    (unreadable,) = report["unreadable_lists"]
+    assert (report.exit_code, report.complete, report.damaged) == (0, True, ())
+    (unreadable,) = report.unreadable_lists
     assert unreadable.startswith(f"sink table: {key}: expected JSON, got")
     job.land([8])
     at_hour(monkeypatch, HOURS * 8)
     assert job.run() == [8]
     if who == "gc":
-        (told,) = [one for one in job.master.collect_garbage()["tables"] if one["sink"] == "table"]
-        assert [f"sink table: {one}" for one in told["unreadable_lists"]] == [unreadable]
+        (told,) = [one for one in job.master.collect_garbage().tables if one.sink == "table"]
+        assert [f"sink table: {one}" for one in told.unreadable_lists] == [unreadable]
     assert named <= listed(job, "table") & files(job, "table")
     at_hour(monkeypatch, HOURS * 9)
     if who == "gc":

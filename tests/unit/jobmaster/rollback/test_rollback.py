@@ -334,7 +334,7 @@ def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job
     assert job.rollback(5).discarded == (6,)
     job.assert_tables_equal_the_oracle()
     for name in ("seen", "table"):
-        assert not job.master.notify_complete(session, 6, name)["published"], "its commit is void"
+        assert not job.master.notify_complete(session, 6, name).published, "its commit is void"
         snapshot = job.small.context.metadata(completed).sinks[name]
         with pytest.raises(Superseded):
             job.small.context.sink(name).commit(snapshot.committable, SinkMark("main", 6, snapshot.predecessor))
@@ -387,11 +387,11 @@ def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_b
     job.rollback(5)
     assert job.master.show(6).sinks == dict.fromkeys(("seen", "table"), "unpublished")
     report = job.master.fsck()
-    assert (report["exit_code"], report["unreachable"]) == (0, [])
+    assert (report.exit_code, report.unreachable) == (0, ())
     staged = next((job.small.folder / "lake" / "seen" / "data" / f"chk-{6:020d}").rglob("*.parquet"))
     aside = staged.rename(job.small.folder / staged.name)
-    (missing,) = job.master.fsck()["missing"]
-    assert missing["chain"][-1] == "way back of sink seen to it"
+    (missing,) = job.master.fsck().missing
+    assert missing.chain[-1] == "way back of sink seen to it"
     aside.rename(staged)
     job.rollback(6)
     assert job.live_ids == [1, 2, 3, 4, 5, 6]
@@ -417,7 +417,7 @@ def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollbac
     assert [plan.sinks[name].publishes for name in ("seen", "table")] == [(6, 7), (6, 7)]
     job.rollback(7)
     job.assert_tables_equal_the_oracle()
-    assert job.master.fsck()["exit_code"] == 0
+    assert job.master.fsck().exit_code == 0
 
 
 def test_an_epoch_that_the_rollback_gave_up_is_no_failure_of_the_timeline_that_follows(job: CountedJob) -> None:
@@ -452,7 +452,7 @@ def test_an_ended_job_stays_ended_until_it_is_started(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
     with pytest.raises(JobNotRunnable):
         job.run_one()
-    assert job.master.start()["head"] == 3
+    assert job.master.start().head == 3
     job.run(2)
     job.assert_tables_equal_the_oracle()
 
@@ -463,11 +463,11 @@ def test_start_from_a_checkpoint_is_a_rollback_and_a_start(job: CountedJob) -> N
     assert refused.value.hint == "milepost rollback small --to 3 takes a running job back"
     job.master.cancel()
     told = job.master.start("3")
-    assert (told["outcome"], told["incarnation"], told["head"], told["rolled_back_from"]) == ("started", 2, 3, 5)
+    assert (told.outcome, told.incarnation, told.head, told.rolled_back_from) == ("started", 2, 3, 5)
     job.run(2)
     job.assert_tables_equal_the_oracle()
     job.master.cancel()
-    assert job.master.start(job.live_ids[-1])["rolled_back_from"] is None
+    assert job.master.start(job.live_ids[-1]).rolled_back_from is None
 
 
 def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: CountedJob) -> None:
@@ -589,9 +589,9 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     state = job.small.context.head().state
     assert [int(one.checkpoint_id) for one in state.checkpoints] == [2, 3, 4, 5]
     report = job.master.fsck()
-    assert (report["exit_code"], report["unreachable"], report["complete"]) == (0, [], True)
+    assert (report.exit_code, report.unreachable, report.complete) == (0, (), True)
     assert job.master.verify(deep=True).checkpoints == (2, 3, 4, 5)
-    assert job.master.collect_garbage(dry_run=True)["unreachable"] == []
+    assert job.master.collect_garbage(dry_run=True).unreachable == ()
     job.rollback(4)
     job.assert_tables_equal_the_oracle()
     job.rollback(5)
@@ -600,8 +600,8 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     assert not {3, 4} & {int(one.checkpoint_id) for one in state.checkpoints}, "newer ones have taken their place"
     assert {one.timeline for one in state.checkpoints} <= {one.timeline_id for one in state.timelines}
     report = job.master.fsck()
-    assert report["exit_code"] == 0
-    assert all(left["proof"].startswith("published by checkpoint") for left in report["unreachable"]), "for a look"
+    assert report.exit_code == 0
+    assert all(left.proof.startswith("published by checkpoint") for left in report.unreachable), "for a look"
     gone = job.master.show(3)
     assert (gone.status, gone.live, gone.compacted) == ("subsumed", None, True), "older than all retained"
     job.assert_tables_equal_the_oracle()
@@ -645,18 +645,18 @@ def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it
     job.master.run_epoch(session, 3, SparklessRunner())
     job.master.complete(session, 3)
     job.rollback(2)
-    assert job.small.staged_files(3) != [] and job.master.fsck()["unreachable"] == []
+    assert job.small.staged_files(3) != [] and job.master.fsck().unreachable == ()
     job.run(2)
     assert [one.checkpoint_id for one in job.small.context.head().state.checkpoints] == [5]
     with pytest.MonkeyPatch.context() as clock:
         later(clock, DAY_MS)
         job.master.collect_garbage()
-        idle = {(one["where"], one["proof"]) for one in job.master.fsck()["unreachable"]}
+        idle = {(one.where, one.proof) for one in job.master.fsck().unreachable}
         why = "checkpoint 3 owes the sink nothing any more, and no table shows it"
         assert idle == {("sink seen", why), ("sink table", why)}
         job.master.collect_garbage()
     assert job.small.staged_files(3) == []
-    assert job.master.fsck()["exit_code"] == 0
+    assert job.master.fsck().exit_code == 0
     job.assert_tables_equal_the_oracle()
 
 
@@ -679,4 +679,4 @@ def test_while_a_kept_checkpoint_cannot_be_read_nothing_is_subsumed(tmp_path: Pa
     job.land([7])
     job.run()
     assert 2 not in [int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints]
-    assert job.master.fsck()["exit_code"] == 0
+    assert job.master.fsck().exit_code == 0

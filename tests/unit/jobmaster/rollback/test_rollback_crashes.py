@@ -96,7 +96,7 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
         job.assert_tables_equal_the_oracle()
         job.run()
         job.assert_tables_equal_the_oracle()
-        assert job.master.fsck()["exit_code"] == 0
+        assert job.master.fsck().exit_code == 0
 
 
 def test_killed_between_the_take_over_and_the_switch_nothing_is_rolled_back(job: CountedJob) -> None:
@@ -132,7 +132,7 @@ def test_a_sink_that_is_down_delays_the_next_epoch_and_loses_nothing(job: Counte
             job.master.cancel()
         with pytest.raises(StoreUnavailable, match="is CANCELED; its clean-up waits"):
             job.run_one()
-    assert job.master.cancel()["outcome"] == "already_canceled"
+    assert job.master.cancel().outcome == "already_canceled"
     job.assert_tables_equal_the_oracle()
     job.master.start()
     job.run(2)

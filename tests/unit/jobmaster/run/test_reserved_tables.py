@@ -45,7 +45,7 @@ def test_of_two_jobs_with_one_new_table_the_second_is_refused_before_its_commit_
     assert "give the sink another path" in told.value.hint
     assert second.context.head().state.checkpoints == ()
     completed = first.master.complete(session, report.metadata.checkpoint_id)
-    assert first.master.notify_complete(session, completed.checkpoint_id, "table")["published"]
+    assert first.master.notify_complete(session, completed.checkpoint_id, "table").published
 
 
 def test_a_crash_between_reservation_and_commit_does_not_keep_the_job_from_its_table(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_job_goes_on_from_the_exported_state_of_another(job: CountedJob, tmp_p
     files = exported(job, tmp_path / "tables", suffix)
     other = beside(job)
     result = other.master.bootstrap(files)
-    assert {uid: one["rows"] for uid, one in result["operators"].items()} == {"latest": 7, "unique": 9, "pairs": 7}
+    assert {uid: one.rows for uid, one in result.operators.items()} == {"latest": 7, "unique": 9, "pairs": 7}
     for uid in UIDS:
         assert_same_rows(other.master.state(uid), job.master.state(uid), uid)
     before = {name: job.master.read(name).num_rows for name in ("seen", "pairs")}
@@ -96,7 +96,7 @@ def test_a_job_goes_on_from_the_exported_state_of_another(job: CountedJob, tmp_p
         assert_same_rows(other.master.read(name), job.master.read(name).slice(rows), name)
     changed = job.master.read("table").filter(pc.field("k").isin([0, 2, -2, 4, -4]))
     assert_same_rows(other.master.read("table"), changed, "the keys that changed")
-    assert other.master.verify(deep=True).problems == () and other.master.fsck()["exit_code"] == 0
+    assert other.master.verify(deep=True).problems == () and other.master.fsck().exit_code == 0
 
 
 def test_an_ended_job_begins_anew_from_a_table(job: CountedJob, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_ended_job_begins_anew_from_a_table(job: CountedJob, tmp_path: Path) 
         job.master.bootstrap(files)
     job.master.cancel()
     result = job.master.bootstrap({"latest": files["latest"]})
-    assert (result["incarnation"], result["status"]) == (2, "running")
+    assert (result.incarnation, result.status) == (2, "running")
     assert job.master.read("table").num_rows == 0
     assert job.master.state("latest").num_rows == 7
     job.rollback(3)

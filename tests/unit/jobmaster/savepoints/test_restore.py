@@ -72,9 +72,9 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     other = OtherJob.beside(saved.job)
     before = stored(saved.folder)
     result = other.master.start(saved.location)
-    assert (result["outcome"], result["status"], result["claimed"]) == ("started", "running", None)
-    assert result["savepoint"]["checkpoint_id"] == 3 and result["savepoint"]["sinks"] == {"table": 9, "seen": 9}
-    assert result["head"] == 4, "above the id that it is a copy of: columns of its state may be stored by older ids"
+    assert (result.outcome, result.status, result.claimed) == ("started", "running", None)
+    assert result.savepoint.checkpoint_id == 3 and result.savepoint.sinks == {"table": 9, "seen": 9}
+    assert result.head == 4, "above the id that it is a copy of: columns of its state may be stored by older ids"
     other.assert_equals(saved.job)
     other.run(2)
     saved.job.run(2)
@@ -84,7 +84,7 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     for name in ("table", "seen"):
         assert other.master.verify(deep=True).problems == () and other.context.sink(name).head() is not None
     report = other.master.fsck()
-    assert report["exit_code"] == 0 and not report["unreachable"] and not report["foreign"]
+    assert report.exit_code == 0 and not report.unreachable and not report.foreign
     shutil.rmtree(saved.folder)
     assert other.master.verify(deep=True).problems == (), "it stands by itself"
 
@@ -92,7 +92,7 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
 def test_a_claimed_savepoint_is_deleted_only_when_all_is_there(saved: Saved) -> None:
     other = OtherJob.beside(saved.job)
     result = other.master.start(saved.location, claim=True)
-    assert result["claimed"]["deleted_objects"] == result["savepoint"]["objects"] + 1
+    assert result.claimed.deleted_objects == result.savepoint.objects + 1
     assert not stored(saved.folder)
     other.run(2)
     saved.job.run(2)
@@ -108,16 +108,16 @@ def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
     saved.job.edit("storage: ../store", f'storage: ../store\nstore: {{endpoint_url: "{ministack.endpoint_url}"}}')
     bucket = ministack.new_bucket()
     made = saved.job.master.create_savepoint("far", target=f"s3://{bucket}/copies")
-    assert made["location"] == f"s3://{bucket}/copies/far"
+    assert made.location == f"s3://{bucket}/copies/far"
     with pytest.raises(CommitConflict, match="there is a savepoint"):
-        saved.job.master.export(3, made["location"])
+        saved.job.master.export(3, made.location)
     other = OtherJob.beside(saved.job)
-    result = other.master.start(made["location"], claim=True)
-    assert result["claimed"]["deleted_objects"] == made["objects"] + 1
+    result = other.master.start(made.location, claim=True)
+    assert result.claimed.deleted_objects == made.objects + 1
     other.assert_equals(saved.job)
-    assert result["claimed"]["listed_by"] == "small", "whose list nobody has looked at"
+    assert result.claimed.listed_by == "small", "whose list nobody has looked at"
     answer = saved.job.master.dispose_savepoint("far")
-    assert answer["deleted_objects"] == 0 and "nobody knows what to delete" in answer["left"]
+    assert answer.deleted_objects == 0 and "nobody knows what to delete" in answer.left
 
 
 def test_a_savepoint_of_the_job_itself_is_claimed_from_its_list_also_by_its_location(saved: Saved) -> None:
@@ -125,26 +125,26 @@ def test_a_savepoint_of_the_job_itself_is_claimed_from_its_list_also_by_its_loca
     job.run(2)
     job.master.cancel()
     (listed,) = job.master.list_savepoints()
-    result = job.master.start(listed["location"], claim=True)
-    assert result["claimed"]["deleted_objects"] == result["savepoint"]["objects"] + 1
-    assert job.master.list_savepoints() == [] and job.master.fsck()["exit_code"] == 0
+    result = job.master.start(listed.location, claim=True)
+    assert result.claimed.deleted_objects == result.savepoint.objects + 1
+    assert job.master.list_savepoints() == [] and job.master.fsck().exit_code == 0
 
 
 def test_a_name_means_what_was_listed_under_it_and_nothing_that_lies_there_by_now(saved: Saved) -> None:
     """Another whole savepoint in its folder would be taken silently otherwise."""
     job = saved.job
-    away = Path(job.master.create_savepoint("away", target="../others")["location"].removeprefix("file://"))
+    away = Path(job.master.create_savepoint("away", target="../others").location.removeprefix("file://"))
     job.run(1)
     newer = job.master.export(4, "../newer")
     shutil.rmtree(away)
-    shutil.copytree(newer["location"].removeprefix("file://"), away)
+    shutil.copytree(newer.location.removeprefix("file://"), away)
     job.master.cancel()
     before = job.small.context.head().version
     with pytest.raises(StateCorrupt, match=r"savepoint\.json") as refused:
         job.master.start("away")
     assert "put the savepoint's folder back" in str(refused.value.hint)
     assert job.small.context.head().version == before
-    assert job.master.start(f"file://{away}")["savepoint"]["checkpoint_id"] == 4, "by its place it is what lies there"
+    assert job.master.start(f"file://{away}").savepoint.checkpoint_id == 4, "by its place it is what lies there"
 
 
 def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> None:
@@ -152,7 +152,7 @@ def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> Non
     job.run(2)
     job.master.cancel()
     result = job.master.start("third", claim=True)
-    assert (result["outcome"], result["incarnation"]) == ("started", 2)
+    assert (result.outcome, result.incarnation) == ("started", 2)
     assert job.master.list_savepoints() == [] and not list(job.small.folder.glob("store/small/savepoints/**/*.parquet"))
     assert job.master.read("seen").num_rows == 9
     job.run(2)
@@ -166,7 +166,7 @@ def test_a_job_starts_from_the_end_of_a_drained_one(saved: Saved, tmp_path: Path
     saved.job.master.run(Session.cli(), SparklessRunner(), drain=True)
     made = saved.job.master.export(saved.job.small.context.head().state.timeline().head, f"file://{tmp_path}/last")
     other = OtherJob.beside(saved.job)
-    other.master.start(made["location"])
+    other.master.start(made.location)
     saved.job.land([6])
     other.run(1)
     assert sorted(other.master.read("seen")["k"].to_pylist())[-1] == 6
@@ -215,7 +215,7 @@ def test_state_that_the_spec_does_not_have_is_copied_and_left_to_the_first_run(s
     sink = "  - {name: seen, input: unique, format: parquet, path: ../lake/other-seen, mode: append}\n"
     other = OtherJob.beside(saved.job, {line: "", sink: ""})
     result = other.master.start(saved.location)
-    assert result["savepoint"]["not_restored"] == ["seen"]
+    assert result.savepoint.not_restored == ("seen",)
     with pytest.raises(InvalidRequest, match="unique: needs --allow-non-restored-state"):
         other.run(1)
 
@@ -432,7 +432,7 @@ def test_a_fault_anywhere_leaves_the_old_job_or_the_new_one(
     other.assert_equals(saved.job)
     assert not open_forks(other.context.head().state)
     report = other.master.fsck()
-    assert report["exit_code"] == 0 and not report["foreign"]
+    assert report.exit_code == 0 and not report.foreign
 
 
 def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
@@ -489,7 +489,7 @@ def test_a_job_that_starts_from_a_drained_one_has_all_event_time_before_it(tmp_p
     other = OtherJob(job.small.folder)
     text = (job.small.folder / "config" / "small.yaml").read_text()
     other.spec_path.write_text(text.replace("name: small", "name: other").replace("../lake/", "../lake/other-"))
-    other.master.start(made["location"])
+    other.master.start(made.location)
     assert firing_of(other) == {"latest": (None, None)}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.leadership.outcomes import CheckpointCopy
 from milepost.jobmaster.savepoints.reader import read_savepoint
 from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.protocol.manifest.decisions import Request
@@ -52,19 +53,19 @@ def folder_of(location: str) -> Path:
 def test_a_savepoint_holds_all_of_its_checkpoint_and_of_every_table(job: CountedJob) -> None:
     told: list[int] = []
     made = job.master.create_savepoint("before", at=2, copied=told.append)
-    folder = folder_of(made["location"])
+    folder = folder_of(made.location)
     assert folder.parent == job.small.folder / "store" / "small" / "savepoints" / "before"
     files = stored(folder)
     document = json.loads(files.pop(SAVEPOINT_DOCUMENT))
     assert {one["key"]: (one["size"], one["sha256"]) for one in document["objects"]} == {
         key: (len(body), hashlib.sha256(body).hexdigest()) for key, body in files.items()
     }, "it names exactly what lies there"
-    assert made["objects"] == len(files) == len(told) and made["bytes"] == sum(map(len, files.values())) == sum(told)
+    assert made.objects == len(files) == len(told) and made.bytes == sum(map(len, files.values())) == sum(told)
     context = job.small.context
     checkpoint = context.head().state.checkpoint(CheckpointId(2))
     assert checkpoint is not None
     assert files[METADATA_NAME] == context.store.get(checkpoint.metadata.key)
-    saved = read_savepoint(open_store(StoreConfig(made["location"])))
+    saved = read_savepoint(open_store(StoreConfig(made.location)))
     assert set(saved.metadata.references()) <= set(files), "every reference leads to an object of the savepoint"
     assert {name: table.rows for name, table in saved.document.tables.items()} == {"table": 6, "seen": 6}
     assert (document["job"], document["checkpoint_id"], document["timeline"]) == ("small", 2, "main")
@@ -74,52 +75,52 @@ def test_a_savepoint_holds_all_of_its_checkpoint_and_of_every_table(job: Counted
 def test_it_is_listed_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 2, {"last: 20": "last: 1"})
     made = job.master.create_savepoint()
-    assert made["name"] == "checkpoint-2"
+    assert made.name == "checkpoint-2"
     job.land([3, 4])
     job.run(2)
     (listed,) = job.master.list_savepoints()
-    assert (listed["name"], listed["kind"], listed["checkpoint_id"]) == ("checkpoint-2", "savepoint", 2)
-    assert listed["location"] == made["location"]
+    assert (listed.name, listed.kind, listed.checkpoint_id) == ("checkpoint-2", "savepoint", 2)
+    assert listed.location == made.location
     kinds = {one.checkpoint_id: one.kind for one in job.master.list_checkpoints(status="completed")}
     assert kinds == {2: "savepoint", 4: "checkpoint"}
     assert job.master.show(2).savepoints == ("checkpoint-2",)
 
 
 def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob) -> None:
-    folder = folder_of(job.master.create_savepoint("one")["location"])
+    folder = folder_of(job.master.create_savepoint("one").location)
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["unreachable"] and not report["foreign"]
-    assert any(root.startswith("savepoint one (") for root in report["roots"])
+    assert report.exit_code == 0 and not report.unreachable and not report.foreign
+    assert any(root.startswith("savepoint one (") for root in report.roots)
     victim = next(folder.glob("tables/table/*"))
     body = victim.read_bytes()
     victim.unlink()
-    (missing,) = job.master.fsck()["missing"]
-    assert missing["key"].endswith(victim.name) and "savepoint one" in missing["chain"]
+    (missing,) = job.master.fsck().missing
+    assert missing.key.endswith(victim.name) and "savepoint one" in missing.chain
     victim.write_bytes(body)
     (folder / SAVEPOINT_DOCUMENT).write_text("{}")
     report = job.master.fsck()
-    assert report["exit_code"] == 7 and not report["complete"], "while its document is damaged nothing is unreachable"
+    assert report.exit_code == 7 and not report.complete, "while its document is damaged nothing is unreachable"
 
 
 def test_fsck_asks_for_savepoints_where_they_were_written_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner may have moved it, or lost it: what the list says is not there any more."""
-    folder = folder_of(job.master.create_savepoint("away", target="../others")["location"])
-    assert job.master.fsck()["exit_code"] == 0
+    folder = folder_of(job.master.create_savepoint("away", target="../others").location)
+    assert job.master.fsck().exit_code == 0
     victim = next(folder.glob("tables/table/*"))
     victim.write_bytes(victim.read_bytes() + b"x")
     report = job.master.fsck()
-    (missing,) = report["missing"]
-    assert report["exit_code"] == 7 and report["complete"], "what is unreachable in the job does not depend on it"
-    assert missing["where"] == f"savepoint away at file://{folder}" and missing["key"].endswith(victim.name)
-    assert missing["problem"] == f"{victim.stat().st_size} bytes, recorded {victim.stat().st_size - 1}"
+    (missing,) = report.missing
+    assert report.exit_code == 7 and report.complete, "what is unreachable in the job does not depend on it"
+    assert missing.where == f"savepoint away at file://{folder}" and missing.key.endswith(victim.name)
+    assert missing.problem == f"{victim.stat().st_size} bytes, recorded {victim.stat().st_size - 1}"
     document = (folder / SAVEPOINT_DOCUMENT).read_bytes()
     (folder / SAVEPOINT_DOCUMENT).write_bytes(document[:-1] + b" ")
-    assert job.master.fsck()["missing"][0]["problem"] == "another document than the one that was listed"
+    assert job.master.fsck().missing[0].problem == "another document than the one that was listed"
     (folder / SAVEPOINT_DOCUMENT).unlink()
-    assert job.master.fsck()["missing"][0]["problem"] == "missing"
+    assert job.master.fsck().missing[0].problem == "missing"
     break_store(monkeypatch, f"file://{folder}", Fault(at("stat", ""), Effect.UNAVAILABLE, times=99))
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and report["unasked"][0].startswith("savepoint away at ")
+    assert report.exit_code == 0 and report.unasked[0].startswith("savepoint away at ")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_a_copy_is_written_where_nobody_takes_it_for_something_else(job: Counted
         with pytest.raises(InvalidRequest, match=says):
             write()
     assert stored(job.small.folder) == before
-    assert job.master.export(2, "../store/small-copy")["objects"] > 0, "beside it is not below it"
+    assert job.master.export(2, "../store/small-copy").objects > 0, "beside it is not below it"
 
 
 def test_a_copy_is_not_written_where_a_source_would_read_its_tables_as_input(job: CountedJob) -> None:
@@ -148,7 +149,7 @@ def test_a_copy_is_not_written_where_a_source_would_read_its_tables_as_input(job
     with pytest.raises(InvalidRequest, match="source rows would read it as new input"):
         job.master.export(2, "../landing/copy")
     job.edit("**/*", "*.csv")
-    assert job.master.export(2, "../landing/copy")["objects"] > 0
+    assert job.master.export(2, "../landing/copy").objects > 0
     assert job.master.status().unread_objects == 0
 
 
@@ -165,10 +166,10 @@ def test_a_place_that_has_a_savepoint_is_left_as_it_is(job: CountedJob) -> None:
     before = stored(job.small.folder / "copy")
     with pytest.raises(CommitConflict, match="there is a savepoint"):
         job.master.export(2, "../copy")
-    assert stored(job.small.folder / "copy") == before and made["location"] == f"file://{job.small.folder}/copy"
+    assert stored(job.small.folder / "copy") == before and made.location == f"file://{job.small.folder}/copy"
     assert job.master.list_savepoints() == [], "an export is nobody's but its owner's"
     made = job.master.create_savepoint("two", target="../others")
-    assert made["location"] == f"file://{job.small.folder}/others/two" == job.master.list_savepoints()[0]["location"]
+    assert made.location == f"file://{job.small.folder}/others/two" == job.master.list_savepoints()[0].location
 
 
 @pytest.mark.parametrize("name", ["", "A", "a/b", "..", "-a", "x" * 64, "42", "a b", "a.b"])
@@ -227,13 +228,13 @@ def test_a_fault_anywhere_leaves_a_whole_savepoint_or_none(
     listed = job.master.list_savepoints()
     assert told is not None or listed, "success is told only of what is listed"
     for one in listed:
-        saved = read_savepoint(open_store(StoreConfig(one["location"])))
-        files = stored(folder_of(one["location"]))
+        saved = read_savepoint(open_store(StoreConfig(one.location)))
+        files = stored(folder_of(one.location))
         assert {item.key: item.sha256 for item in saved.document.objects} == {
             key: hashlib.sha256(body).hexdigest() for key, body in files.items() if key != SAVEPOINT_DOCUMENT
         }
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["foreign"]
+    assert report.exit_code == 0 and not report.foreign
     if not listed:
         job.master.create_savepoint("one")
 
@@ -253,15 +254,15 @@ def test_what_a_killed_creation_left_is_unreachable_and_can_be_collected(
         with pytest.raises(StoreUnavailable):
             job.master.create_savepoint("one")
     report = job.master.fsck()
-    left = [one for one in report["unreachable"] if "savepoints/one/" in one["key"]]
-    assert left and all("no savepoint that the job lists names it" in one["proof"] for one in left)
-    (entry,) = job.master.collect_garbage()["listed"]
+    left = [one for one in report.unreachable if "savepoints/one/" in one.key]
+    assert left and all("no savepoint that the job lists names it" in one.proof for one in left)
+    (entry,) = job.master.collect_garbage().listed
     assert entry.startswith("savepoints/one/") and entry.endswith("/")
     job.master.create_savepoint("one")
     later(monkeypatch, 24 * 3_600_000)
-    assert job.master.collect_garbage()["deleted_objects"] >= len(left)
+    assert job.master.collect_garbage().deleted_objects >= len(left)
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["unreachable"] and not report["garbage"]["entries"]
+    assert report.exit_code == 0 and not report.unreachable and not report.garbage.entries
     assert len(list(job.small.folder.glob("store/small/savepoints/one/*"))) == 1, "the new one is whole"
 
 
@@ -271,8 +272,8 @@ def test_a_copy_in_progress_is_in_use(job: CountedJob) -> None:
 
     def copied(size: int) -> None:
         if not seen:
-            seen.append(job.master.fsck()["objects"])
-            assert job.master.collect_garbage()["listed"] == []
+            seen.append(job.master.fsck().objects)
+            assert job.master.collect_garbage().listed == ()
 
     job.master.create_savepoint("one", copied=copied)
     assert seen[0]["in_use"] > 0
@@ -304,15 +305,15 @@ def test_files_that_a_collection_has_listed_meanwhile_never_become_a_savepoint(j
 def test_disposal_deletes_what_the_document_names_and_nothing_else(job: CountedJob) -> None:
     keep = job.master.create_savepoint("keep", at=1)
     made = job.master.create_savepoint("gone", target="../others")
-    stranger = folder_of(made["location"]) / "notes.txt"
+    stranger = folder_of(made.location) / "notes.txt"
     stranger.write_text("mine")
     before = stored(job.small.folder / "lake")
     answer = job.master.dispose_savepoint("gone")
-    assert (answer["deleted_objects"], answer["left"]) == (made["objects"] + 1, None)
-    assert stored(folder_of(made["location"])) == {"notes.txt": b"mine"}
+    assert (answer.deleted_objects, answer.left) == (made.objects + 1, None)
+    assert stored(folder_of(made.location)) == {"notes.txt": b"mine"}
     assert stored(job.small.folder / "lake") == before
-    assert [one["location"] for one in job.master.list_savepoints()] == [keep["location"]]
-    assert job.master.fsck()["exit_code"] == 0
+    assert [one.location for one in job.master.list_savepoints()] == [keep.location]
+    assert job.master.fsck().exit_code == 0
     with pytest.raises(NotFound, match="has no savepoint gone"):
         job.master.dispose_savepoint("gone")
     events = [type(entry.event) for entry in job.small.context.log.entries()]
@@ -330,21 +331,21 @@ def test_a_disposal_that_fails_leaves_the_savepoint_or_garbage(
         break_store(patch, f"file://{job.small.folder}/store/small", Fault(at(operation, prefix), effect, times=40))
         try:
             answer = job.master.dispose_savepoint("one")
-            assert answer["left"] or operation == "create"
+            assert answer.left or operation == "create"
         except CheckpointError:
             assert operation == "create"
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["missing"] and not report["unreachable"]
+    assert report.exit_code == 0 and not report.missing and not report.unreachable
     state = job.small.context.head().state
     assert state.savepoints or any(entry.prefix.startswith("savepoints/one/") for entry in state.garbage)
 
 
 def test_a_savepoint_whose_document_is_lost_can_still_be_disposed_of(job: CountedJob) -> None:
     made = job.master.create_savepoint("one", target="../others")
-    (folder_of(made["location"]) / SAVEPOINT_DOCUMENT).unlink()
+    (folder_of(made.location) / SAVEPOINT_DOCUMENT).unlink()
     before = stored(job.small.folder / "others")
     answer = job.master.dispose_savepoint("one")
-    assert answer["deleted_objects"] == 0 and "nobody knows what to delete" in answer["left"]
+    assert answer.deleted_objects == 0 and "nobody knows what to delete" in answer.left
     assert stored(job.small.folder / "others") == before and job.master.list_savepoints() == []
 
 
@@ -352,7 +353,7 @@ def test_a_savepoint_of_a_discarded_checkpoint_shows_the_tables_of_that_lineage(
     """After a rollback the old lineage can still be saved: its tables, not those of today."""
     job.rollback(1)
     job.master.create_savepoint("old", at=3)
-    saved = read_savepoint(open_store(StoreConfig(job.master.list_savepoints()[0]["location"])))
+    saved = read_savepoint(open_store(StoreConfig(job.master.list_savepoints()[0].location)))
     assert saved.document.tables["seen"].rows == 9
     job.master.create_savepoint("now")
     assert job.master.read("seen").num_rows == 3
@@ -360,9 +361,9 @@ def test_a_savepoint_of_a_discarded_checkpoint_shows_the_tables_of_that_lineage(
 
 def test_cancel_with_a_savepoint_ends_at_what_it_saved(job: CountedJob) -> None:
     result = job.master.cancel(savepoint=True)
-    assert (result["outcome"], result["head"], result["savepoint"]["checkpoint_id"]) == ("canceled", 3, 3)
+    assert (result.outcome, result.head, result.savepoint.checkpoint_id) == ("canceled", 3, 3)
     again = job.master.cancel(savepoint=True)
-    assert again["outcome"] == "already_canceled" and again["savepoint"]["checkpoint_id"] == 3
+    assert again.outcome == "already_canceled" and again.savepoint.checkpoint_id == 3
 
 
 def test_an_epoch_that_completes_while_the_savepoint_is_taken_is_saved_too(
@@ -373,7 +374,7 @@ def test_an_epoch_that_completes_while_the_savepoint_is_taken_is_saved_too(
     first = Savepoints.create_savepoint
     raced: list[int] = []
 
-    def racing(self: Savepoints, *args: Any, **options: Any) -> dict[str, Any]:
+    def racing(self: Savepoints, *args: Any, **options: Any) -> CheckpointCopy:
         made = first(self, *args, **options)
         if not raced:
             raced.extend(job.run(1))
@@ -381,8 +382,8 @@ def test_an_epoch_that_completes_while_the_savepoint_is_taken_is_saved_too(
 
     monkeypatch.setattr(Savepoints, "create_savepoint", racing)
     result = job.master.cancel(savepoint=True)
-    assert raced == [4] and (result["head"], result["savepoint"]["checkpoint_id"]) == (4, 4)
-    assert [one["checkpoint_id"] for one in job.master.list_savepoints()] == [4]
+    assert raced == [4] and (result.head, result.savepoint.checkpoint_id) == (4, 4)
+    assert [one.checkpoint_id for one in job.master.list_savepoints()] == [4]
 
 
 def test_a_savepoint_that_fails_leaves_the_job_running(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,14 +409,14 @@ def test_of_two_creations_under_one_name_one_is_listed_and_the_other_leaves_noth
     def copied(size: int) -> None:
         if not raced:
             raced.append("")
-            raced[0] = str(job.master.create_savepoint("one", at=2)["location"])
+            raced[0] = str(job.master.create_savepoint("one", at=2).location)
 
     with pytest.raises(CommitConflict, match="has a savepoint one already, of checkpoint 2"):
         job.master.create_savepoint("one", at=1, copied=copied)
     (listed,) = job.master.list_savepoints()
-    assert listed["location"] == raced[0]
+    assert listed.location == raced[0]
     report = job.master.fsck()
-    assert report["exit_code"] == 0 and not report["unreachable"]
+    assert report.exit_code == 0 and not report.unreachable
 
 
 def test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of(
@@ -434,9 +435,9 @@ def test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of(
     with pytest.raises(CommitConflict, match="savepoint one was replaced by another meanwhile"):
         job.master.dispose_savepoint("one")
     (kept,) = job.master.list_savepoints()
-    assert (kept["name"], kept["checkpoint_id"]) == ("one", 3)
-    assert read_savepoint(open_store(StoreConfig(kept["location"]))).document.checkpoint_id == 3
-    assert job.master.fsck()["exit_code"] == 0
+    assert (kept.name, kept.checkpoint_id) == ("one", 3)
+    assert read_savepoint(open_store(StoreConfig(kept.location))).document.checkpoint_id == 3
+    assert job.master.fsck().exit_code == 0
 
 
 def test_a_savepoint_that_landed_keeps_its_objects_whatever_is_read_afterwards(
@@ -455,5 +456,5 @@ def test_a_savepoint_that_landed_keeps_its_objects_whatever_is_read_afterwards(
     with pytest.raises(StateCorrupt):
         job.master.create_savepoint("kept")
     monkeypatch.undo()
-    assert [one["name"] for one in job.master.list_savepoints()] == ["kept"]
+    assert [one.name for one in job.master.list_savepoints()] == ["kept"]
     assert list(job.small.context.store.list("savepoints/kept/"))

@@ -1,0 +1,132 @@
+"""Outcomes: what people and programs are told of an abort, and of the end and the start of an incarnation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from milepost.protocol.manifest.timelines.incarnation import job_phase
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.stored_fields import Known
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedCheckpoint:
+    """A checkpoint that was given up.
+
+    Attributes:
+        tolerated, counted: whether the failure is, and counts. consecutive_failures: with this one.
+    """
+
+    outcome: str
+    checkpoint_id: int
+    reason: str
+    detail: str
+    tolerated: bool
+    counted: bool
+    consecutive_failures: int
+    job_status: str
+
+
+@dataclass(frozen=True, slots=True)
+class NothingAborted:
+    """No checkpoint was given up: ``already_completed`` or ``nothing_pending``."""
+
+    outcome: str
+    message: str
+    tolerated: Known[bool] = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What became of a job.
+
+    Attributes:
+        status: of the incarnation. job_status: of the job. head: None for the empty state.
+    """
+
+    outcome: str
+    status: str
+    job_status: str
+    incarnation: int
+    timeline: str
+    head: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob(JobOutcome):
+    """An incarnation that has ended, and what its clean-up published: a line per checkpoint and sink."""
+
+    published: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTable:
+    """How much of a table was copied."""
+
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointCopy:
+    """A copy of a checkpoint.
+
+    Attributes:
+        left_out: sinks that the spec does not have any more. name: of a savepoint.
+    """
+
+    checkpoint_id: int
+    location: str
+    objects: int
+    bytes: int
+    sinks: Mapping[str, CopiedTable]
+    left_out: tuple[str, ...]
+    name: Known[str] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedHead:
+    """A savepoint of the head that was there already."""
+
+    name: str
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanceledJob(EndedJob):
+    """A canceled job.
+
+    Attributes:
+        aborted_checkpoint: the one that was pending. savepoint: of the checkpoint that it ends at, if asked for.
+    """
+
+    aborted_checkpoint: int | None
+    savepoint: Known[CheckpointCopy | SavedHead] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedJob(JobOutcome):
+    """A job whose next incarnation is open. rolled_back_from: the head that was left."""
+
+    rolled_back_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Whether the job was FAILED, and its status now."""
+
+    resumed: bool
+    status: str
+
+
+def outcome_of(state: ManifestState, outcome: str) -> JobOutcome:
+    """Return what became of a job that is in this state now."""
+    return JobOutcome(
+        outcome=outcome,
+        status=state.status.value,
+        job_status=job_phase(state).value,
+        incarnation=state.incarnation,
+        timeline=state.live,
+        head=int(state.timeline().head) or None,
+    )
