@@ -53,7 +53,7 @@ def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
     again = sorted({(task.level, task.subtask) for task in shown.tasks if task.attempt})
     assert [(one.level, one.subtask) for one in shown.recreated] == again
     assert {(one.attempts, one.base) for one in shown.recreated} == {(2, 1)}
-    ran = workers.executions(level, "both", "host", "tail")
+    ran = workers.executions(level, "both", "operators", "output")
     assert [one for one in ran if not one.ended and one.attempt == 0]
     job.assert_tables_equal_the_oracle()
     job.master().verify(deep=True)

@@ -76,12 +76,12 @@ class SparklessRunner:
     def _levels(self, plan: EpochPlan, epoch: EpochLevels) -> list[pa.RecordBatch]:
         """Return what the last level sends to the driver."""
         rows: list[pa.RecordBatch] = []
-        for _, host, tail in epoch_tasks(plan, epoch):
+        for _, operators, output in epoch_tasks(plan, epoch):
             sent: list[pa.RecordBatch] = []
-            for subtask in range(host.subtasks):
+            for subtask in range(operators.subtasks):
                 with task_memory(plan.cache_directory) as memory:
                     attempt = Attempt(subtask, 0, memory, self.opener, _AtOnce)
-                    sent += tail.run(attempt, host.items(attempt, iter(rows_for(subtask, rows))))
+                    sent += output.run(attempt, operators.run(attempt, iter(rows_for(subtask, rows))))
             rows = sent
         return rows
 

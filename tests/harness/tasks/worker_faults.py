@@ -143,17 +143,18 @@ class Workers:
         self.folder = folder
         folder.mkdir()
         self.fault: Fault | None = None
-        fused, wide_host, wide_tail = epoch_graph.FusedTask, epoch_graph.WideOperatorStage, epoch_graph.WideOutputStage
+        fused, wide_output = epoch_graph.FusedTask, epoch_graph.WideOutputStage
+        wide_operators = epoch_graph.WideOperatorStage
 
         def watched(inner: Callable[[Batches], Batches], level: int, part: str) -> Watched:
             return Watched(inner, Part(level, part), str(folder), self.fault)
 
         monkeypatch.setattr(epoch_graph, "FusedTask", lambda h, t, m: watched(fused(h, t, m), t.plan.level, "both"))
         monkeypatch.setattr(
-            epoch_graph, "WideOperatorStage", lambda h, s, m: watched(wide_host(h, s, m), h.level, "host")
+            epoch_graph, "WideOperatorStage", lambda h, s, m: watched(wide_operators(h, s, m), h.level, "operators")
         )
         monkeypatch.setattr(
-            epoch_graph, "WideOutputStage", lambda t, s, m: watched(wide_tail(t, s, m), t.plan.level, "tail")
+            epoch_graph, "WideOutputStage", lambda t, s, m: watched(wide_output(t, s, m), t.plan.level, "output")
         )
 
     def executions(self, level: int, *parts: str) -> list[Execution]:

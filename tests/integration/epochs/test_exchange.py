@@ -49,7 +49,7 @@ def test_every_subtask_runs_once_whatever_consumes_its_rows(tmp_path: Path, monk
         tasks = job.master().show(job.run().checkpoint_id).tasks
         every = [(level, subtask, 0) for level in range(3) for subtask in range(2)]
         assert sorted((task.level, task.subtask, task.attempt) for task in tasks) == every
-        for level, parts in ((0, ("host",)), (1, ("both",)), (2, ("both",))):
+        for level, parts in ((0, ("operators",)), (1, ("both",)), (2, ("both",))):
             ran = workers.executions(level, *parts)
             assert sorted((one.subtask, one.attempt, one.ended) for one in ran) == [(0, 0, True), (1, 0, True)]
         workers.forget()
@@ -62,7 +62,7 @@ def test_many_buffers_per_channel_are_put_together_again(tmp_path: Path, monkeyp
     job.land(range(1, 5))
     workers = Workers(monkeypatch, tmp_path / "executions")
     job.run()
-    for level, part in ((0, "tail"), (1, "both")):
+    for level, part in ((0, "output"), (1, "both")):
         senders = workers.executions(level, part)
         assert {one.subtask for one in senders} == {0, 1}
         for sender in senders:
