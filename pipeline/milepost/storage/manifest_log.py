@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -152,7 +153,7 @@ class ManifestLog:
                 if expected is not None and version != expected:
                     raise self._gap(expected)
                 try:
-                    yield entry.result()
+                    yield entry()
                 except NotFound as error:
                     raise self._gap(version) from error
                 expected = version - 1
@@ -184,17 +185,17 @@ class ManifestLog:
         if isinstance(entry, LogEntry):
             self._store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
 
-    def _read_ahead(self, versions: Iterator[int]) -> Generator[tuple[int, Future[LogEntry | Tombstone]]]:
-        """Yield each version with its entry, in order; the first is read before any other is asked for."""
-        ahead: deque[tuple[int, Future[LogEntry | Tombstone]]] = deque()
+    def _read_ahead(self, versions: Iterator[int]) -> Generator[tuple[int, Callable[[], LogEntry | Tombstone]]]:
+        """Yield each version with what reads its entry, in order; the first is read before any other is asked for."""
+        ahead: deque[tuple[int, Callable[[], LogEntry | Tombstone]]] = deque()
         pool = ThreadPoolExecutor(_READ_AHEAD)
         try:
             for version in islice(versions, 1):
-                ahead.append((version, pool.submit(self.entry, version)))
+                ahead.append((version, partial(self.entry, version)))
             while ahead:
                 yield ahead.popleft()
                 for version in islice(versions, _READ_AHEAD - len(ahead)):
-                    ahead.append((version, pool.submit(self.entry, version)))
+                    ahead.append((version, pool.submit(self.entry, version).result))
         finally:
             pool.shutdown(cancel_futures=True)
 
