@@ -55,6 +55,15 @@ def finish(job: SparklessJob) -> None:
     job.master.finish(session)
 
 
+def test_what_a_task_left_in_another_shape_is_refused_by_the_next(job: SparklessJob) -> None:
+    """Of another version, or of somebody who edits XCom."""
+    dag_run = DagRun(job)
+    dag_run.trigger()
+    dag_run.pushed[(tasks.TRIGGER, tasks.RETURN_VALUE)] = {"checkpoint_id": 2}
+    with pytest.raises(AirflowFailException, match=r"what trigger_checkpoint left: .*'token'\]\. Nothing was changed"):
+        dag_run.execute(tasks.ValidateOperator, tasks.VALIDATE)
+
+
 ENDS: dict[str, Callable[[SparklessJob], object]] = {"canceled": lambda job: job.master.cancel(), "finished": finish}
 
 

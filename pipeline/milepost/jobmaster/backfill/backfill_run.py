@@ -197,10 +197,8 @@ class Backfill:
             known = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
             record = replay_record(now, later, known & set(context.spec.sources), full)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
-            pending = granted(leadership, claim, session)
-            if pending is None:
-                pending = leadership.require_own_pending(claim.state, session)
-            else:
+            pending, fresh = granted(leadership, claim, session)
+            if fresh:
                 opened = OpenedEpoch(claim.state, pending, record, at.tip, plan.code, plan.loaded)
         what = f"what {_span(now)} read" if now else "rows in flight"
         self._say(f"checkpoint {pending.checkpoint_id} replays {what} and leaves {len(later)} for later")

@@ -50,15 +50,15 @@ class OpenedEpoch:
         return found[0]
 
 
-def granted(leadership: Leadership, claim: TransactResult, session: Session) -> PendingCheckpoint | None:
-    """Return the pending checkpoint that this very claim has opened; None: an earlier one of the session has.
+def granted(leadership: Leadership, claim: TransactResult, session: Session) -> tuple[PendingCheckpoint, bool]:
+    """Return the session's pending checkpoint, and whether this very claim has opened it.
 
     Raises: Fenced: another session took it at once, or another try of this one rebound it: that one runs, not this.
     """
     event = claim.outcome.event if isinstance(claim.outcome, Transition) else None
-    if not isinstance(event, CheckpointTriggered):
-        return None
     pending = leadership.require_own_pending(claim.state, session)
+    if not isinstance(event, CheckpointTriggered):
+        return pending, False
     if pending.token != event.pending.token:
         raise Fenced(
             f"checkpoint {pending.checkpoint_id}: token {event.pending.token} was superseded by {pending.token} at "
@@ -66,7 +66,7 @@ def granted(leadership: Leadership, claim: TransactResult, session: Session) -> 
             hint="fenced; trigger a new run",
             checkpoint_id=pending.checkpoint_id,
         )
-    return pending
+    return pending, True
 
 
 def open_again(context: JobContext, state: ManifestState, pending: PendingCheckpoint) -> OpenedEpoch:

@@ -139,11 +139,8 @@ class Trigger:
             return None
         if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
             return NothingToDo("covered", claim.outcome.message)
-        pending = granted(self._leadership, claim, session)
-        if pending is None:
-            pending = self._leadership.require_own_pending(claim.state, session)
-            return self._triggered(asked, claim.state, pending, record.summary, None)
-        opened = OpenedEpoch(claim.state, pending, record, base, code, loaded)
+        pending, fresh = granted(self._leadership, claim, session)
+        opened = OpenedEpoch(claim.state, pending, record, base, code, loaded) if fresh else None
         return self._triggered(asked, claim.state, pending, record.summary, opened)
 
     def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode]:
