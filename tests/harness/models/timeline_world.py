@@ -13,6 +13,7 @@ from pathlib import Path
 from milepost.jobmaster.backfill.backfill_run import Backfill
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.ids import IMPORTING
 from milepost.spec.load.load import LoadedJob
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -124,7 +125,7 @@ class TimelineWorld(SteppedJob):
     def restore(self, name: str, *, claim: bool) -> Process:
         """From a savepoint of the job; or of another one, where `foreign_savepoint` has put it."""
         self.spec_changes(rule=self.model.saved_rules[name])
-        session = self.new_session("install")
+        session = self.new_session(IMPORTING.removesuffix(":"))
         self.model.restores[session.session_id] = self.model.savepoints[name]
         return self.begin(f"restore {name}", lambda master: master.restore(session, name, claim=claim).claimed, session)
 
