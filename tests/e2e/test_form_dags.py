@@ -58,7 +58,7 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     rejected.answer("Reject")
     assert rejected.wait() == "success"
     assert rejected.states() == {
-        "plan_rollback": "success", "approve": "success", "rollback": "skipped", "realign": "skipped",
+        "plan_rollback": "success", "approve": "success", "rollback": "skipped", "reconcile": "skipped",
     }  # fmt: skip
     assert "rejected by admin: nothing was changed" in rejected.log("approve")
     assert job.master.history() == history
@@ -78,7 +78,7 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     history = job.master.history()
     outdated.answer("Approve")
     assert outdated.wait() == "failed"
-    assert (outdated.tries("rollback"), outdated.states()["realign"]) == (1, "upstream_failed")
+    assert (outdated.tries("rollback"), outdated.states()["reconcile"]) == (1, "upstream_failed")
     assert "plan again" in outdated.log("rollback")
     assert job.master.history() == history
 
@@ -87,7 +87,7 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     back.answer("Approve")
     assert back.wait() == "success"
     assert job.table() == TABLES[2]
-    for task_id in ("plan_rollback", "approve", "rollback", "realign"):
+    for task_id in ("plan_rollback", "approve", "rollback", "reconcile"):
         assert f": {task_id}" in back.log(task_id) and "checkpoint 2, timeline " in back.log(task_id)
     assert [event["extra"]["rows"] for event in airflow.asset_events("back__rollback")] == [2]
 

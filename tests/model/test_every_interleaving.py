@@ -148,7 +148,7 @@ def test_no_commit_of_the_old_timeline_lands_after_a_rollback(
 
 def before_the_sinks_have_followed(state: ManifestState, request: Any, now_ms: int) -> Answer:
     """Trigger while a sink has yet to follow."""
-    return coordinator.trigger(replace(state, realignment=None), request, now_ms)
+    return coordinator.trigger(replace(state, reconciliation=None), request, now_ms)
 
 
 def without_telling_the_sinks(state: ManifestState, request: Any, now_ms: int) -> Answer:

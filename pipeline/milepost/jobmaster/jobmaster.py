@@ -12,7 +12,7 @@ from milepost.jobmaster.job.store_checks import probe_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
-from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Difference
@@ -73,14 +73,14 @@ class JobMaster:
     def __init__(self, job: LoadedJob) -> None:
         self.job = job
         self.context = context = JobContext(job)
-        leadership, realigner = Leadership(context), Realigner(context)
-        lifecycle = Lifecycle(context, leadership, realigner)
-        rollbacks = Rollbacks(context, leadership, realigner, lifecycle)
+        leadership, reconciler = Leadership(context), SinkReconciler(context)
+        lifecycle = Lifecycle(context, leadership, reconciler)
+        rollbacks = Rollbacks(context, leadership, reconciler, lifecycle)
         savepoints = Savepoints(context, lifecycle)
         restores = Restores(context, leadership, lifecycle, rollbacks, savepoints)
-        trigger = Trigger(context, leadership, realigner, lifecycle)
+        trigger = Trigger(context, leadership, reconciler, lifecycle)
         epochs = Epochs(context, leadership, lifecycle, trigger)
-        backfills = Backfills(context, epochs, leadership, realigner)
+        backfills = Backfills(context, epochs, leadership, reconciler)
         reports = Reports(context)
 
         self.run = epochs.run
@@ -105,7 +105,7 @@ class JobMaster:
         self.plan_rollback = rollbacks.plan_rollback
         self.rollback_target = rollbacks.rollback_target
         self.rollback = rollbacks.rollback
-        self.finish_realignment = rollbacks.finish_realignment
+        self.finish_reconciliation = rollbacks.finish_reconciliation
         self.plan_backfill = backfills.plan_backfill
         self.backfill = backfills.backfill
         self.dispose_backfills = backfills.dispose_backfills

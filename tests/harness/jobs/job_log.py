@@ -29,8 +29,8 @@ from milepost.protocol.manifest.transaction.requests import (
     GarbageDeletedRequest,
     ListProgress,
     PinRequest,
-    RealignSinkRequest,
     RebindRequest,
+    ReconcileSinkRequest,
     RecordSavepointRequest,
     ResumeRequest,
     RollbackRequest,
@@ -283,10 +283,10 @@ class JobLog:
     def thaw(self, session: str) -> Answer:
         return self.ask(ThawRequest(SessionId(session)))
 
-    def realign(self, session: str, sink: str = "lake", decision: int | None = None) -> Answer:
-        due = self.state.realignment
+    def reconcile(self, session: str, sink: str = "lake", decision: int | None = None) -> Answer:
+        due = self.state.reconciliation
         wanted = (due.decision if due is not None else self.state.version) if decision is None else decision
-        return self.ask(RealignSinkRequest(SessionId(session), wanted, sink))
+        return self.ask(ReconcileSinkRequest(SessionId(session), wanted, sink))
 
     def record_savepoint(
         self, session: str, checkpoint_id: int, name: str = "before", location: str | None = None, **changes: Any

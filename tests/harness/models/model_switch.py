@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from milepost.protocol.manifest.timelines.timelines import realign_sink, rollback
-from milepost.protocol.manifest.transaction.requests import RealignSinkRequest, RollbackRequest
+from milepost.protocol.manifest.timelines.timelines import reconcile_sink, rollback
+from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest, RollbackRequest
 from milepost.protocol.records.ids import CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
 from tests.harness.models.model_explorer import Decide, Explorer, Rules
@@ -25,7 +25,7 @@ class SwitchRules(Rules):
     """The rules of a switch: the product's, unless a test breaks one on purpose."""
 
     rollback: Decide = rollback
-    realign: Decide = realign_sink
+    reconcile: Decide = reconcile_sink
     compare_timelines: bool = True
     follow_when_nothing_changes: bool = True
     compare_decisions: bool = True
@@ -48,7 +48,7 @@ class SwitchExplorer(Explorer):
         """Read the head: let the sink follow, publish, then sweep, then trigger or roll back; after the epoch: end."""
         state = self.manifests.values[world.manifest]
         after = process.seen[:1] == ("after",)
-        pending, leader, due = state.timeline().pending, state.timeline().leader, state.realignment
+        pending, leader, due = state.timeline().pending, state.timeline().leader, state.reconciliation
         # Whoever goes back publishes nothing first: the sink's way to its new head replaces the commits that are due.
         waiting = state.unconfirmed() if after or process.name != PERSON else ()
         if due is not None:
@@ -99,7 +99,7 @@ class SwitchExplorer(Explorer):
         heard = max((born for _, _, born in world.sink), default=0)
         unchanged = not self.rules.follow_when_nothing_changes and _mark(world.sink)[0] == to
         if (self.rules.compare_decisions and heard >= decision) or unchanged:
-            yield "followed already", world.with_process(index, replace(process, step="decide realign"))
+            yield "followed already", world.with_process(index, replace(process, step="decide reconcile"))
         else:
             seen = (*process.seen, len(world.sink))
             yield "", world.with_process(index, replace(process, step="writefollow", seen=seen))
@@ -111,7 +111,7 @@ class SwitchExplorer(Explorer):
             yield "lost the race", world.with_process(index, replace(process, step="readfollow", seen=goal))
             return
         done = replace(world, sink=(*world.sink, (to, 0, decision)))
-        yield "", done.with_process(index, replace(process, step="decide realign", seen=goal))
+        yield "", done.with_process(index, replace(process, step="decide reconcile", seen=goal))
         if world.faults_left:
             lost = replace(done, faults_left=0).with_process(index, replace(process, step="readfollow", seen=goal))
             yield "the reply is lost", lost
@@ -132,7 +132,7 @@ class SwitchExplorer(Explorer):
     def _goes_on(self, world: World, index: int, process: Process, goal: str, checkpoint: int) -> World:
         if goal == "rollback":
             return world.with_process(index, Process(process.name, "look", ("after",)))
-        if goal == "realign":
+        if goal == "reconcile":
             after = ("after",) if process.seen[3:4] == (1,) else ()
             return world.with_process(index, Process(process.name, "look", after))
         return super()._goes_on(world, index, process, goal, checkpoint)
@@ -143,8 +143,8 @@ class SwitchExplorer(Explorer):
             head = state.head()
             to = CheckpointId(0) if head is None else head.parent
             return RollbackRequest(session, to, state.timeline().head, ("lake",), "a wrong rule")
-        if goal == "realign":
-            return RealignSinkRequest(session, int(process.seen[0]), "lake")
+        if goal == "reconcile":
+            return ReconcileSinkRequest(session, int(process.seen[0]), "lake")
         return super()._request(state, process, goal)
 
     def content(self, world: World) -> tuple[int, ...]:
@@ -178,7 +178,7 @@ class SwitchExplorer(Explorer):
         _require(rows == self.lineage(world, _mark(world.sink)[0]), f"I14: the table holds {rows}: no lineage")
         retained = {int(one.checkpoint_id) for one in state.checkpoints}
         _require({number for number, _ in completed} == retained, "I8: a completed checkpoint is not retained")
-        if state.realignment is None:
+        if state.reconciliation is None:
             owed = tuple(int(one.checkpoint_id) for one in state.unconfirmed() if int(one.checkpoint_id) not in rows)
             head = int(state.timeline().head)
             _require((*rows, *owed) == self.lineage(world, head), f"I14: the table holds {rows}, the head is {head}")
@@ -186,7 +186,7 @@ class SwitchExplorer(Explorer):
     def check_last(self, world: World) -> None:
         """Check the results when nobody has anything left to do. Raises Broken."""
         state = self.manifests.values[world.manifest]
-        _require(state.realignment is None and not state.unconfirmed(), "I14: a sink still has something to do")
+        _require(state.reconciliation is None and not state.unconfirmed(), "I14: a sink still has something to do")
 
 
 def _born(timeline: TimelineId) -> int:

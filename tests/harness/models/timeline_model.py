@@ -100,7 +100,7 @@ class TimelineModel:
     def owed(self) -> bool:
         """Whether some sink has yet to publish, or to follow."""
         waiting = any(one["unconfirmed"] for one in self.state["checkpoints"])
-        return waiting or self.state["realignment"] is not None
+        return waiting or self.state["reconciliation"] is not None
 
     def lineage(self, checkpoint: int) -> list[int]:
         """From the first checkpoint to this one."""
@@ -166,7 +166,7 @@ class TimelineModel:
                 ended = before["status"] in ("canceled", "finished")
                 restored = event["leader"]["session_id"] in self.restores  # copied, and not run
                 require(restored or not ended, f"I4: epoch {number} begins in an ended job")
-                due = before["realignment"] if event["timeline"] == self.state["live"] else None
+                due = before["reconciliation"] if event["timeline"] == self.state["live"] else None
                 require(due is None, f"I14: epoch {number} begins, and sinks have yet to follow: {due}")
                 self.trigger_times_ms[number] = event["at_ms"]
                 self.granted[number] = self.version
@@ -185,7 +185,7 @@ class TimelineModel:
             case "SinkConfirmed":
                 number, sink = event["checkpoint_id"], event["sink"]
                 require(number in self.tables[sink], f"I11: {sink} confirms {number}, and has not published it")
-            case "SinkRealigned":
+            case "SinkReconciled":
                 head = self.heads[event["sink"]]
                 require(head and head["decision"] >= event["decision"], f"I11: {event['sink']} has not followed")
             case "SavepointCreated":

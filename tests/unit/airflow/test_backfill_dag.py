@@ -37,7 +37,7 @@ def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) 
     run.approve()
     job.next_day(DAYS + 1)  # the schedule goes on while the plan waits
     done = run.execute("replay_and_fast_forward")
-    run.execute("realign")
+    run.execute("reconcile")
     assert done["outcome"] == "fast_forwarded"
     job.assert_table(DAYS + 1, fixed=True, fixed_from=3)
     ((_, extra),) = run.outlets.emitted

@@ -83,8 +83,8 @@ def test_a_dag_with_a_form_runs_only_when_asked_and_once_at_a_time(dags: dict[st
 @pytest.mark.parametrize(
     ("dag_id", "tasks"),
     [
-        ("small__rollback", ["plan_rollback", "approve", "rollback", "realign"]),
-        ("small__backfill", ["plan_backfill", "approve", "replay_and_fast_forward", "realign"]),
+        ("small__rollback", ["plan_rollback", "approve", "rollback", "reconcile"]),
+        ("small__backfill", ["plan_backfill", "approve", "replay_and_fast_forward", "reconcile"]),
     ],
 )
 def test_a_plan_is_shown_before_anything_is_done_and_nobody_is_asked_twice(
@@ -95,7 +95,7 @@ def test_a_plan_is_shown_before_anything_is_done_and_nobody_is_asked_twice(
     approve = dag.get_task("approve")
     assert (approve.retries, approve.ignore_downstream_trigger_rules, approve.fail_on_reject) == (0, True, False)
     assert dag.get_task(tasks[2]).trigger_rule == "none_failed", "the approval may be left out, never fail"
-    assert dag.get_task("realign").trigger_rule == "all_success"
+    assert dag.get_task("reconcile").trigger_rule == "all_success"
 
 
 def test_what_a_plan_says_is_never_markup() -> None:

@@ -53,7 +53,7 @@ def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job:
     assert any("epochs discarded: 2 (checkpoints 2, 3)" in line for line in plan["text"])
     run.approve("ann")
     done = run.execute("rollback")
-    run.execute("realign")
+    run.execute("reconcile")
     assert (done["outcome"], table(job)) == ("rolled_back", TABLES[1])
     (uri, extra) = run.outlets.emitted[0]
     assert uri == f"file://{job.folder}/lake/table"
@@ -68,7 +68,7 @@ def test_only_planning_changes_nothing_and_skips_what_would(job: SparklessJob) -
     history = job.master.history()
     run = FormDagRun(dag(job), to="2", dry_run=True)
     run.execute("plan_rollback")
-    assert run.skipped == {"approve", "rollback", "realign"}
+    assert run.skipped == {"approve", "rollback", "reconcile"}
     assert job.master.history() == history
 
 
@@ -77,7 +77,7 @@ def test_without_an_approval_only_the_question_is_skipped(job: SparklessJob) -> 
     run.execute("plan_rollback")
     assert run.skipped == {"approve"}
     run.execute("rollback")
-    run.execute("realign")
+    run.execute("reconcile")
     assert table(job) == TABLES[0]
 
 
@@ -200,7 +200,7 @@ def test_a_retried_rollback_that_had_landed_is_done_even_if_epochs_went_on(job: 
     assert table(job) == TABLES[2]
 
 
-def test_a_sink_that_is_down_delays_its_realignment_and_the_retry_ends_it(
+def test_a_sink_that_is_down_delays_its_reconciliation_and_the_retry_ends_it(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I14: the switch has landed; each task is retried until the table has followed."""
@@ -213,7 +213,7 @@ def test_a_sink_that_is_down_delays_its_realignment_and_the_retry_ends_it(
             run.execute("rollback")
         run.execute("rollback", try_number=2)
         with pytest.raises(StoreUnavailable, match="have yet to follow"):
-            run.execute("realign")
-    run.execute("realign", try_number=2)
+            run.execute("reconcile")
+    run.execute("reconcile", try_number=2)
     assert table(job) == TABLES[1]
     assert len(run.outlets.emitted) == 1

@@ -11,7 +11,7 @@ import pytest
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
-from milepost.jobmaster.reports.checkpoint_details import AheadObject, RowsAhead
+from milepost.jobmaster.reports.checkpoint_details import AheadObject, RowsAheadReport
 from milepost.storage.local import LocalStore
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -70,10 +70,10 @@ def test_one_row_of_the_year_9999_makes_later_rows_late_only_where_it_may(
     assert (run(job).late_rows, job.master.read("late").num_rows) == (late, late)
     ahead = first.sources["rows"].ahead
     if setting == "null":
-        assert ahead == RowsAhead(0, ())
+        assert ahead == RowsAheadReport(0, ())
         return
     assert first.sources["rows"].newest_event_time == "2026-01-01T00:30:00+00:00"
-    assert ahead == RowsAhead(1, (AheadObject("a.csv", 1, "9999-12-31T23:59:59+00:00"),))
+    assert ahead == RowsAheadReport(1, (AheadObject("a.csv", 1, "9999-12-31T23:59:59+00:00"),))
     assert job.master.show(2).sources["rows"].ahead.rows == 0
     assert job.master.read("hours").column("k").to_pylist() == [1], "the hour that has passed, and no other"
     run_drained = job.master.run(Session.cli(), SparklessRunner(), drain=True)

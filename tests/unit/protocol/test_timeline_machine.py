@@ -211,7 +211,7 @@ class Timelines(RuleBasedStateMachine):
         if switch == self.job.following and table.decision < switch.decision:
             assert set(missing) <= self.job.retained, "I8: what the sink needs to follow is retained"
         if table.follow(switch, missing, base):
-            answer = self.ask(lambda: self.log.realign(PERSON, sink, switch.decision))
+            answer = self.ask(lambda: self.log.reconcile(PERSON, sink, switch.decision))
             due = switch == self.job.following and sink in self.job.must_follow
             assert isinstance(answer, Transition) == due
             if due:
@@ -440,7 +440,7 @@ class Timelines(RuleBasedStateMachine):
         assert {int(one.checkpoint_id): set(SINKS) - set(one.unpublished) for one in state.checkpoints} == {
             number: self.job.shown[number] for number in self.job.retained
         }
-        assert set(() if state.realignment is None else state.realignment.sinks) == self.job.must_follow
+        assert set(() if state.reconciliation is None else state.reconciliation.sinks) == self.job.must_follow
         entry = LogEntry(state.version, "w", self.log.events[-1], state)
         assert decode_entry(encode_entry(entry)) == entry
 

@@ -134,8 +134,8 @@ Processes recorded input again with today's code, on a fork beside the schedule;
 the live timeline's place in one step, and every table follows. Until then the schedule and the tables do not notice.
 
 `plan_backfill` says where it forks and what it replays; `approve` shows that under *Required Actions*;
-`replay_and_fast_forward` does it, and goes on with its fork when it is retried or run again; `realign` sees that every
-table has followed. A failed or rejected run has left the live timeline as it was.
+`replay_and_fast_forward` does it, and goes on with its fork when it is retried or run again; `reconcile` sees that
+every table has followed. A failed or rejected run has left the live timeline as it was.
 
 Airflow's own backfill of `{name}__epoch` is something else: it runs epochs for past dates, which a later epoch covers.
 """

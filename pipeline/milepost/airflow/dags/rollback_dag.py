@@ -131,6 +131,6 @@ Returns state, source positions, rows in flight and every table to one checkpoin
 deleted: what is discarded stays until retention takes it, so a rollback can be rolled back.
 
 `plan_rollback` says what would happen; `approve` shows that under *Required Actions* and waits for a person;
-`rollback` does what was approved, or refuses when the head has moved meanwhile; `realign` sees that every table has
+`rollback` does what was approved, or refuses when the head has moved meanwhile; `reconcile` sees that every table has
 followed. A rejected or refused run has changed nothing. The next run of `{name}__epoch` continues from there.
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 APPROVAL = "approve"
-REALIGN = "realign"
+RECONCILE = "reconcile"
 
 UNCHANGED = "nothing_to_roll_back"
 
@@ -32,7 +32,7 @@ _RECENT = 200
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """What the task that switches leaves for `realign`.
+    """What the task that switches leaves for `reconcile`.
 
     Attributes:
         checkpoint_id: head of the timeline that is live now. discarded: checkpoints that are not live any more.
@@ -54,18 +54,18 @@ def add_switch(job: LoadedJob, plan: tuple[str, type[PlanOperator]], act: tuple[
     path = str(job.path)
     plan_task, plan_operator = plan
     act_task, act_operator = act
-    planned = plan_operator(task_id=plan_task, spec_path=path, approval=APPROVAL, following=[act_task, REALIGN])
+    planned = plan_operator(task_id=plan_task, spec_path=path, approval=APPROVAL, following=[act_task, RECONCILE])
     approved = PlanApprovalOperator(task_id=APPROVAL, plan_task=plan_task)
     carried_out = {"spec_path": path, "plan_task": plan_task, "approval": APPROVAL}
     acted = act_operator(task_id=act_task, trigger_rule=TriggerRule.NONE_FAILED, **carried_out)
-    realigned = RealignOperator(
-        task_id=REALIGN,
+    reconciled = ReconcileOperator(
+        task_id=RECONCILE,
         switch_task=act_task,
         sink_assets=sink_assets(job),
         outlets=[AssetAlias(f"milepost.{job.spec.name}")],
         **carried_out,
     )
-    planned >> approved >> acted >> realigned
+    planned >> approved >> acted >> reconciled
 
 
 def switched_before(context: Context, master: JobMaster, session: Session, plan: ShownPlan) -> Switched | None:
@@ -83,7 +83,7 @@ def switched_before(context: Context, master: JobMaster, session: Session, plan:
     return None
 
 
-class RealignOperator(PlannedOperator):
+class ReconcileOperator(PlannedOperator):
     """Sees that every sink has followed the switch, and emits the asset event of each table that it changed.
 
     The event is that of `notify_complete`; its `rows` are those of the whole table, None where the plan cannot know.
@@ -104,7 +104,7 @@ class RealignOperator(PlannedOperator):
         checkpoint_id = done.checkpoint_id
         self.say_for_whom(checkpoint_id, done.timeline)
         master = self.jobmaster()
-        master.finish_realignment(self.session(context))
+        master.finish_reconciliation(self.session(context))
         if done.outcome == UNCHANGED:
             log.info("no table had to follow")
             return

@@ -100,7 +100,7 @@ def _read(job: Any) -> dict[str, Any]:
     state = master.job_state()
     return {
         "timeline": state.timeline or "main",
-        "realigning": state.realigning,
+        "reconciling": state.reconciling,
         "failed": state.last_failure if state.job_status == "failed" else "",
         "job": job.spec.name,
         "storage": job.spec.storage,
@@ -114,7 +114,7 @@ def _page(status_code: int, template: str = "checkpoints_page.html", /, **shown:
         "job": "",
         "storage": "",
         "timeline": "",
-        "realigning": [],
+        "reconciling": [],
         "failed": "",
         "checkpoints": [],
         "events": [],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, SourceHealth
 
 
-class Status(StrEnum):
+class CheckpointState(StrEnum):
     """States of a checkpoint."""
 
     pending = "pending"
@@ -70,7 +70,7 @@ def _master(job: str) -> JobMaster:
 def list_(
     ctx: typer.Context,
     job: Job,
-    status: Annotated[Status | None, typer.Option("--status", help="Only these.")] = None,
+    status: Annotated[CheckpointState | None, typer.Option("--status", help="Only these.")] = None,
     limit: Limit = _NEWEST,
     every: Every = False,
     as_json: Json = False,
@@ -131,7 +131,7 @@ def _say_more(output: Output, shown: int, found: int) -> bool:
 
 def _status(checkpoint: CheckpointReport) -> str:
     """The status, and why it failed, or that the live timeline does not continue it."""
-    left = "not live" if checkpoint.status != Status.aborted and checkpoint.live is False else None
+    left = "not live" if checkpoint.status != CheckpointState.aborted and checkpoint.live is False else None
     note = checkpoint.failure_reason or left or ("compacted" if checkpoint.compacted else None)
     return f"{checkpoint.status} ({note})" if note else checkpoint.status
 

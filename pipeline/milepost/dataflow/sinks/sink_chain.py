@@ -162,7 +162,7 @@ class SinkChain(ChainReader):
                 return False
             point = self.base_point(head, base)
             schemas = admit(point)
-            if self._create(self._realigned(head, point, additions, schemas, mark, decision, write_id)):
+            if self._create(self._reconciled(head, point, additions, schemas, mark, decision, write_id)):
                 return True
         self._lost_every_race(mark)
 
@@ -249,7 +249,7 @@ class SinkChain(ChainReader):
             )
         return True
 
-    def _realigned(
+    def _reconciled(
         self,
         head: SinkHead | None,
         base: TablePoint,

@@ -33,7 +33,7 @@ def _file_fault(key: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class GarbageList:
+class TableGarbageList:
     """Files of one table that one look at it found needed by nothing.
 
     Attributes:
@@ -59,7 +59,7 @@ class GarbageList:
 
 
 @dataclass(frozen=True, slots=True)
-class GarbageLists:
+class TableGarbageLists:
     """The lists of one table, oldest first.
 
     Attributes:
@@ -67,7 +67,7 @@ class GarbageLists:
             deletes it: what is not understood is never deleted.
     """
 
-    lists: tuple[GarbageList, ...]
+    lists: tuple[TableGarbageList, ...]
     unreadable: tuple[str, ...]
 
     @property
@@ -80,14 +80,14 @@ def is_list_key(key: str) -> bool:
     return _LIST_KEY.fullmatch(key) is not None
 
 
-def list_to_bytes(listed: GarbageList) -> bytes:
+def list_to_bytes(listed: TableGarbageList) -> bytes:
     """Canonical JSON."""
     return encode(listed)
 
 
-def list_from_bytes(key: str, body: bytes) -> GarbageList:
+def list_from_bytes(key: str, body: bytes) -> TableGarbageList:
     """Strict: raises StateCorrupt, naming the key; nothing but files that staging could have named is ever listed."""
-    listed = decode(GarbageList, body, key, hint=_HINT, key=key)
+    listed = decode(TableGarbageList, body, key, hint=_HINT, key=key)
     if listed.key != key:
         raise StateCorrupt(f"{key}: is not the list that its name says", hint=_HINT, key=key)
     return listed
@@ -103,11 +103,11 @@ class TableGarbage:
         """Of the sink's store: what the age of a list is measured by."""
         return self._store.clock_ms()
 
-    def lists(self) -> GarbageLists:
+    def lists(self) -> TableGarbageLists:
         """Return all lists."""
         return self.read(stat.key for stat in self._store.list(GARBAGE) if is_list_key(stat.key))
 
-    def read(self, keys: Iterable[str]) -> GarbageLists:
+    def read(self, keys: Iterable[str]) -> TableGarbageLists:
         """Those of these lists that are still there."""
         found, unreadable = [], []
         for key in sorted(keys):
@@ -117,13 +117,13 @@ class TableGarbage:
                 continue
             except StateCorrupt as error:
                 unreadable.append(error.message)
-        return GarbageLists(tuple(found), tuple(unreadable))
+        return TableGarbageLists(tuple(found), tuple(unreadable))
 
-    def add(self, listed: GarbageList) -> None:
+    def add(self, listed: TableGarbageList) -> None:
         """Phase one: nothing is deleted before the list is durable."""
         self._store.put(listed.key, list_to_bytes(listed))
 
-    def delete(self, listed: GarbageList, files: Sequence[str]) -> None:
+    def delete(self, listed: TableGarbageList, files: Sequence[str]) -> None:
         """Phase two: these files of a list go, then the list; stopped in between, the next one does it again.
 
         Raises: StoreUnavailable, EnvironmentUnusable: the list stays.

@@ -14,7 +14,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 
@@ -61,9 +61,9 @@ class DisposedBackfills:
 class Backfills:
     """The use cases of one job's backfills."""
 
-    def __init__(self, context: JobContext, epochs: Epochs, leadership: Leadership, realigner: Realigner) -> None:
+    def __init__(self, context: JobContext, epochs: Epochs, leadership: Leadership, reconciler: SinkReconciler) -> None:
         self._context, self._epochs = context, epochs
-        self._leadership, self._realigner = leadership, realigner
+        self._leadership, self._reconciler = leadership, reconciler
 
     def plan_backfill(
         self,
@@ -123,7 +123,7 @@ class Backfills:
         run = Backfill(self._context, self._epochs, self._leadership, session, runner, say)
         fork, tip = run.replay(plan)
         say("sinks follow")
-        self._realigner.finish(session)
+        self._reconciler.finish(session)
         return _result(self._context, plan, fork, tip)
 
     def dispose_backfills(self) -> DisposedBackfills:

@@ -2,7 +2,7 @@
 
 Order: the fork (manifest) -> its epochs, each in the order of `run/epochs.py`, up to complete; their sinks stage and
 nothing is committed -> the freeze of the live timeline (manifest) -> what is still to be replayed -> fast-forward
-(manifest): the one transition that makes the fork the live timeline -> each sink follows (`leadership/realignment.py`).
+(manifest): the one transition that makes the fork the live timeline -> each sink follows (`leadership/reconciliation`).
 Until the fast-forward the live timeline has noticed nothing but the freeze, which ends by itself. Stopped anywhere
 before it, the fork stays, and the same backfill goes on with it; after it, the next epoch lets the sinks follow first.
 """

@@ -4,7 +4,7 @@ Order of an end (I4): the transition that ends the incarnation, with a dirty res
 its leader fenced -> staged files of that checkpoint discarded -> completed checkpoints published at the sinks that had
 not confirmed -> the result is clean. Stopped between any two, the next command that may change the job's status does
 what is left, before anything else; until then nothing is lost, and nothing new may start. Sinks that have yet to
-follow a switch of the live timeline (`jobmaster/leadership/realignment.py`) follow before what waits is published.
+follow a switch of the live timeline (`jobmaster/leadership/reconciliation.py`) follow before what waits is published.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from milepost.jobmaster.leadership.outcomes import (
     Resumed,
     outcome_of,
 )
-from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.retention.subsumption import discard_staged
 from milepost.protocol.codec.log_entries import Tombstone
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
@@ -59,8 +59,8 @@ class Lifecycle:
     Each finishes the clean-up of an ended incarnation first, and raises NotFound for a job that has never run.
     """
 
-    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner) -> None:
-        self._context, self._leadership, self._realigner = context, leadership, realigner
+    def __init__(self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler) -> None:
+        self._context, self._leadership, self._reconciler = context, leadership, reconciler
 
     def abort_running(self) -> AbortedCheckpoint | NothingAborted:
         """Give up the pending checkpoint, whoever runs it; that session is fenced, and its run ends as fenced.
@@ -172,7 +172,7 @@ class Lifecycle:
                 notice = AbortNotice(aborted.reason, aborted.pending.base)
                 discard_staged(self._context, aborted.pending, notice)
         try:
-            self._realigner.finish(session)
+            self._reconciler.finish(session)
             published = self._leadership.finish_commits(session)
         except CheckpointError as error:
             raise type(error)(

@@ -29,7 +29,7 @@ class AheadObject:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsAhead:
+class RowsAheadReport:
     """How many rows of a source were too far ahead to move its watermark, and the first objects with such."""
 
     rows: int
@@ -46,7 +46,7 @@ class SourceDetails:
     skipped: Mapping[str, int]
     bad_names: tuple[str, ...]
     newest_event_time: str | None
-    ahead: RowsAhead
+    ahead: RowsAheadReport
     watermark_us: int | None
     finished: bool
 
@@ -67,7 +67,7 @@ class OperatorDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class AcknowledgedSubtask:
+class AcknowledgementReport:
     """A subtask, and the digest of the attempt that counts."""
 
     level: int
@@ -76,7 +76,7 @@ class AcknowledgedSubtask:
 
 
 @dataclass(frozen=True, slots=True)
-class RecreatedSubtask:
+class RecreationReport:
     """A subtask that Spark had to run more than once; each attempt began at the base."""
 
     level: int
@@ -101,9 +101,9 @@ class CheckpointDetails(CheckpointReport):
     operators: Mapping[str, OperatorDetails]
     sink_rows: Mapping[str, int]
     verdict: GateVerdict
-    acknowledged: tuple[AcknowledgedSubtask, ...]
+    acknowledged: tuple[AcknowledgementReport, ...]
     tasks: tuple[TaskTimes, ...]
-    recreated: tuple[RecreatedSubtask, ...]
+    recreated: tuple[RecreationReport, ...]
     phases: Mapping[str, int | None]
     notified_ms: Mapping[str, int]
     code: Mapping[str, str]
@@ -136,7 +136,7 @@ def detailed(
         sink_rows={name: item.committable.rows for name, item in metadata.sinks.items()},
         verdict=metadata.verdict,
         acknowledged=tuple(
-            AcknowledgedSubtask(item.level, item.subtask, item.attempt_digest) for item in metadata.acknowledged
+            AcknowledgementReport(item.level, item.subtask, item.attempt_digest) for item in metadata.acknowledged
         ),
         tasks=metadata.tasks,
         recreated=_recreated(metadata),
@@ -157,7 +157,7 @@ def _source(source: SourceSnapshot) -> SourceDetails:
         skipped=source.skipped,
         bad_names=tuple(source.bad_names),
         newest_event_time=watermark_text(source.newest_event_us),
-        ahead=RowsAhead(source.ahead_rows, ahead),
+        ahead=RowsAheadReport(source.ahead_rows, ahead),
         watermark_us=source.watermark_us,
         finished=source.finished,
     )
@@ -177,9 +177,9 @@ def _operator(item: OperatorSnapshot) -> OperatorDetails:
     )
 
 
-def _recreated(metadata: CheckpointMetadata) -> tuple[RecreatedSubtask, ...]:
+def _recreated(metadata: CheckpointMetadata) -> tuple[RecreationReport, ...]:
     measured = [(SubtaskKey(task.level, task.subtask), task.attempt) for task in metadata.tasks]
     return tuple(
-        RecreatedSubtask(one.subtask.level, one.subtask.subtask, one.attempts, int(one.base))
+        RecreationReport(one.subtask.level, one.subtask.subtask, one.attempts, int(one.base))
         for one in recreated(measured, CheckpointId(metadata.base))
     )

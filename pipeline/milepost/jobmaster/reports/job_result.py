@@ -58,7 +58,7 @@ class JobReport:
         waits_for: what an initializing job waits for, in words; None when it is another one.
         result: None until the incarnation has ended.
         leader: None before a session claimed the timeline in this incarnation, and after its end.
-        timeline: the live one. realigning: sinks that have yet to follow it.
+        timeline: the live one. reconciling: sinks that have yet to follow it.
     """
 
     job: str
@@ -69,7 +69,7 @@ class JobReport:
     leader: LeaderReport | None
     timeline: str | None
     timelines: tuple[TimelineReport, ...]
-    realigning: tuple[str, ...]
+    reconciling: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def report_job(job: str, state: ManifestState | None) -> JobReport:
         leader=None if leader is None else LeaderReport(leader.session_id, int(leader.token), leader.holder),
         timeline=state.live if state is not None else None,
         timelines=tuple(map(_timeline, state.timelines)) if state is not None else (),
-        realigning=tuple(state.realignment.sinks) if state is not None and state.realignment is not None else (),
+        reconciling=tuple(state.reconciliation.sinks) if state is not None and state.reconciliation is not None else (),
     )
 
 

@@ -15,7 +15,7 @@ from milepost.jobmaster.reports.diff import Diff, Difference
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.job_result import JobState, report_job
 from milepost.jobmaster.reports.status import Status, status_of
-from milepost.jobmaster.reports.tables import Tables, Verified
+from milepost.jobmaster.reports.tables import Tables, VerifiedObjects
 from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.retention.fsck import Audit, check_job
 
@@ -74,7 +74,7 @@ class Reports:
             found = Diff(self._context, before, after)
             return list(found.all()) if only is None else [found.one(*only)]
 
-    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> Verified:
+    def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
         with pin_for_read(self._context, checkpoint_id):
             return Tables(self._context).verify(checkpoint_id, deep=deep)

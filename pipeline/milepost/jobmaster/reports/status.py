@@ -21,7 +21,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
 @dataclass(frozen=True, slots=True)
-class Freeze:
+class FreezeReport:
     """Who keeps others from triggering on the live timeline, and until when."""
 
     session_id: str
@@ -54,7 +54,7 @@ class Status(JobReport):
     last_failure: str | None
     last_failure_detail: str | None
     unconfirmed: tuple[str, ...]
-    frozen: Freeze | None
+    frozen: FreezeReport | None
     unfinished_backfills: tuple[UnfinishedBackfill, ...]
     exit_code: int = 0
     healthy: bool = True
@@ -127,8 +127,8 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[int, str]:
         return 1, f"fix the cause ({cause}), then: milepost resume {job}"
     if status.result is not None:
         return 4, ended_step(job, status.result)
-    if status.realigning:
-        waiting = ", ".join(status.realigning)
+    if status.reconciling:
+        waiting = ", ".join(status.reconciling)
         return 1, f"sinks {waiting} have yet to follow timeline {status.timeline}: milepost run {job} lets them"
     if status.last_failure is not None and status.leader is not None:  # else of a timeline that was left
         return 1, f"the last epoch failed ({status.last_failure}): milepost run {job}"
@@ -163,10 +163,10 @@ def _waiting(status: Status) -> str:
     return "nothing to do"
 
 
-def _frozen(state: ManifestState | None, now_ms: int) -> Freeze | None:
+def _frozen(state: ManifestState | None, now_ms: int) -> FreezeReport | None:
     """Who keeps others from triggering on the live timeline, and until when; None: nobody."""
     frozen = frozen_by(state.timeline(), now_ms) if state is not None else None
-    return None if frozen is None else Freeze(frozen.session_id, iso_ms(frozen.until_ms))
+    return None if frozen is None else FreezeReport(frozen.session_id, iso_ms(frozen.until_ms))
 
 
 def _pending_id(state: ManifestState | None) -> int | None:

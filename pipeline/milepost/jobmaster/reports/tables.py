@@ -51,7 +51,7 @@ def operator_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedObjects:
     """What was checked, and is whole.
 
     Attributes:
@@ -90,7 +90,7 @@ class Tables:
             )
         return operator_rows(self._context.store, metadata, uid, snapshot)
 
-    def verify(self, at: int | None, *, deep: bool) -> Verified:
+    def verify(self, at: int | None, *, deep: bool) -> VerifiedObjects:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
 
         Raises: StateCorrupt, naming each broken object and the checkpoint that needs it.
@@ -117,7 +117,7 @@ class Tables:
                 hint=f"restore the objects from a copy of the bucket{rollback_hint}; nothing was changed or skipped",
                 problems=problems,
             )
-        return Verified(tuple(ids), checked, deep)
+        return VerifiedObjects(tuple(ids), checked, deep)
 
     def _rollback_hint(self, state: ManifestState) -> str:
         """What else helps when it is the head that is broken."""

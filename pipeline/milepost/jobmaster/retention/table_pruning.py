@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import TableObject
 from milepost.dataflow.sinks.sink import HousekeptSink
-from milepost.dataflow.sinks.table_garbage import MAX_LISTED, GarbageList, GarbageLists
+from milepost.dataflow.sinks.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs
 from milepost.protocol.records.errors import CheckpointError
@@ -55,8 +55,8 @@ class PrunePlan:
 
     sink: str
     unknown: str | None
-    fresh: GarbageList | None
-    due: tuple[tuple[GarbageList, tuple[str, ...]], ...]
+    fresh: TableGarbageList | None
+    due: tuple[tuple[TableGarbageList, tuple[str, ...]], ...]
     waiting: int
     unreadable: tuple[str, ...]
 
@@ -129,7 +129,7 @@ def plan_pruning(
     state: ManifestState,
     sink: str,
     needs: TableNeeds,
-    garbage: GarbageLists,
+    garbage: TableGarbageLists,
     candidates: Iterable[str],
     *,
     session_id: SessionId | None,
@@ -154,7 +154,7 @@ def plan_pruning(
             if len(files) < len(one.files):
                 _LOG.warning("sink %s: %s lists files that are needed: they stay", sink, one.key)
             due.append((one, files))
-    fresh = GarbageList(state.version, now_ms, tuple(free)) if free else None
+    fresh = TableGarbageList(state.version, now_ms, tuple(free)) if free else None
     waiting = len(known) - sum(len(one.files) for one, _ in due)
     return PrunePlan(sink, None, fresh, tuple(due), waiting, garbage.unreadable)
 

@@ -1,9 +1,9 @@
 """Going back: plan a rollback, roll back, start from an earlier checkpoint.
 
 Order of a rollback: the pending epoch is swept, or taken over -> one manifest transition: a new timeline starts at the
-target and is the live one -> each sink follows, and says so (`leadership/realignment.py`). Nothing is deleted: what is
-discarded stays, as an abandoned timeline, until retention takes it. Stopped between any two, the next trigger, start or
-rollback does what is left before anything else.
+target and is the live one -> each sink follows, and says so (`leadership/reconciliation.py`). Nothing is deleted: what
+is discarded stays, as an abandoned timeline, until retention takes it. Stopped between any two, the next trigger, start
+or rollback does what is left before anything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import StartedJob
-from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.leadership.routes import check_routes
 from milepost.jobmaster.rollback.plan import (
     ApprovedRollback,
@@ -62,8 +62,10 @@ class RollbackResult:
 class Rollbacks:
     """The use cases of one job that move it to an earlier checkpoint."""
 
-    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner, lifecycle: Lifecycle) -> None:
-        self._context, self._leadership, self._realigner = context, leadership, realigner
+    def __init__(
+        self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler, lifecycle: Lifecycle
+    ) -> None:
+        self._context, self._leadership, self._reconciler = context, leadership, reconciler
         self._lifecycle = lifecycle
 
     def plan_rollback(self, to: str | int) -> RollbackPlan:
@@ -122,14 +124,14 @@ class Rollbacks:
             detail,
         )
         decided = context.transact(request)
-        followed = self._realigner.finish(session)
+        followed = self._reconciler.finish(session)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         switched = event if isinstance(event, TimelineSwitched) else None
         return self._result(switched, target, followed, None if pending is None else int(pending.checkpoint_id))
 
-    def finish_realignment(self, session: Session) -> tuple[str, ...]:
+    def finish_reconciliation(self, session: Session) -> tuple[str, ...]:
         """Let every sink follow that has yet to follow the newest switch. Returns their names. Raises as `rollback`."""
-        return self._realigner.finish(session)
+        return self._reconciler.finish(session)
 
     def start(self, from_: str | int | None = None) -> StartedJob:
         """Open the next incarnation of a job that has ended, at its head or at another retained checkpoint.
@@ -141,7 +143,7 @@ class Rollbacks:
         session = Session.cli()
         if from_ is None:
             self._lifecycle.finish_clean_up(session)
-            self._realigner.finish(session)
+            self._reconciler.finish(session)
             return extended(StartedJob, self._lifecycle.start(), rolled_back_from=None)
         state = self._lifecycle.finish_clean_up(session)
         if state.status not in ENDED:

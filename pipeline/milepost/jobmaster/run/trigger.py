@@ -22,7 +22,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.leadership.realignment import Realigner
+from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
@@ -62,8 +62,10 @@ class _LeftBehind:
 class Trigger:
     """The use case `trigger` of one job."""
 
-    def __init__(self, context: JobContext, leadership: Leadership, realigner: Realigner, lifecycle: Lifecycle) -> None:
-        self._context, self._leadership, self._realigner = context, leadership, realigner
+    def __init__(
+        self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler, lifecycle: Lifecycle
+    ) -> None:
+        self._context, self._leadership, self._reconciler = context, leadership, reconciler
         self._lifecycle = lifecycle
 
     @suggest_rollback
@@ -99,7 +101,7 @@ class Trigger:
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._lifecycle.finish_clean_up(session))
         left = _LeftBehind()
-        if state.realignment is not None or state.unconfirmed() or state.timeline().pending is not None:
+        if state.reconciliation is not None or state.unconfirmed() or state.timeline().pending is not None:
             left = self._finish_what_is_left(session, take_over=take_over)
             state = self._context.head().state
         for attempt in range(_PLAN_ATTEMPTS):
@@ -113,7 +115,7 @@ class Trigger:
         )
 
     def _finish_what_is_left(self, session: Session, *, take_over: bool) -> _LeftBehind:
-        followed = self._realigner.finish(session)
+        followed = self._reconciler.finish(session)
         self._leadership.sweep(session, take_over=take_over)
         return _LeftBehind(followed, tuple(self._leadership.finish_commits(session)))
 
@@ -129,7 +131,7 @@ class Trigger:
             finished = self._lifecycle.finish(session, state.timeline().head)
             return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
         code, loaded = self._load(asked, base)
-        self._realigner.admit(session, state, base)
+        self._reconciler.admit(session, state, base)
         plans = plan_sources(context, base)
         record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain)
         if record is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from milepost.protocol.codec.records import encode, from_json, load
-from milepost.protocol.exchange.declines import Decline, RollbackRequests
+from milepost.protocol.exchange.declines import Decline, Declines
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -116,7 +116,7 @@ def verify(
     wanted = set(expected)
     results = dict.fromkeys(TaskAcknowledgeResult, 0)
     first: dict[SubtaskKey, Acknowledgement] = {}
-    rollback = RollbackRequests()
+    rollback = Declines()
     mixed: list[Acknowledgement] = []
     for answer in answers:
         key = SubtaskKey(answer.level, answer.subtask)
@@ -165,7 +165,7 @@ _ERRORS: dict[CheckpointFailureReason, type[CheckpointError]] = {
 """Declines that ask for another reaction than a new epoch."""
 
 
-def _declined_by(rollback: RollbackRequests) -> CheckpointError:
+def _declined_by(rollback: Declines) -> CheckpointError:
     decline = rollback.cause()
     detail = rollback.detail()
     return _ERRORS.get(decline.reason, SubtaskDeclined)(

@@ -41,7 +41,7 @@ class Decline:
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackRequest:
+class CountedDecline:
     """One subtask's request.
 
     Attributes:
@@ -92,15 +92,15 @@ def recreated(attempts: Iterable[tuple[SubtaskKey, int]], base: CheckpointId) ->
     return tuple(RecreatedSubtask(subtask, attempt + 1, base) for subtask, attempt in begun if attempt > 0)
 
 
-class RollbackRequests:
+class Declines:
     """Collects the requests of one epoch, in any order; the outcome does not depend on it."""
 
     def __init__(self) -> None:
-        self._requests: dict[SubtaskKey, RollbackRequest] = {}
+        self._requests: dict[SubtaskKey, CountedDecline] = {}
 
     def request(self, decline: Decline) -> bool:
         """Take one request. Returns whether its subtask had not asked before."""
-        asked = RollbackRequest(decline, 1)
+        asked = CountedDecline(decline, 1)
         known = self._requests.get(asked.subtask)
         if known is None:
             self._requests[asked.subtask] = asked
@@ -114,7 +114,7 @@ class RollbackRequests:
         """Whether any subtask asked."""
         return bool(self._requests)
 
-    def requests(self) -> tuple[RollbackRequest, ...]:
+    def requests(self) -> tuple[CountedDecline, ...]:
         """Return all of them, the cause first."""
         return tuple(sorted(self._requests.values(), key=lambda request: _weight(request.decline)))
 

@@ -35,7 +35,7 @@ from milepost.protocol.manifest.transaction.preconditions import (
     check_not_ended,
     check_not_frozen,
     check_pause,
-    check_realigned,
+    check_reconciled,
     check_request,
     check_runnable,
     check_sinks,
@@ -142,7 +142,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             checkpoint_id=pending.checkpoint_id,
         )
     if not on_fork:
-        check_realigned(state, "trigger")
+        check_reconciled(state, "trigger")
         check_not_frozen(state, request.session_id, now_ms)
         check_sinks(state)
         check_pause(state, request.min_pause_ms, now_ms)

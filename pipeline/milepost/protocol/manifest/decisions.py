@@ -34,7 +34,7 @@ Request = (
     | requests.ThawRequest
     | requests.FastForwardRequest
     | requests.DisposeForkRequest
-    | requests.RealignSinkRequest
+    | requests.ReconcileSinkRequest
     | requests.RecordSavepointRequest
     | requests.DisposeSavepointRequest
     | collection.ListGarbageRequest
@@ -66,7 +66,7 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.ThawRequest: timelines.thaw,
     requests.FastForwardRequest: timelines.fast_forward,
     requests.DisposeForkRequest: timelines.dispose_fork,
-    requests.RealignSinkRequest: timelines.realign_sink,
+    requests.ReconcileSinkRequest: timelines.reconcile_sink,
     requests.RecordSavepointRequest: savepoints.record_savepoint,
     requests.DisposeSavepointRequest: savepoints.dispose_savepoint,
     collection.ListGarbageRequest: collection.list_garbage,

@@ -76,7 +76,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Realignment:
+class Reconciliation:
     """What every sink must show after the newest switch of the live timeline; over when no sink is left.
 
     Attributes:
@@ -212,7 +212,7 @@ class ManifestState:
         pins: by name.
         compacted: up to this version the entries of the log are tombstones; of those that follow, some may be.
         garbage, garbage_lists: what lost its last reference: a few keys here, all others in lists, by version.
-        realignment: set from a switch of the live timeline until every sink has followed; None at all other times.
+        reconciliation: set from a switch of the live timeline until every sink has followed; None at all other times.
         savepoints: by name.
         key_hash_secret: what the key hash of state that begins empty is keyed with: 32 hexadecimal digits, never shown
             or logged.
@@ -234,7 +234,7 @@ class ManifestState:
     aborted_sessions: tuple[tuple[SessionDigest, CheckpointId], ...] = ()
     results: tuple[JobResult, ...] = ()
     pins: tuple[Pin, ...] = ()
-    realignment: Realignment | None = None
+    reconciliation: Reconciliation | None = None
     savepoints: tuple[Savepoint, ...] = ()
     garbage_lists: tuple[GarbageList, ...] = ()
     compacted: int = 0

@@ -105,8 +105,8 @@ def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
     )
     roots.update(pin.checkpoint_id for pin in state.pins)
     roots.update(savepoint.checkpoint_id for savepoint in state.savepoints)
-    if state.realignment is not None:
-        roots.update(one.checkpoint_id for one in ancestry(state, state.realignment.checkpoint_id))
+    if state.reconciliation is not None:
+        roots.update(one.checkpoint_id for one in ancestry(state, state.reconciliation.checkpoint_id))
     return frozenset(roots)
 
 

@@ -25,7 +25,7 @@ from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.input_gate import InputGate
 from milepost.spark.task.operator_subtask import OperatorSubtask
 from milepost.spark.task.processing import Opened, Processing
-from milepost.spark.task.subtask_context import SubtaskResources, Work
+from milepost.spark.task.subtask_context import SubtaskResources, SubtaskWork
 from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer, task_deadline_ms
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_watermark_us
@@ -145,7 +145,7 @@ class _Task:
 
     def _restore(
         self, item: OperatorPlan, channels: Sequence[Sequence[Buffer]], pacer: Pacer, carried: tuple[SubtaskAck, ...]
-    ) -> Work:
+    ) -> SubtaskWork:
         own = self._key_groups
         replayed = restore_channel_state(self._state_of(item, own), item.channels, self._restored_from)
         self._metrics.mark("restore_ms")
@@ -153,7 +153,7 @@ class _Task:
         rows = Processing(
             item, own, self._plan, lambda key_groups: self._open(item, key_groups), self._memory, watermark_us
         )
-        return Work(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
+        return SubtaskWork(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
 
     def _open(self, item: OperatorPlan, key_groups: range) -> Opened:
         """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""

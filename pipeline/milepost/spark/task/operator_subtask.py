@@ -29,7 +29,7 @@ from milepost.protocol.subtask.snapshot import AsyncSnapshot, SubmitUpload
 from milepost.protocol.subtask.subtask import Commands, SubtaskCoordinator
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.spark.task.input_gate import Chunk
-from milepost.spark.task.subtask_context import Snapshot, SubtaskResources, Work
+from milepost.spark.task.subtask_context import Snapshot, SubtaskResources, SubtaskWork
 from milepost.spark.wire.epoch_clock import Pacer
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
 from milepost.spark.wire.task_output import TaskOutput
@@ -71,11 +71,11 @@ class OperatorSubtask:
         self._timer_ms: int | None = None
         self._moved: list[int] = []
         self._after_barrier: Commands | None = None
-        self._work: Work | None = None
+        self._work: SubtaskWork | None = None
         self._snapshot: Snapshot | None = None
         self._lifecycle.restore(plan.base, plan.notifications.reported)
 
-    def process(self, work: Work) -> Iterator[TaskOutput]:
+    def process(self, work: SubtaskWork) -> Iterator[TaskOutput]:
         """Process the input up to the barrier, or to the deadline; yield what comes out. May end in a decline."""
         self._work = work
         try:
@@ -157,7 +157,7 @@ class OperatorSubtask:
     def _coordinator(self) -> SubtaskCoordinator:
         return self._lifecycle.coordinator
 
-    def _align(self, work: Work) -> Iterator[TaskOutput]:
+    def _align(self, work: SubtaskWork) -> Iterator[TaskOutput]:
         barrier = self._barrier(work.pacer)
         for channel, position in work.gate.announced():
             yield from self._follow(self._handler.announcement(channel, position, barrier, work.pacer.now_ms()))
@@ -192,7 +192,7 @@ class OperatorSubtask:
             return CheckpointBarrier(self._checkpoint_id, now_ms, Alignment.ALIGNED)
         return CheckpointBarrier(self._checkpoint_id, now_ms, Alignment.TIMEOUTABLE, max(1, deadline_ms - now_ms))
 
-    def _process(self, work: Work, chunk: Chunk) -> Iterator[TaskOutput]:
+    def _process(self, work: SubtaskWork, chunk: Chunk) -> Iterator[TaskOutput]:
         if not chunk.buffers:
             return
         began_ms = work.pacer.clock()
@@ -348,7 +348,7 @@ class OperatorSubtask:
         self._coordinator.upload_ended(self._checkpoint_id)
 
     @property
-    def _at_work(self) -> Work:
+    def _at_work(self) -> SubtaskWork:
         if self._work is None:
             raise ProtocolViolation(f"operator {self.uid}: its subtask has not been restored")
         return self._work

@@ -38,7 +38,7 @@ class SubtaskResources:
 
 
 @dataclass(slots=True)
-class Work:
+class SubtaskWork:
     """What one epoch of a restored subtask works on.
 
     Attributes:

@@ -15,7 +15,7 @@ import pytest
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.job.session import Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, TaskAcknowledgeResult, verify
-from milepost.protocol.exchange.declines import Decline, RollbackRequests
+from milepost.protocol.exchange.declines import Decline, Declines
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
@@ -209,7 +209,7 @@ def test_state_and_channel_data_of_an_expired_checkpoint_go_separately() -> None
 
 def test_a_request_is_one_per_subtask_however_many_copies_arrive_and_whenever() -> None:
     """Ray: JobWorker.requestRollback, JobWorker.checkIfNeedRollback"""
-    requests = RollbackRequests()
+    requests = Declines()
     assert not requests.needed
     assert [requests.request(asks(1, 0)) for _ in range(3)] == [True, False, False]
     assert requests.request(asks(0, 0))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from milepost.dataflow.sinks.table_garbage import (
-    GarbageList,
-    GarbageLists,
     TableGarbage,
+    TableGarbageList,
+    TableGarbageLists,
     list_from_bytes,
     list_to_bytes,
 )
@@ -23,7 +23,7 @@ from milepost.storage.open import open_store
 
 GOLDEN = Path(__file__).parent / "golden" / "garbage_list.json"
 FILES = tuple(f"data/chk-{number:020d}/t{number + 3}/0-{str(number) * 64}.parquet" for number in (1, 2))
-LISTED = GarbageList(12, 1_790_000_000_000, FILES)
+LISTED = TableGarbageList(12, 1_790_000_000_000, FILES)
 
 
 def test_a_list_is_read_and_written_as_it_was() -> None:
@@ -59,16 +59,16 @@ def test_what_is_no_list_is_refused(change: dict[str, Any], said: str) -> None:
 def test_a_list_is_read_until_its_files_are_deleted(tmp_path: Path) -> None:
     store = open_store(StoreConfig(file_url(tmp_path)))
     garbage = TableGarbage(store)
-    assert garbage.lists() == GarbageLists((), ())
-    later = GarbageList(13, LISTED.since_ms, FILES[:1])
+    assert garbage.lists() == TableGarbageLists((), ())
+    later = TableGarbageList(13, LISTED.since_ms, FILES[:1])
     for one in (later, LISTED):
         garbage.add(one)
     for file in FILES:
         store.put(file, b"rows")
-    assert garbage.lists() == GarbageLists((LISTED, later), ())
+    assert garbage.lists() == TableGarbageLists((LISTED, later), ())
     assert garbage.read([LISTED.key, f"_garbage/{1:020d}-{'0' * 64}.json"]).lists == (LISTED,), "one is gone meanwhile"
     garbage.delete(LISTED, FILES[1:])
-    assert garbage.lists() == GarbageLists((later,), ())
+    assert garbage.lists() == TableGarbageLists((later,), ())
     store.put(LISTED.key, list_to_bytes(LISTED)[:-1])
     (unreadable,) = garbage.lists().unreadable
     assert garbage.lists().lists == (later,), "one stops no other"

@@ -81,7 +81,7 @@ def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_
     log.epoch(A)
     for _ in range(2):
         log.rollback(A, 0)
-        log.realign(A)
+        log.reconcile(A)
         log.epoch(A)
     log.subsume(A, (1, 2), last=1)
     log.rollback(A, 0)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.dataflow.sinks import parquet, sink_chain
-from milepost.dataflow.sinks.table_garbage import GarbageList
+from milepost.dataflow.sinks.table_garbage import TableGarbageList
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -402,7 +402,7 @@ def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(
 def test_a_list_that_names_what_is_needed_takes_nothing_of_it(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list is no authority: whoever deletes proves again that nothing needs the file."""
     free = listed(job, "table")
-    forged = GarbageList(1, 0, tuple(sorted(files(job, "table"))))
+    forged = TableGarbageList(1, 0, tuple(sorted(files(job, "table"))))
     job.small.context.sink("table").garbage().add(forged)
     job.land([8])
     at_hour(monkeypatch, HOURS * 8)

@@ -26,7 +26,7 @@ from milepost.protocol.records.manifest_state import (
     Failures,
     JobStatus,
     ManifestState,
-    Realignment,
+    Reconciliation,
     Timeline,
     TimelineRole,
 )
@@ -139,11 +139,11 @@ class PrunedMachine(SinkMachine):
         switch = None
         if not aligned:
             decision, timeline, target = self.decisions[-1]
-            switch = Realignment(decision, TimelineId(timeline), CheckpointId(target), ("table",))
+            switch = Reconciliation(decision, TimelineId(timeline), CheckpointId(target), ("table",))
         return ManifestState(
             "job", self.next_version, CheckpointId(self.next_id), 1, JobStatus.RUNNING, TimelineId(self.live),
             still_listed(tuple(timelines), checkpoints), tuple(checkpoints), Failures(), (),
-            KEY_HASH_SECRET, realignment=switch,
+            KEY_HASH_SECRET, reconciliation=switch,
         )  # fmt: skip
 
     def shares(self) -> dict[CheckpointId, TableShare]:
@@ -166,7 +166,7 @@ class PrunedMachine(SinkMachine):
         return [0, *sorted(self.retained)]
 
     def may_commit(self, entry: Completed) -> bool:
-        """No line commits before the table has followed the switch to it (I14: whoever commits realigns first)."""
+        """No line commits before the table has followed the switch to it (I14: whoever commits reconciles first)."""
         followed = {timeline for decision, timeline, _ in self.decisions if decision <= self.followed}
         return entry.mark.timeline in {"main", *followed}
 

@@ -63,7 +63,7 @@ def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_go
     assert (told.discarded, told.sinks, told.next_step) == ((3, 4, 5), ("seen", "table"), "milepost run small")
     job.assert_tables_equal_the_oracle()
     assert job.live_ids == [1, 2] and head_timelines(job) == {timeline}
-    assert job.small.context.head().state.realignment is None
+    assert job.small.context.head().state.reconciliation is None
     status = job.master.status()
     assert (status.exit_code, status.head, status.timeline, status.unread_objects) == (0, 2, timeline, 3)
     assert job.run(3) == [6, 7, 8], "ids are never used again (I5)"
@@ -471,7 +471,7 @@ def test_start_from_a_checkpoint_is_a_rollback_and_a_start(job: CountedJob) -> N
 
 
 def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: CountedJob) -> None:
-    """I14: the position that the epoch records is the realigned head, whatever the discarded epochs did."""
+    """I14: the position that the epoch records is the reconciled head, whatever the discarded epochs did."""
     timeline = job.rollback(2).timeline
     (checkpoint_id,) = job.run()
     context = job.small.context

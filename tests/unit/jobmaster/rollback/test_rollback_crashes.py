@@ -85,13 +85,13 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
     for count, recover in zip(range(1, len(written)), cycle((next_run, next_rollback, next_cancel_and_start))):
         job = prepared.copy_to(tmp_path / str(count))
         writes_of(job, lambda job=job: job.rollback(TARGET), die_after=count)  # type: ignore[misc]
-        waiting = job.small.context.head().state.realignment
+        waiting = job.small.context.head().state.reconciliation
         assert waiting is not None and waiting.checkpoint_id == TARGET
         status = job.master.status()
-        assert (status.exit_code, status.realigning) == (1, tuple(waiting.sinks))
+        assert (status.exit_code, status.reconciling) == (1, tuple(waiting.sinks))
         assert status.next_step.endswith(f"follow timeline {status.timeline}: milepost run small lets them")
         recover(job)
-        assert job.small.context.head().state.realignment is None
+        assert job.small.context.head().state.reconciliation is None
         assert job.live_ids[:TARGET] == [1, 2] and not {3, 4} & set(job.live_ids)
         job.assert_tables_equal_the_oracle()
         job.run()
@@ -146,10 +146,10 @@ def test_another_rollback_replaces_one_that_still_waits_for_a_sink(job: CountedJ
             job.rollback(1)
         with pytest.raises(StoreUnavailable, match="is at checkpoint 3 of timeline"):
             job.rollback(3)
-    assert job.master.finish_realignment(Session.cli()) == ("seen",)
+    assert job.master.finish_reconciliation(Session.cli()) == ("seen",)
     assert job.live_ids == [1, 2, 3]
     job.assert_tables_equal_the_oracle()
-    assert job.master.finish_realignment(Session.cli()) == ()
+    assert job.master.finish_reconciliation(Session.cli()) == ()
 
 
 def test_a_sink_that_was_dropped_before_it_followed_must_come_back_first(job: CountedJob) -> None:
@@ -226,7 +226,7 @@ def test_two_sessions_that_finish_the_same_rollback_write_each_head_once(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = len(list((job.small.folder / "lake" / "seen" / "_heads").iterdir()))
-    other = before_write("_heads/", lambda: job.master.finish_realignment(Session.cli()) and None)
+    other = before_write("_heads/", lambda: job.master.finish_reconciliation(Session.cli()) and None)
     hook_stores(monkeypatch, before=other)
     assert job.rollback(TARGET).outcome == "rolled_back"
     assert len(list((job.small.folder / "lake" / "seen" / "_heads").iterdir())) == before + 1

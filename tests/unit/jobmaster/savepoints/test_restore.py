@@ -428,7 +428,7 @@ def test_a_fault_anywhere_leaves_the_old_job_or_the_new_one(
     head = other.context.log.head()
     if head is None or head.state.timeline().head == 0:
         other.master.start(saved.location)
-    other.master.finish_realignment(Session.cli())
+    other.master.finish_reconciliation(Session.cli())
     other.assert_equals(saved.job)
     assert not open_forks(other.context.head().state)
     report = other.master.fsck()

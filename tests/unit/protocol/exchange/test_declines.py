@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.exchange.acknowledgements import verify
-from milepost.protocol.exchange.declines import Decline, RecreatedSubtask, RollbackRequests, recreated
+from milepost.protocol.exchange.declines import Decline, Declines, RecreatedSubtask, recreated
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import ProtocolViolation, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -22,15 +22,15 @@ def decline(level: int, subtask: int, reason: CheckpointFailureReason = BAD, det
     return Decline(CheckpointId(4), FencingToken(9), level, subtask, reason, detail)
 
 
-def collected(*declines: Decline) -> RollbackRequests:
-    requests = RollbackRequests()
+def collected(*declines: Decline) -> Declines:
+    requests = Declines()
     for one in declines:
         requests.request(one)
     return requests
 
 
 def test_a_subtask_that_asks_again_is_one_request() -> None:
-    requests = RollbackRequests()
+    requests = Declines()
     assert not requests.needed
     assert requests.request(decline(0, 1)) and not requests.request(decline(0, 1))
     assert not requests.request(decline(0, 1, FAILED)), "another attempt, another reason: the same subtask asks"
@@ -52,7 +52,7 @@ def test_only_so_many_further_reasons_are_shown() -> None:
 
 def test_without_a_request_there_is_no_cause() -> None:
     with pytest.raises(ProtocolViolation, match="no subtask asked"):
-        RollbackRequests().cause()
+        Declines().cause()
 
 
 @given(

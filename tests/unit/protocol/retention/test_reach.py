@@ -42,7 +42,7 @@ def test_what_a_rollback_left_behind_before_it_was_published_waits_as_well() -> 
     log.rollback(B, 1)
     done = log.state.checkpoints[-1]
     assert staged(log, done) is ObjectStatus.IN_USE
-    log.realign(B)
+    log.reconcile(B)
     log.epoch(A)
     log.subsume(A, (1, 2))
     assert staged(log, done) is ObjectStatus.UNREACHABLE

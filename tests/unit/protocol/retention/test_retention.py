@@ -65,7 +65,7 @@ def test_a_lineage_has_no_hole_where_retention_has_taken_checkpoints() -> None:
     """It is a matter of timelines: a walk from parent to parent would end at the first hole."""
     log = epochs(3)
     log.rollback(A, 2)
-    log.realign(A)
+    log.reconcile(A)
     for _ in range(3):
         log.epoch(A)
     log.pin(B, 2)
@@ -80,11 +80,11 @@ def test_a_lineage_from_the_empty_state_has_nothing_behind_it(own: int) -> None:
     """Whether or not the timeline that it was begun from is still listed."""
     log = epochs(3)
     log.rollback(A, 2)
-    log.realign(A)
+    log.reconcile(A)
     for _ in range(own):
         log.epoch(A)
     log.rollback(A, 0)
-    log.realign(A)
+    log.reconcile(A)
     log.epoch(A)
     assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [4 + own]
 
@@ -93,7 +93,7 @@ def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together(
     """What was left behind stays while it is among the newest; the way further back stays besides."""
     log = epochs(5)
     log.rollback(A, 2)
-    log.realign(A)
+    log.reconcile(A)
     log.trigger(A)
     assert subsumable(log.state, RetentionPolicy(2)) == (3,)
     log.complete(A)
@@ -110,7 +110,7 @@ def test_what_a_backfill_has_replayed_takes_no_place_of_the_line_that_it_replace
     for _ in range(5):
         log.epoch_on(B, fork, sinks=())
     log.fast_forward(B, fork)
-    log.realign(B)
+    log.reconcile(B)
     log.trigger(A)
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3, 5, 6, 7, 8), "4 is what it is undone to"
     assert subsumable(log.state, RetentionPolicy(3)) == (1, 5, 6)
@@ -119,7 +119,7 @@ def test_what_a_backfill_has_replayed_takes_no_place_of_the_line_that_it_replace
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3, 4, 5, 6, 7, 8, 9)
     assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 5, 6, 7, 8)
     log.rollback(A, 4)
-    log.realign(A)
+    log.reconcile(A)
     log.trigger(A)
     assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 5, 6, 7, 8), "9 and 10: undone again"
     log.complete(A)
@@ -133,7 +133,7 @@ def test_what_a_rollback_leaves_of_the_fork_that_it_goes_into_pushes_nothing_out
     for _ in range(4):
         log.epoch_on(B, fork, sinks=())
     log.rollback(A, 5)
-    log.realign(A)
+    log.reconcile(A)
     log.trigger(A)
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 4, 6), "of main 3, of the fork 7, and 5 goes on"
     assert subsumable(log.state, RetentionPolicy(2)) == (1,)
@@ -142,11 +142,11 @@ def test_what_a_rollback_leaves_of_the_fork_that_it_goes_into_pushes_nothing_out
 def test_an_abandoned_timeline_leaves_the_list_with_its_last_checkpoint() -> None:
     log = epochs(2)
     log.rollback(A, 1)
-    log.realign(A)
+    log.reconcile(A)
     first = log.state.live
     log.epoch(A)
     log.rollback(A, 1)
-    log.realign(A)
+    log.reconcile(A)
     log.epoch(A)
     log.epoch(A)
     log.subsume(A, (2, 3), last=2)
@@ -163,15 +163,15 @@ def test_a_lineage_survives_the_timelines_in_its_middle() -> None:
     log = epochs(2)
     for _ in range(3):
         log.rollback(A, log.state.timeline().head - 1 if log.state.live == "main" else 1)
-        log.realign(A)
+        log.reconcile(A)
         log.epoch(A)
     middle = log.state.live
     log.rollback(A, 4)
-    log.realign(A)
+    log.reconcile(A)
     log.epoch(A)
     log.epoch(A)
     log.rollback(A, 6)
-    log.realign(A)
+    log.reconcile(A)
     log.epoch(A)
     log.epoch(A)
     log.epoch(A)
@@ -211,7 +211,7 @@ def test_what_a_sink_has_yet_to_follow_to_is_kept_with_all_that_it_continues() -
     log = epochs(3)
     log.rollback(B, 2)
     assert subsumable(log.state, RetentionPolicy(1)) == ()
-    log.realign(B)
+    log.reconcile(B)
     assert subsumable(log.state, RetentionPolicy(1)) == (1,)
 
 
@@ -222,7 +222,7 @@ def test_a_sink_can_be_put_at_every_checkpoint_that_is_kept() -> None:
     for _ in range(5):
         log.epoch_on(B, fork)
     log.fast_forward(B, fork)
-    log.realign(B)
+    log.reconcile(B)
     log.epoch(A)
     log.epoch(A)
     unpublished = [int(one.checkpoint_id) for one in log.state.checkpoints if one.unpublished]
@@ -236,7 +236,7 @@ def test_a_sink_can_be_put_at_every_checkpoint_that_is_kept() -> None:
 def test_a_commit_that_a_switch_made_void_is_not_waited_for() -> None:
     log = epochs(3, confirm=False)
     log.rollback(B, 1)
-    log.realign(B)
+    log.reconcile(B)
     log.epoch(A)
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3)
     answer = log.confirm(A, 2)

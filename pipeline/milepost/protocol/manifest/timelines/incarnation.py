@@ -22,7 +22,7 @@ from milepost.protocol.manifest.transaction.events import (
     JobResumed,
     JobStarted,
 )
-from milepost.protocol.manifest.transaction.preconditions import check_realigned, ended
+from milepost.protocol.manifest.transaction.preconditions import check_reconciled, ended
 from milepost.protocol.manifest.transaction.requests import (
     CancelRequest,
     CleanRequest,
@@ -178,7 +178,7 @@ def finish(state: ManifestState, request: FinishRequest, now_ms: int) -> Answer:
             hint="Bring the sinks back; the next run publishes them.",
             unconfirmed=waiting,
         )
-    check_realigned(state, "finish")
+    check_reconciled(state, "finish")
     result = _dirty(state, JobStatus.FINISHED, request.detail, now_ms)
     return advance(
         state,
@@ -209,7 +209,7 @@ def clean(state: ManifestState, request: CleanRequest, now_ms: int) -> Answer:
             hint="Bring the sinks back: what is completed is published before anything else.",
             sinks=sinks,
         )
-    check_realigned(state, "clean")
+    check_reconciled(state, "clean")
     return advance(state, JobCleaned(now_ms, request.incarnation, request.session_id), results=results)
 
 

@@ -67,7 +67,7 @@ def lineage_faults(state: ManifestState) -> list[str]:
     pending = None if live is None else live.pending
     if state.status is JobStatus.FAILED and pending is not None:
         found.append(f"I4: the job is FAILED, and checkpoint {pending.checkpoint_id} is pending on its live timeline")
-    due = state.realignment
+    due = state.reconciliation
     if due is None:
         return found
     where = f"I14: the switch of version {due.decision}"

@@ -23,7 +23,7 @@ from milepost.protocol.manifest.transaction.answers import (
 )
 from milepost.protocol.manifest.transaction.events import (
     ForkDisposed,
-    SinkRealigned,
+    SinkReconciled,
     SwitchKind,
     TimelineForked,
     TimelineFrozen,
@@ -36,7 +36,7 @@ from milepost.protocol.manifest.transaction.requests import (
     FastForwardRequest,
     ForkRequest,
     FreezeRequest,
-    RealignSinkRequest,
+    ReconcileSinkRequest,
     RollbackRequest,
     ThawRequest,
 )
@@ -55,7 +55,7 @@ from milepost.protocol.records.manifest_state import (
     Freeze,
     JobStatus,
     ManifestState,
-    Realignment,
+    Reconciliation,
     Timeline,
     TimelineRole,
 )
@@ -218,24 +218,24 @@ def thaw(state: ManifestState, request: ThawRequest, now_ms: int) -> Answer:
     return advance(state, event, timelines=with_timeline(state, replace(live, frozen=None)))
 
 
-def realign_sink(state: ManifestState, request: RealignSinkRequest, now_ms: int) -> Answer:
+def reconcile_sink(state: ManifestState, request: ReconcileSinkRequest, now_ms: int) -> Answer:
     """Record that a sink has followed a switch: a fact, accepted from any session, monotone (I11, I14).
 
     Returns:
-        A transition, or AlreadyDone ALREADY_REALIGNED: recorded before, or a newer switch has replaced this one.
+        A transition, or AlreadyDone ALREADY_RECONCILED: recorded before, or a newer switch has replaced this one.
     Raises:
         ProtocolViolation: there was no such switch.
     """
-    due = state.realignment
+    due = state.reconciliation
     newest = state.version if due is None else due.decision
     if not 0 < request.decision <= newest:
         raise ProtocolViolation(
-            f"job {state.job}: realignment of sink {request.sink} refused: expected a switch up to version {newest},"
+            f"job {state.job}: reconciliation of sink {request.sink} refused: expected a switch up to version {newest},"
             f" got {request.decision}. Nothing was written."
         )
     if due is None or request.decision != due.decision or request.sink not in due.sinks:
         return AlreadyDone(
-            Outcome.ALREADY_REALIGNED,
+            Outcome.ALREADY_RECONCILED,
             f"job {state.job}: sink {request.sink} has nothing to follow for the switch of version {request.decision}",
         )
     left = tuple(sink for sink in due.sinks if sink != request.sink)
@@ -243,8 +243,8 @@ def realign_sink(state: ManifestState, request: RealignSinkRequest, now_ms: int)
     shown = () if target is None else tuple(sink for sink in target.unpublished if sink != request.sink)
     return advance(
         state,
-        SinkRealigned(now_ms, request.decision, request.sink, request.session_id),
-        realignment=replace(due, sinks=left) if left else None,
+        SinkReconciled(now_ms, request.decision, request.sink, request.session_id),
+        reconciliation=replace(due, sinks=left) if left else None,
         checkpoints=tuple(replace(one, unpublished=shown) if one is target else one for one in state.checkpoints),
     )
 
@@ -285,7 +285,7 @@ def _switched(
         timelines=still_listed(timelines, state.checkpoints),
         checkpoints=tuple(_owing_nothing(checkpoint) for checkpoint in state.checkpoints),
         failures=failures,
-        realignment=Realignment(decision, started.timeline_id, started.head, sinks) if sinks else None,
+        reconciliation=Reconciliation(decision, started.timeline_id, started.head, sinks) if sinks else None,
     )
 
 

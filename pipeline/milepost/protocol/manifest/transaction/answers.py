@@ -50,7 +50,7 @@ class Outcome(Enum):
     ALREADY_LIVE = "already_live"
     NOT_OPEN = "not_open"
     NOT_FROZEN = "not_frozen"
-    ALREADY_REALIGNED = "already_realigned"
+    ALREADY_RECONCILED = "already_reconciled"
     ALREADY_RECORDED = "already_recorded"
     NO_SAVEPOINT = "no_savepoint"
 

@@ -310,7 +310,7 @@ class TimelineThawed:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkRealigned:
+class SinkReconciled:
     """One sink shows what the switch of manifest version `decision` asks for."""
 
     at_ms: int
@@ -361,7 +361,7 @@ Event = (
     | ForkDisposed
     | TimelineFrozen
     | TimelineThawed
-    | SinkRealigned
+    | SinkReconciled
     | SavepointCreated
     | SavepointDisposed
 )

@@ -259,9 +259,9 @@ def check_sinks(state: ManifestState) -> None:
         )
 
 
-def check_realigned(state: ManifestState, what: str) -> None:
+def check_reconciled(state: ManifestState, what: str) -> None:
     """I14: every sink has followed the newest switch of the live timeline. Raises JobNotRunnable."""
-    due = state.realignment
+    due = state.reconciliation
     if due is not None:
         raise JobNotRunnable(
             f"job {state.job}: {what} refused: sinks {list(due.sinks)} have yet to follow timeline {due.timeline} to"

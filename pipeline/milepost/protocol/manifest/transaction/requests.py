@@ -311,7 +311,7 @@ class DisposeForkRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RealignSinkRequest:
+class ReconcileSinkRequest:
     """State the fact that a sink has followed the switch of manifest version `decision`."""
 
     session_id: SessionId

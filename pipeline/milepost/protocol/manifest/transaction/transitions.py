@@ -34,7 +34,7 @@ from milepost.protocol.manifest.transaction.events import (
     SavepointCreated,
     SavepointDisposed,
     SinkConfirmed,
-    SinkRealigned,
+    SinkReconciled,
     TimelineForked,
     TimelineFrozen,
     TimelineSwitched,
@@ -106,7 +106,7 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     *(Rule(status, LogCompacted, status) for status in _ANY_STATUS),
     *(Rule(status, CheckpointPinned, status) for status in _ANY_STATUS),
     *(Rule(status, CheckpointUnpinned, status) for status in _ANY_STATUS),
-    *(Rule(status, SinkRealigned, status, "a fact, whatever the status") for status in _ANY_STATUS),
+    *(Rule(status, SinkReconciled, status, "a fact, whatever the status") for status in _ANY_STATUS),
     *(
         Rule(status, event, status)
         for event in (

@@ -41,7 +41,7 @@ def horizon(state: ManifestState) -> int:
     needed += [int(checkpoint.token) for checkpoint in state.checkpoints]
     needed += [min((one.pending.token, *one.pending.prefixes)) for one in state.timelines if one.pending is not None]
     needed += [int(one.timeline_id.removeprefix("t")) for one in open_forks(state)]
-    needed += [] if state.realignment is None else [state.realignment.decision]
+    needed += [] if state.reconciliation is None else [state.reconciliation.decision]
     return min(needed)
 
 

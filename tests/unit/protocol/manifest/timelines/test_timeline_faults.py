@@ -13,7 +13,7 @@ from milepost.protocol.records.manifest_state import (
     Freeze,
     JobStatus,
     ManifestState,
-    Realignment,
+    Reconciliation,
     Savepoint,
     TimelineRole,
 )
@@ -33,7 +33,7 @@ def switched() -> ManifestState:
 
 STATE = switched()
 MAIN, LIVE, FORK = STATE.timelines
-DUE = STATE.realignment
+DUE = STATE.reconciliation
 assert DUE is not None
 RUNNING = JobLog()
 RUNNING.trigger(A)
@@ -46,7 +46,7 @@ def with_timelines(*timelines: object) -> ManifestState:
 
 
 def with_due(**changes: object) -> ManifestState:
-    return replace(STATE, realignment=replace(DUE, **changes))  # type: ignore[type-var]
+    return replace(STATE, reconciliation=replace(DUE, **changes))  # type: ignore[type-var]
 
 
 def with_first(**changes: object) -> ManifestState:
@@ -117,7 +117,7 @@ def test_a_switch_to_the_empty_state_is_sound() -> None:
     log.epoch(A)
     log.rollback(B, 0)
     assert faults(log.state) == []
-    assert log.state.realignment == Realignment(log.state.version, log.state.live, CheckpointId(0), ("lake",))
+    assert log.state.reconciliation == Reconciliation(log.state.version, log.state.live, CheckpointId(0), ("lake",))
 
 
 def test_an_abandoned_timeline_keeps_the_name_of_a_head_that_is_gone() -> None:
@@ -126,7 +126,7 @@ def test_an_abandoned_timeline_keeps_the_name_of_a_head_that_is_gone() -> None:
     for _ in range(3):
         log.epoch(A)
     log.rollback(A, 1)
-    log.realign(A)
+    log.reconcile(A)
     for _ in range(2):
         log.epoch(A)
     log.pin(A, 1)

@@ -18,7 +18,7 @@ from milepost.protocol.records.errors import (
     ProtocolViolation,
 )
 from milepost.protocol.records.ids import session_digest
-from milepost.protocol.records.manifest_state import JobStatus, Realignment, TimelineRole
+from milepost.protocol.records.manifest_state import JobStatus, Reconciliation, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, refused
 
@@ -54,7 +54,7 @@ def test_a_rollback_starts_a_new_live_timeline_and_destroys_nothing() -> None:
     assert roles(log) == {"main": "abandoned", live.timeline_id: "live"}
     assert log.state.timeline(before.live).leader is None, "its leader leads nothing any more"
     assert [one.checkpoint_id for one in log.state.checkpoints] == [1, 2, 3, 4]
-    assert log.state.realignment == Realignment(log.state.version, live.timeline_id, live.head, ("early", "lake"))
+    assert log.state.reconciliation == Reconciliation(log.state.version, live.timeline_id, live.head, ("early", "lake"))
     assert answer.event.kind == "rollback"
 
 
@@ -62,7 +62,7 @@ def test_ids_rise_over_a_rollback_while_epochs_count_from_the_checkpoint_it_went
     """I5: checkpoint ids are never reused, across timelines."""
     log = epochs(4)
     log.rollback(B, 2)
-    log.realign(B)
+    log.reconcile(B)
     log.epoch(B)
     newest = log.state.checkpoints[-1]
     assert (newest.checkpoint_id, newest.epoch, newest.parent, newest.timeline) == (5, 3, 2, log.state.live)
@@ -72,14 +72,14 @@ def test_a_rollback_can_be_rolled_back() -> None:
     """The old timeline is still there, until retention takes it."""
     log = epochs(4)
     log.rollback(B, 2)
-    log.realign(B)
+    log.reconcile(B)
     first = log.state.live
     log.epoch(B)
     answer = log.rollback(B, 4)
     assert isinstance(answer, Transition) and isinstance(answer.event, TimelineSwitched)
     assert answer.event.discarded == (5,)
     assert roles(log) == {"main": "abandoned", first: "abandoned", log.state.live: "live"}
-    log.realign(B)
+    log.reconcile(B)
     assert log.epoch(B) == 6
     assert log.state.checkpoints[-1].parent == 4
 
@@ -99,7 +99,7 @@ def test_a_rollback_to_the_empty_state_keeps_nothing_of_the_lineage() -> None:
     assert isinstance(answer, Transition) and isinstance(answer.event, TimelineSwitched)
     assert (answer.event.to, answer.event.discarded) == (0, (1, 2))
     assert log.state.head() is None
-    log.realign(B)
+    log.reconcile(B)
     log.epoch(B)
     assert (log.state.checkpoints[-1].epoch, log.state.checkpoints[-1].parent) == (1, 0)
     log.rollback(B, 0)
@@ -160,7 +160,7 @@ def test_a_job_that_failed_runs_again_after_a_rollback() -> None:
     log.rollback(B, 1)
     assert log.state.status is JobStatus.RUNNING
     assert (log.state.failures.consecutive, log.state.failures.last_reason) == (0, None)
-    log.realign(B)
+    log.reconcile(B)
     assert log.epoch(B) == 4
 
 
@@ -181,7 +181,7 @@ def test_a_job_that_has_ended_stays_so_until_it_is_started() -> None:
     log.rollback(B, 1)
     assert log.state.status is JobStatus.CANCELED
     log.start(B)
-    log.realign(B)
+    log.reconcile(B)
     assert log.epoch(B) == 4
     assert log.state.checkpoints[-1].parent == 1
 
@@ -193,17 +193,17 @@ def test_nothing_is_triggered_before_every_sink_has_followed() -> None:
         log, JobNotRunnable, lambda: log.trigger(A), r"sinks \['a', 'b'\] have yet to follow .* checkpoint 1"
     )
     assert error.details["decision"] == log.state.version
-    log.realign(A, "a")
+    log.reconcile(A, "a")
     refused(log, JobNotRunnable, lambda: log.trigger(A), r"\['b'\]")
-    log.realign(B, "b")
-    assert log.state.realignment is None
+    log.reconcile(B, "b")
+    assert log.state.reconciliation is None
     assert isinstance(log.trigger(A), Transition)
 
 
 def test_without_sinks_nothing_has_to_follow() -> None:
     log = epochs(2)
     log.rollback(B, 1, sinks=())
-    assert log.state.realignment is None
+    assert log.state.reconciliation is None
     assert isinstance(log.trigger(A), Transition)
 
 
@@ -212,30 +212,30 @@ def test_that_a_sink_has_followed_is_a_fact_recorded_once_whoever_says_it() -> N
     log = epochs(3)
     log.rollback(B, 2, sinks=("a", "b"))
     old = log.state.version
-    log.realign("cli:anybody", "a")
-    assert outcome(log.realign(A, "a")) is Outcome.ALREADY_REALIGNED
+    log.reconcile("cli:anybody", "a")
+    assert outcome(log.reconcile(A, "a")) is Outcome.ALREADY_RECONCILED
     log.rollback(B, 1, sinks=("a", "b"))
-    assert log.state.realignment is not None and log.state.realignment.sinks == ("a", "b")
-    assert outcome(log.realign(A, "b", decision=old)) is Outcome.ALREADY_REALIGNED
-    assert log.state.realignment.sinks == ("a", "b")
-    log.realign(A, "b")
-    log.realign(A, "a")
-    assert outcome(log.realign(A, "a", decision=old)) is Outcome.ALREADY_REALIGNED
+    assert log.state.reconciliation is not None and log.state.reconciliation.sinks == ("a", "b")
+    assert outcome(log.reconcile(A, "b", decision=old)) is Outcome.ALREADY_RECONCILED
+    assert log.state.reconciliation.sinks == ("a", "b")
+    log.reconcile(A, "b")
+    log.reconcile(A, "a")
+    assert outcome(log.reconcile(A, "a", decision=old)) is Outcome.ALREADY_RECONCILED
 
 
 @pytest.mark.parametrize("decision", [0, -1, 99])
 def test_a_switch_that_never_was_cannot_be_followed(decision: int) -> None:
     log = epochs(2)
-    refused(log, ProtocolViolation, lambda: log.realign(A, decision=decision), "expected a switch up to version")
+    refused(log, ProtocolViolation, lambda: log.reconcile(A, decision=decision), "expected a switch up to version")
     log.rollback(B, 1)
     log.pin(B, 1)
-    refused(log, ProtocolViolation, lambda: log.realign(A, decision=log.state.version), "expected a switch up to")
+    refused(log, ProtocolViolation, lambda: log.reconcile(A, decision=log.state.version), "expected a switch up to")
 
 
 def test_the_sink_shows_the_checkpoint_it_has_followed_to() -> None:
     log = epochs(2, confirm=False)
     log.rollback(B, 1)
-    log.realign(B)
+    log.reconcile(B)
     assert [one.unpublished for one in log.state.checkpoints] == [(), ("lake",)]
 
 
@@ -245,7 +245,7 @@ def test_neither_end_nor_clean_up_before_every_sink_has_followed() -> None:
     refused(log, JobNotRunnable, lambda: log.finish(B), "finish refused: sinks .* have yet to follow")
     log.cancel(B)
     refused(log, JobNotRunnable, lambda: log.clean(B), "clean refused: sinks .* have yet to follow")
-    log.realign(B)
+    log.reconcile(B)
     assert isinstance(log.clean(B), Transition)
 
 
@@ -254,7 +254,7 @@ def test_a_session_of_the_timeline_that_was_left_neither_triggers_nor_subsumes_n
     log = epochs(3)
     stale = log.trigger_request(A)
     log.rollback(B, 1)
-    log.realign(B)
+    log.reconcile(B)
     refused(log, CommitConflict, lambda: log.trigger(A, base=stale.base), "continues checkpoint 3, the head is 1")
     assert outcome(log.subsume(A, (2,))) is Outcome.NOT_LEADER
     refused(log, Fenced, lambda: log.trigger(A, timeline="main"), "not open")
@@ -266,7 +266,7 @@ def test_a_run_whose_epoch_was_rolled_back_stays_covered() -> None:
     log = epochs(1)
     log.epoch(AIR_1, RUN_1)
     log.rollback(B, 1)
-    log.realign(B)
+    log.reconcile(B)
     assert outcome(log.trigger(AIR_1, RUN_1)) is Outcome.COVERED
 
 
@@ -296,7 +296,7 @@ def test_what_stops_the_schedule_does_not_stop_a_fork() -> None:
     log.epoch_on(B, fork)
     log.rollback(A, 2)
     log.epoch_on(B, fork)
-    log.realign(A)
+    log.reconcile(A)
     log.freeze(A)
     log.epoch_on(B, fork)
     log.trigger(A)
@@ -399,9 +399,9 @@ def test_a_fast_forward_puts_the_fork_in_the_place_of_the_live_timeline() -> Non
     assert roles(log) == {"main": "abandoned", fork: "live"}
     assert log.state.timeline().leader is None
     assert log.state.unconfirmed() == ()
-    assert log.state.realignment == Realignment(log.state.version, fork, log.state.timeline().head, ("lake",))
+    assert log.state.reconciliation == Reconciliation(log.state.version, fork, log.state.timeline().head, ("lake",))
     assert outcome(log.fast_forward(B, fork, 1, 1)) is Outcome.ALREADY_LIVE
-    log.realign(B)
+    log.reconcile(B)
     assert log.epoch(A) == tip + 2
 
 

@@ -92,7 +92,7 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
         "ForkDisposed": (6,),
         "TimelineFrozen": (),
         "TimelineThawed": (),
-        "SinkRealigned": (),
+        "SinkReconciled": (),
         "SavepointCreated": (2,),
         "SavepointDisposed": (2,),
     }

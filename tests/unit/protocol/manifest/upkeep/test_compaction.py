@@ -60,7 +60,7 @@ def test_the_opening_of_an_open_fork_and_a_switch_that_a_sink_has_yet_to_follow_
     assert horizon(log.state) > opened
     log.rollback(B, 0)
     switched = log.state.version
-    assert log.state.realignment is not None
+    assert log.state.reconciliation is not None
     assert horizon(log.state) <= switched
     log.state = replace(log.state, checkpoints=(), timelines=log.state.timelines[-1:])
     assert horizon(log.state) == switched

@@ -17,15 +17,15 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.routes import find_route
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
-from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
+from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest
 from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidRequest
 from milepost.protocol.records.ids import MAIN_TIMELINE
-from milepost.protocol.records.manifest_state import ENDED, ManifestState, Realignment
+from milepost.protocol.records.manifest_state import ENDED, ManifestState, Reconciliation
 
 _LOG = logging.getLogger(__name__)
 
 
-class Realigner:
+class SinkReconciler:
     """Lets the sinks of one job follow its live timeline."""
 
     def __init__(self, context: JobContext) -> None:
@@ -38,7 +38,7 @@ class Realigner:
         Raises: the first sink's error, which also says what is true. Fenced: a newer switch came meanwhile.
         """
         state = self._context.head().state
-        switch = state.realignment
+        switch = state.reconciliation
         if switch is None:
             return ()
         target = self._context.base_metadata(state, switch.checkpoint_id)
@@ -86,7 +86,7 @@ class Realigner:
         self,
         session: Session,
         state: ManifestState,
-        switch: Realignment,
+        switch: Reconciliation,
         target: CheckpointMetadata | None,
         name: str,
     ) -> None:
@@ -98,7 +98,7 @@ class Realigner:
                 sink=name,
             )
         self._write(state, switch.decision, target, name)
-        request = RealignSinkRequest(session.session_id, switch.decision, name)
+        request = ReconcileSinkRequest(session.session_id, switch.decision, name)
         self._context.transact(request)
 
     def _newest_switch(self) -> int:
@@ -117,7 +117,7 @@ class Realigner:
         )
 
 
-def _delayed(state: ManifestState, switch: Realignment, failed: dict[str, CheckpointError]) -> CheckpointError:
+def _delayed(state: ManifestState, switch: Reconciliation, failed: dict[str, CheckpointError]) -> CheckpointError:
     job, first = state.job, next(iter(failed.values()))
     again = f"milepost {'start' if state.status in ENDED else 'run'} {job}"
     return type(first)(
@@ -125,5 +125,5 @@ def _delayed(state: ManifestState, switch: Realignment, failed: dict[str, Checkp
         f"follow: {', '.join(failed)}. {first.message} Nothing is lost: no epoch is triggered until they have "
         "followed, and the next run, start or rollback lets them follow first.",
         hint=first.hint or f"bring the sinks back, then: {again}",
-        **first.details | {"realigning": list(failed), "checkpoint_id": int(switch.checkpoint_id)},
+        **first.details | {"reconciling": list(failed), "checkpoint_id": int(switch.checkpoint_id)},
     )
