@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.contract import Committable, SinkMark
-from milepost.dataflow.sinks.sink import Sink
+from milepost.dataflow.sinks.committables import Committable, SinkMark
+from milepost.dataflow.sinks.contract import Sink
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,

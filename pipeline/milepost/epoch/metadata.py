@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.contract import ArrowSchema, Committable
+from milepost.dataflow.sinks.committables import ArrowSchema, Committable
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
@@ -198,15 +198,19 @@ class CheckpointMetadata:
         document |= {"plan": shortened(document["plan"]), "sources": sources, "tasks": packed(document["tasks"])}
         return dump(document)
 
-    def references(self) -> Iterator[str]:
-        """Every stored object of the job that the checkpoint needs, `_metadata` itself left out."""
-        yield self.plan.key
+    def handles(self) -> list[ObjectHandle]:
+        """Return every object of the job's own store that it needs and describes, itself left out."""
+        found = [self.plan]
         for source in self.sources.values():
-            yield from (handle.key for handle in source.consumed)
+            found += source.consumed
         for operator in self.operators.values():
-            for handle in operator.handles:
-                yield from (run.key for run in handle.runs)
-            yield from (channel.key for channel in operator.channels if channel is not None)
+            found += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
+            found += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
+        return list(dict.fromkeys(found))  # operators of one task share a file of rows in flight
+
+    def references(self) -> Iterator[str]:
+        """Return the keys of `handles`."""
+        return (handle.key for handle in self.handles())
 
     @property
     def in_flight_bytes(self) -> int:

@@ -51,4 +51,4 @@ def test_what_fits_is_never_more_than_the_budget_allows(work: list[Work], source
 )
 def test_a_pace_that_does_not_fit_is_corrupt(document: dict[str, object]) -> None:
     with pytest.raises(StateCorrupt):
-        from_json(ThroughputEstimate, document, "pace")
+        from_json(ThroughputEstimate, document, "estimate")

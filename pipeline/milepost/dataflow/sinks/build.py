@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from milepost.dataflow.sinks.contract import Sink, SinkMode
 from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.dataflow.sinks.sink import Sink, SinkMode
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import SinkSpec

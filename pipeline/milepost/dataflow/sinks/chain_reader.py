@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import SinkMark, StagedFile
+from milepost.dataflow.sinks.committables import SinkMark, StagedFile
 from milepost.dataflow.sinks.sink_head import (
     EMPTY_CONTENT,
     HEADS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from milepost.dataflow.sinks.contract import TableObject, TableReference, TableWalk
+from milepost.dataflow.sinks.committables import TableObject, TableReference, TableWalk
 from milepost.dataflow.sinks.reservation import RESERVATION
 from milepost.dataflow.sinks.sink_head import HEADS, SinkHead, data_key_owner, head_key, head_version, snapshot_version
 from milepost.dataflow.sinks.table_garbage import TableGarbage, is_list_key

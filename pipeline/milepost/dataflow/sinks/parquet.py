@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.chain_reader import TablePoint
 from milepost.dataflow.sinks.chain_walk import list_table, walk_chain
-from milepost.dataflow.sinks.contract import (
+from milepost.dataflow.sinks.committables import (
     Committable,
     Compaction,
     RowsPiece,
@@ -30,9 +30,9 @@ from milepost.dataflow.sinks.contract import (
     decode_schema,
     encode_schema,
 )
+from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.parquet_files import ParquetFiles, token_prefix
 from milepost.dataflow.sinks.reservation import TableOwner, reserve, reserved_for
-from milepost.dataflow.sinks.sink import SinkMode
 from milepost.dataflow.sinks.sink_chain import Addition, SinkChain
 from milepost.dataflow.sinks.sink_head import ChainOwner, SinkHead, check_data_key, committable_digest, data_key_owner
 from milepost.dataflow.sinks.table_garbage import TableGarbage

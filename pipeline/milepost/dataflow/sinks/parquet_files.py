@@ -13,7 +13,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sinks.contract import StagedFile
+from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.table_schema import conform
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore

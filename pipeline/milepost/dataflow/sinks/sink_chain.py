@@ -27,7 +27,7 @@ from typing import NoReturn
 from uuid import uuid4
 
 from milepost.dataflow.sinks.chain_reader import ChainReader, TablePoint
-from milepost.dataflow.sinks.contract import SinkMark, StagedFile
+from milepost.dataflow.sinks.committables import SinkMark, StagedFile
 from milepost.dataflow.sinks.sink_head import (
     ChainContent,
     ChainOwner,

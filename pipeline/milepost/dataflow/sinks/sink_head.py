@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from milepost.dataflow.sinks.contract import Committable, SchemaText, SinkMark, StagedFile
+from milepost.dataflow.sinks.committables import Committable, SchemaText, SinkMark, StagedFile
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.dataflow.sinks.chain_reader import ChainReader
-from milepost.dataflow.sinks.contract import Committable, StagedFile, TableReference
+from milepost.dataflow.sinks.committables import Committable, StagedFile, TableReference
 from milepost.dataflow.sinks.sink_head import ChainContent, ChainOwner, SinkHead, committable_digest
 from milepost.protocol.records.object_store import ObjectStore
 

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import RowsPiece
+from milepost.dataflow.sinks.committables import RowsPiece
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 
 

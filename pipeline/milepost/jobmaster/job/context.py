@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.dataflow.sinks.build import build_sink
-from milepost.dataflow.sinks.sink import Sink
+from milepost.dataflow.sinks.contract import Sink
 from milepost.dataflow.sources.consumed import ConsumedSet, read_run
 from milepost.dataflow.sources.objects import split_path
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata

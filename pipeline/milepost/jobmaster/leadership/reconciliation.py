@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from milepost.dataflow.sinks.contract import SinkMark
+from milepost.dataflow.sinks.committables import SinkMark
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Committable, SinkChange, SinkMark
-from milepost.dataflow.sinks.sink import CommittingSink
+from milepost.dataflow.sinks.committables import Committable, SinkChange, SinkMark
+from milepost.dataflow.sinks.contract import CommittingSink
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
-from milepost.jobmaster.reports.job_result import LeaderReport
+from milepost.jobmaster.reports.job_report import LeaderReport
 from milepost.protocol.codec.log_entries import Tombstone
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.checkpoints import (

@@ -7,16 +7,16 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.jobmaster.compatibility.preflight import preflight
+from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.pins import pin_for_read
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Diff, Difference
 from milepost.jobmaster.reports.history import History
-from milepost.jobmaster.reports.job_result import JobState, report_job
+from milepost.jobmaster.reports.job_report import JobState, report_job
 from milepost.jobmaster.reports.status import Status, status_of
 from milepost.jobmaster.reports.tables import Tables, VerifiedObjects
-from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.retention.fsck import Audit, check_job
 
 

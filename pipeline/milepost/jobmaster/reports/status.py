@@ -11,7 +11,7 @@ from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import provably_dead
-from milepost.jobmaster.reports.job_result import JobReport, ended_step, report_job
+from milepost.jobmaster.reports.job_report import JobReport, ended_step, report_job
 from milepost.jobmaster.reports.source_health import SourceHealth, backlog, stale
 from milepost.jobmaster.reports.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.sink import ReadableSink
+from milepost.dataflow.sinks.contract import ReadableSink
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.broken_head import newest_whole_ancestor
-from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.jobmaster.retention.table_references import staged_files
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
@@ -131,7 +130,7 @@ class Tables:
         except CheckpointError as error:
             return [], [error.message]
         problems = []
-        handles = metadata_handles(metadata)
+        handles = metadata.handles()
         for handle in handles:
             try:
                 if deep:

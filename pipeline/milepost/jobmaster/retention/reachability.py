@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import StagedFile, TableWalk
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.dataflow.sinks.committables import StagedFile, TableWalk
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.retention.garbage_lists import listed_in
@@ -115,17 +114,6 @@ def walk_job(context: JobContext) -> JobReach:
     return reach
 
 
-def metadata_handles(metadata: CheckpointMetadata) -> list[ObjectHandle]:
-    """Every object of the job's own store that a checkpoint needs and describes, `_metadata` itself left out."""
-    handles = [metadata.plan]
-    for source in metadata.sources.values():
-        handles += source.consumed
-    for operator in metadata.operators.values():
-        handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
-        handles += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
-    return list(dict.fromkeys(handles))  # operators of one task share a file of rows in flight
-
-
 def _walk(context: JobContext) -> JobReach:
     now_ms = context.store.clock_ms()
     tables = {}
@@ -211,7 +199,7 @@ class _Roots:
             return
         self.shares[checkpoint.checkpoint_id] = TableShare.of(metadata)
         chain = (*top, checkpoint.metadata.key)
-        handles = metadata_handles(metadata)
+        handles = metadata.handles()
         for handle in handles:
             self.add(handle, chain)
             self.described.append((name, handle))

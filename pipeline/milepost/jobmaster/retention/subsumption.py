@@ -13,7 +13,6 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
-from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
 from milepost.protocol.manifest.upkeep.garbage import listable
@@ -215,7 +214,7 @@ def _check_shared(job: str, needed: Mapping[CheckpointId, CheckpointMetadata]) -
     conflicts = handle_conflicts(
         (f"checkpoint {checkpoint_id}", handle)
         for checkpoint_id, metadata in needed.items()
-        for handle in metadata_handles(metadata)
+        for handle in metadata.handles()
     )
     if conflicts:
         raise StateCorrupt(

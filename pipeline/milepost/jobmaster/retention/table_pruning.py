@@ -15,8 +15,8 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import TableObject
-from milepost.dataflow.sinks.sink import HousekeptSink
+from milepost.dataflow.sinks.committables import TableObject
+from milepost.dataflow.sinks.contract import HousekeptSink
 from milepost.dataflow.sinks.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs

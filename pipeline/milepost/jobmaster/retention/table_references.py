@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Committable, StagedFile, TableReference
+from milepost.dataflow.sinks.committables import Committable, StagedFile, TableReference
 from milepost.dataflow.sinks.sink_head import data_key_owner, snapshot_version
 from milepost.dataflow.sinks.table_history import TableHistory
 from milepost.epoch.metadata import CheckpointMetadata, SinkPosition, SinkSnapshot

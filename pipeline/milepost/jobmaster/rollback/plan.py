@@ -12,7 +12,6 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.routes import SilentSink, SinkPreview, check_positions, preview_sinks
-from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import (
@@ -260,7 +259,7 @@ def readable_target(context: JobContext, state: ManifestState, target: Checkpoin
             return error.message
         return None
 
-    handles = metadata_handles(metadata)
+    handles = metadata.handles()
     with ThreadPoolExecutor(_PARALLEL_STATS) as pool:
         faults = [found for found in pool.map(fault, handles) if found is not None]
     if faults:

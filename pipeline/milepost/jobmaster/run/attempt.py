@@ -14,8 +14,8 @@ from typing import Any
 
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.contract import Committable, SinkMark, StagedFile
-from milepost.dataflow.sinks.sink import CommittingSink
+from milepost.dataflow.sinks.committables import Committable, SinkMark, StagedFile
+from milepost.dataflow.sinks.contract import CommittingSink
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan
 from milepost.epoch.step_clock import PlanTimes, StepClock

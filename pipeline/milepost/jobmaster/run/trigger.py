@@ -15,6 +15,7 @@ from milepost.epoch.plan import InputRecord
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
+from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
@@ -23,7 +24,6 @@ from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
-from milepost.jobmaster.retention.broken_head import suggest_rollback
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome

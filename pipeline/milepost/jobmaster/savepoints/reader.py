@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, decode_metadata
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
-from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
@@ -72,7 +71,7 @@ def check_contents(document: SavepointDocument, metadata: CheckpointMetadata, wh
             f"{what}: says (job, checkpoint, timeline, max_parallelism) {said}, its {METADATA_NAME} says {found}. "
             "Nothing was copied."
         )
-    needed = {handle.key: handle for handle in (document.metadata, *metadata_handles(metadata))}
+    needed = {handle.key: handle for handle in (document.metadata, *metadata.handles())}
     for table in document.tables.values():
         needed |= {file.key: ObjectHandle(file.key, file.size, file.sha256) for file in table.files}
     listed = {handle.key: handle for handle in document.objects}

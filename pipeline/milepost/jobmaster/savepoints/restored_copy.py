@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from milepost.dataflow.sinks.contract import Committable
+from milepost.dataflow.sinks.committables import Committable
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkPosition, SinkSnapshot, SourceSnapshot
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext

@@ -12,7 +12,6 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
 from milepost.jobmaster.leadership.routes import find_route
-from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.jobmaster.savepoints.reader import handle_at
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, NotFound
@@ -48,7 +47,7 @@ def contents_of(context: JobContext, state: ManifestState, checkpoint: Completed
     Raises: StateCorrupt: its metadata is damaged. InvalidRequest: a sink's table cannot show the checkpoint.
     """
     metadata = context.metadata(checkpoint)
-    sources = {handle.key: (context.store, handle) for handle in metadata_handles(metadata)}
+    sources = {handle.key: (context.store, handle) for handle in metadata.handles()}
     sources[METADATA_NAME] = (context.store, checkpoint.metadata)
     tables = {}
     for spec in context.spec.sinks:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.user_code import UserFunction
 from milepost.dataflow.sinks.build import build_sink
-from milepost.dataflow.sinks.sink import StagingSink
+from milepost.dataflow.sinks.contract import StagingSink
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.sink import StagingSink
+from milepost.dataflow.sinks.contract import StagingSink
 from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks import sink_chain
-from milepost.dataflow.sinks.contract import Committable
+from milepost.dataflow.sinks.committables import Committable
+from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.dataflow.sinks.sink import SinkMode
 from milepost.dataflow.sinks.sink_head import head_key
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, StoreUnavailable, Superseded
 from milepost.protocol.records.locations import file_url

@@ -11,9 +11,16 @@ import pytest
 
 from milepost.dataflow.sinks import parquet, sink_chain
 from milepost.dataflow.sinks.build import build_sink
-from milepost.dataflow.sinks.contract import Committable, RowsPiece, SinkMark, StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.committables import (
+    Committable,
+    RowsPiece,
+    SinkMark,
+    StagedFile,
+    decode_schema,
+    encode_schema,
+)
+from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.dataflow.sinks.sink import SinkMode
 from milepost.dataflow.sinks.sink_head import head_key, head_version
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import (

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from milepost.dataflow.sinks import parquet, sink_chain
-from milepost.dataflow.sinks.sink import SinkMode
+from milepost.dataflow.sinks.contract import SinkMode
 from tests.harness.stores.sink_machine import SinkMachine
 
 

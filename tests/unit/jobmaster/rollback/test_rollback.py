@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.contract import SinkMark
+from milepost.dataflow.sinks.committables import SinkMark
 from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.jobmaster import NothingToDo, Session

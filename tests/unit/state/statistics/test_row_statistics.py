@@ -120,7 +120,7 @@ def test_a_statistic_by_what_changed_is_that_of_all_rows(
 ) -> None:
     """DESIGN 5: a group is opened if its earliest timer is due, so a timer too late would lose what it fires."""
     random = np.random.default_rng(seed)
-    lineage = Lineage(tmp_path_factory.mktemp("census"), way.names)
+    lineage = Lineage(tmp_path_factory.mktemp("statistics"), way.names)
     now, keys = 0, 150
     for epoch in range(10):
         parallelism = 2 if epoch == rescale_at else 1

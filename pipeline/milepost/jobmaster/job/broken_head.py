@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.reachability import metadata_handles
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
@@ -53,7 +52,7 @@ def newest_whole_ancestor(context: JobContext, state: ManifestState) -> Checkpoi
 
     def is_whole(checkpoint: CompletedCheckpoint) -> bool:
         try:
-            handles = metadata_handles(context.stored_metadata(checkpoint))
+            handles = context.stored_metadata(checkpoint).handles()
         except StateCorrupt:
             return False
         return all(_is_whole(context, handle, whole) for handle in handles)
