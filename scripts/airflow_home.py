@@ -97,7 +97,7 @@ def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Se
 
 
 def password(home: Path) -> str:
-    """The password of `LOGIN`. Show it on a terminal only."""
+    """Return the password of `LOGIN`. Show it on a terminal only."""
     passwords: dict[str, str] = json.loads((home / PASSWORDS).read_text(encoding="utf-8"))
     return passwords[LOGIN]
 

@@ -34,7 +34,7 @@ class AirflowRest:
         self._http.close()
 
     def is_healthy(self, *components: str) -> bool:
-        """Whether the API answers and the named components say they are healthy."""
+        """Return whether the API answers and the named components say they are healthy."""
         try:
             health = self._http.get("/api/v2/monitor/health", timeout=5.0).json()
         except (httpx.HTTPError, ValueError):
@@ -70,7 +70,7 @@ class AirflowRest:
         raise AssertionError("unreachable: the second attempt returns or raises")
 
     def authorization(self) -> dict[str, str]:
-        """The header that carries the login."""
+        """Return the header that carries the login."""
         if not self._token:
             self._token = self._log_in()
         return {"Authorization": f"Bearer {self._token}"}
@@ -81,7 +81,7 @@ class AirflowRest:
         return str(answer.json()["access_token"])
 
     def dags(self) -> dict[str, dict[str, Any]]:
-        """All DAGs by id, whatever their number."""
+        """Return all DAGs by id, whatever their number."""
         found: dict[str, dict[str, Any]] = {}
         while True:
             asked = {"limit": 100, "offset": len(found), "order_by": "dag_id"}
@@ -110,7 +110,7 @@ class AirflowRest:
         return list(answer["dag_runs"])
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        """The task instances of a run, each mapped one by itself."""
+        """Return the task instances of a run, each mapped one by itself."""
         answer = self.ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 100})
         return list(answer["task_instances"])
 
@@ -122,7 +122,7 @@ class AirflowRest:
         }
 
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
-        """The text of one try's log, one event a line."""
+        """Return the text of one try's log, one event a line."""
         answer = self.ask(
             "GET",
             f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}",

@@ -72,7 +72,7 @@ def stop(text: str) -> None:
 
 
 def clean_environ() -> dict[str, str]:
-    """The caller's environment without what would redirect Python or pip into another place."""
+    """Return the caller's environment without what would redirect Python or pip into another place."""
     unwanted = (
         "PYTHONPATH",
         "PYTHONHOME",
@@ -103,7 +103,7 @@ def run(*command: object) -> None:
 
 
 def works(python: Path, code: str) -> bool:
-    """Whether an interpreter exists and runs `code` without error."""
+    """Return whether an interpreter exists and runs `code` without error."""
     if not python.exists():
         return False
     quiet = subprocess.run(

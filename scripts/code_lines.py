@@ -39,7 +39,7 @@ def count(text: str) -> Counter[str]:
 
 
 def _docstring_lines(tree: ast.Module) -> set[int]:
-    """The lines of every text that stands alone as a statement: docstrings, and those below an attribute."""
+    """Return the lines of every text that stands alone as a statement: docstrings, and those below an attribute."""
     return {
         line
         for node in ast.walk(tree)

@@ -160,7 +160,7 @@ def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, 
 
 
 def _results(report: Path, tests: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Which of these tests ran, and which of them failed in at least one of their cases."""
+    """Return which of these tests ran, and which of them failed in at least one of their cases."""
     by_key = {_junit_key(test): test for test in tests}
     ran: set[str] = set()
     failed: set[str] = set()
@@ -175,7 +175,7 @@ def _results(report: Path, tests: Iterable[str]) -> tuple[frozenset[str], frozen
 
 
 def _junit_key(test: str) -> tuple[str, str]:
-    """The class name and the name that pytest's report gives to ``file::test`` or ``file::class::test``."""
+    """Return the class name and the name that pytest's report gives to ``file::test`` or ``file::class::test``."""
     owner, _, name = test.rpartition("::")
     return owner.replace(".py", "").replace("::", ".").replace("/", "."), name
 
@@ -188,7 +188,7 @@ def chosen(words: Sequence[str]) -> tuple[Mutant, ...]:
 
 
 def render_markdown(mutants: Iterable[Mutant]) -> str:
-    """The table of PROTOCOL.md: each mutant, the invariant it breaks, where, and the tests that catch it."""
+    """Return the table of PROTOCOL.md: each mutant, the invariant it breaks, where, and the tests that catch it."""
     lines = ["| breaks | mutant | in | caught by |", "|---|---|---|---|"]
     for mutant in mutants:
         tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in mutant.tests)

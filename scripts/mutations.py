@@ -91,7 +91,7 @@ class _Collector(cst.CSTVisitor):
                 self.found.append((node, mutated, line, self._statements[-1]))
 
     def _span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """The lines of a statement; of a compound one those of its head."""
+        """Return the lines of a statement; of a compound one those of its head."""
         place = self.get_metadata(PositionProvider, node)
         body = getattr(node, "body", None)
         if not isinstance(body, cst.BaseSuite):

@@ -62,7 +62,7 @@ class Started:
     cwd: str = ""
 
     def process(self) -> psutil.Process | None:
-        """The process, if it is still the same one and runs."""
+        """Return the process, if it is still the same one and runs."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.create_time) < CLOCK_SLACK_S
@@ -72,7 +72,7 @@ class Started:
 
 
 def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without anything that could lead our processes elsewhere, plus `extra`."""
+    """Return the caller's environment without anything that could lead our processes elsewhere, plus `extra`."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
     for name in ("NO_PROXY", "no_proxy"):
         environ[name] = ",".join(part for part in (environ.get(name, ""), NO_PROXY) if part)
@@ -81,7 +81,7 @@ def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A loopback port that nothing listens on: the preferred one when it is free.
+    """Return a loopback port that nothing listens on: the preferred one when it is free.
 
     Else one that the system gives to nobody by itself: a server binds it only seconds later, and until then any new
     connection of any process could have been given it.
@@ -215,7 +215,7 @@ def _marker(process: psutil.Process) -> str:
 
 
 def _is_reused(started: Started) -> bool:
-    """Whether the pid of a service, which also names its session, belongs to another process by now."""
+    """Return whether the pid of a service, which also names its session, belongs to another process by now."""
     return psutil.pid_exists(started.pid) and started.process() is None and not _is_zombie(started.pid)
 
 
@@ -227,7 +227,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _is_member(process: psutil.Process, sessions: Mapping[int, Started]) -> bool:
-    """Whether a process is of the session of one of the services, and works in that service's folder."""
+    """Return whether a process is of the session of one of the services, and works in that service's folder."""
     try:
         started = sessions.get(os.getsid(process.pid))
         if started is None or process.uids().real != os.getuid():
@@ -263,5 +263,5 @@ def _end(processes: list[psutil.Process], patience_s: float) -> None:
 
 
 def python() -> str:
-    """The interpreter of this environment, as the workers of Spark and Airflow must be started with."""
+    """Return the interpreter of this environment, as the workers of Spark and Airflow must be started with."""
     return sys.executable

@@ -58,7 +58,7 @@ class Report:
         return [case for case in self.cases if case not in self.tests and case not in self.reasons]
 
     def inconsistencies(self) -> list[str]:
-        """Everything that is wrong, whoever still has to write what: one line each."""
+        """Return everything that is wrong, whoever still has to write what: one line each."""
         known = set(self.cases)
         unknown = sorted((self.tests.keys() | self.reasons.keys()) - known)
         both = sorted(self.tests.keys() & self.reasons.keys())
@@ -79,7 +79,7 @@ class Report:
         return covered, not_applicable, len(mine) - covered - not_applicable
 
     def classes(self) -> list[str]:
-        """Every class once, in the order of `cases.tsv`."""
+        """Return every class once, in the order of `cases.tsv`."""
         return list(dict.fromkeys(case.of_class for case in self.cases))
 
 
@@ -135,7 +135,7 @@ def _cited(file: Path, name: str, faults: list[str]) -> Iterator[tuple[Case, str
 
 
 def _joined(docstring: str) -> list[str]:
-    """The lines of a docstring; a long name may follow its class, and the dot, on a line of its own."""
+    """Return the lines of a docstring; a long name may follow its class, and the dot, on a line of its own."""
     lines: list[str] = []
     for line in docstring.splitlines():
         if lines and lines[-1].startswith(MARK) and lines[-1].endswith("."):
@@ -146,7 +146,7 @@ def _joined(docstring: str) -> list[str]:
 
 
 def render_text(report: Report, wrong: Iterable[str]) -> str:
-    """The table for a terminal, then every missing case and everything that is wrong."""
+    """Return the table for a terminal, then every missing case and everything that is wrong."""
     width = max((len(of_class) for of_class in report.classes()), default=5)
     lines = [f"{'class':<{width}}  covered  not applicable  missing"]
     for of_class in [*report.classes(), None]:

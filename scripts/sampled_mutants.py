@@ -121,7 +121,7 @@ class Judge:
             shutil.rmtree(self._copies.get())
 
     def judge(self, file: str, mutation: Mutation) -> Verdict:
-        """What becomes of a mutant; a survivor is asked again when a test has changed, any other one never."""
+        """Return what becomes of a mutant; a survivor is asked again when a test has changed, any other one never."""
         digest = hashlib.sha256(f"{file}\0{mutation.source}".encode()).hexdigest()
         kept = self._verdicts / f"{digest}.json"
         if kept.exists():

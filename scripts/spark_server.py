@@ -51,7 +51,7 @@ def write_properties(file: Path, port: int, more: Mapping[str, str]) -> None:
 
 
 def command(properties: Path) -> list[str]:
-    """The command line of the server; it holds no secret."""
+    """Return the command line of the server; it holds no secret."""
     import pyspark
 
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -63,7 +63,7 @@ def java_home() -> str:
 
 
 def token(file: Path) -> str:
-    """The token of a stack's server, made once: clients that were started with it outlive a server."""
+    """Return the token of a stack's server, made once: clients that were started with it outlive a server."""
     if not file.exists():
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:

@@ -101,7 +101,7 @@ class Stack:
         return AirflowRest(self.airflow_url, airflow_home.LOGIN, airflow_home.password(self.home))
 
     def process_environ(self) -> dict[str, str]:
-        """What every process of the stack, and a command that works with it, gets as environment."""
+        """Return what every process of the stack, and a command that works with it, gets as environment."""
         extra = {
             "AIRFLOW_HOME": str(self.home),
             "MILEPOST_CONFIG": str(self.config),
@@ -302,7 +302,7 @@ def create_buckets(endpoint: str, environ: Mapping[str, str]) -> None:
 
 
 def demo_stack() -> Stack:
-    """The stack of this clone."""
+    """Return the stack of this clone."""
     return Stack(ROOT / ".milepost")
 
 

@@ -144,7 +144,7 @@ def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
 
 
 def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
-    """What can still be read of a broken spec: the job's name, else the file's; the schedule, else none."""
+    """Return what can still be read of a broken spec: the job's name, else the file's; the schedule, else none."""
     from milepost.protocol.records.ids import JOB_NAME_PATTERN
     from milepost.spec.load.document import Unreadable, read_document
 

@@ -21,7 +21,7 @@ _ASSET_URI = re.compile(r"(?:s3|file)://[^${}]+")
 
 
 def task_defaults(spec: JobSpec) -> dict[str, Any]:
-    """The `default_args` of a job's DAGs."""
+    """Return the `default_args` of a job's DAGs."""
     defaults: dict[str, Any] = {
         "owner": spec.airflow.owner,
         "retries": spec.airflow.retries,
@@ -46,7 +46,7 @@ def sink_assets(job: LoadedJob) -> dict[str, str]:
 
 
 def form_dag(job: LoadedJob, dag_id: str, description: str, doc_md: str, params: dict[str, Param]) -> DAG:
-    """A DAG that only a person triggers, with a form, one run at a time."""
+    """Return a DAG that only a person triggers, with a form, one run at a time."""
     return DAG(
         dag_id=dag_id,
         description=description,

@@ -69,7 +69,7 @@ def add_switch(job: LoadedJob, plan: tuple[str, type[PlanOperator]], act: tuple[
 
 
 def switched_before(context: Context, master: JobMaster, session: Session, plan: ShownPlan) -> Switched | None:
-    """The switch by which an earlier try of this task carried the plan out; None when none did.
+    """Return the switch by which an earlier try of this task carried the plan out; None when none did.
 
     Without it a try whose answer was lost would be refused as outdated, or do the work once more.
     """

@@ -86,5 +86,5 @@ class PlanApprovalOperator(ApprovalOperator):
 
 
 def as_markdown(lines: list[str]) -> str:
-    """The lines of a plan as a list of verbatim texts: nothing that a store or a spec says becomes markup."""
+    """Return the lines of a plan as a list of verbatim texts: nothing that a store or a spec says becomes markup."""
     return "\n".join(f"* `{line.replace('`', chr(39))}`" for line in lines)

@@ -69,7 +69,7 @@ class JobOperator(BaseOperator):
         return JobMaster(load_job(self.spec_path))
 
     def session(self, context: Context) -> Session:
-        """The session of this DAG run: the same one in each of its tasks and tries (I3)."""
+        """Return the session of this DAG run: the same one in each of its tasks and tries (I3)."""
         from milepost.jobmaster.jobmaster import Session
 
         run = context["dag_run"]

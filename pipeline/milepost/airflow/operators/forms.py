@@ -24,27 +24,27 @@ HOW = "How"
 
 
 def switch(value: bool, title: str, description: str, *, section: str | None = None) -> Param:
-    """A checkbox."""
+    """Return a checkbox."""
     return Param(value, type="boolean", title=title, description=description, **_section(section))
 
 
 def text(title: str, description: str, pattern: str) -> Param:
-    """A text that must be given."""
+    """Return a text that must be given."""
     return Param(type="string", title=title, description=description, pattern=pattern)
 
 
 def optional_text(title: str, description: str, pattern: str) -> Param:
-    """A text that may be left out."""
+    """Return a text that may be left out."""
     return Param(None, type=["null", "string"], title=title, description=description, pattern=pattern)
 
 
 def optional_id(title: str, description: str, *, lowest: int) -> Param:
-    """A checkpoint id that may be left out."""
+    """Return a checkpoint id that may be left out."""
     return Param(None, type=["null", "integer"], minimum=lowest, title=title, description=description)
 
 
 def choice(values: list[str], title: str, description: str) -> Param:
-    """One of several words; the first is preset."""
+    """Return one of several words; the first is preset."""
     return Param(values[0], type="string", enum=values, title=title, description=description)
 
 

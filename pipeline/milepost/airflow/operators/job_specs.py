@@ -37,7 +37,7 @@ def resume_dag_id(job: str) -> str:
 
 
 def spec_files(config: Path) -> list[Path]:
-    """The spec files directly in a folder, by name; those in its subfolders are examples and the demo's."""
+    """Return the spec files directly in a folder, by name; those in its subfolders are examples and the demo's."""
     return sorted(path for path in config.glob("*") if path.suffix in SPEC_SUFFIXES and path.is_file())
 
 

@@ -116,7 +116,7 @@ class PlannedOperator(JobOperator):
         return plan
 
     def decided_by(self, context: Context) -> str:
-        """Who decided it, for the history."""
+        """Return who decided it, for the history."""
         run = context["dag_run"]
         answer: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=self.approval)
         by = f", approved by {who_answered(answer)}" if answer else ""
@@ -153,5 +153,5 @@ def require_digest(plan: ShownPlan, approved: str | None) -> None:
 
 
 def who_answered(answer: dict[str, Any]) -> str:
-    """The name of the person who answered a request for approval."""
+    """Return the name of the person who answered a request for approval."""
     return str((answer.get("responded_by_user") or {}).get("name") or "somebody")

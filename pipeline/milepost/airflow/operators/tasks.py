@@ -308,7 +308,7 @@ class AbortCheckpointOperator(EpochOperator):
 
     @staticmethod
     def failure(ti: Any) -> Failure:
-        """Why the run failed: what the last task that failed left behind."""
+        """Return why the run failed: what the last task that failed left behind."""
         for task_id in reversed(BEFORE_THE_COMMIT_POINT):
             left = ti.xcom_pull(task_ids=task_id, key=FAILURE_KEY)
             if left is not None:

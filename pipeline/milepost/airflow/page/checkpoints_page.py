@@ -61,7 +61,7 @@ def checkpoint(dag_id: str, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLRe
 
 
 def _answer(dag_id: str, template: str, read: Callable[[Any], dict[str, Any]]) -> HTMLResponse:
-    """The page of what `read` finds of the job, or of why there is nothing to see."""
+    """Return the page of what `read` finds of the job, or of why there is nothing to see."""
     from milepost.airflow.operators.job_specs import job_of_dag
     from milepost.protocol.records.errors import CheckpointError, NotFound
 
@@ -146,7 +146,7 @@ def count(value: Any) -> str:
 
 
 def moment(value: Any) -> str:
-    """An ISO 8601 time in UTC, to the second."""
+    """Return an ISO 8601 time in UTC, to the second."""
     return str(value)[:19].replace("T", " ") if value else ""
 
 

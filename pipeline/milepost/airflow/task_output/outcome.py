@@ -64,7 +64,7 @@ class Failure:
         task_id: str | None,
         lost: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
     ) -> Failure:
-        """What the failed task left; a task that left nothing was killed or lost, which is the reason `lost`."""
+        """Return what the failed task left; a task that left nothing was killed or lost, which is the reason `lost`."""
         if value is None:
             which = f"task {task_id}" if task_id else "a task"
             return cls(

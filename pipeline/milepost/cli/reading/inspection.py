@@ -116,7 +116,7 @@ def list_(
 
 
 def _asked(limit: int, every: bool) -> int | None:
-    """How many to read: one more than is shown, to know whether there are more."""
+    """Return how many to read: one more than is shown, to know whether there are more."""
     return None if every else limit + 1
 
 
@@ -130,7 +130,7 @@ def _say_more(output: Output, shown: int, found: int) -> bool:
 
 
 def _status(checkpoint: CheckpointReport) -> str:
-    """The status, and why it failed, or that the live timeline does not continue it."""
+    """Return the status, and why it failed, or that the live timeline does not continue it."""
     left = "not live" if checkpoint.status != CheckpointState.aborted and checkpoint.live is False else None
     note = checkpoint.failure_reason or left or ("compacted" if checkpoint.compacted else None)
     return f"{checkpoint.status} ({note})" if note else checkpoint.status
@@ -235,7 +235,7 @@ def _unread(objects: int | None) -> str:
 
 
 def _freshness(sources: Mapping[str, SourceHealth]) -> list[str]:
-    """How old each source's input is, what of it is not counted on, and a path that names nothing."""
+    """Return how old each source's input is, what of it is not counted on, and a path that names nothing."""
     facts = []
     for name, source in sources.items():
         told = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
@@ -249,7 +249,7 @@ def _freshness(sources: Mapping[str, SourceHealth]) -> list[str]:
 
 
 def _on_timeline(timeline: str | None) -> str:
-    """Where the head is, for a job that was ever rolled back."""
+    """Return where the head is, for a job that was ever rolled back."""
     return "" if timeline in (None, "main") else f" of timeline {timeline}"
 
 

@@ -137,7 +137,7 @@ def show_count(value: object) -> str:
 
 
 def use_color(stream: Any) -> bool:
-    """Whether `stream` is a terminal that may get colours: NO_COLOR and TERM=dumb say no."""
+    """Return whether `stream` is a terminal that may get colours: NO_COLOR and TERM=dumb say no."""
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -144,7 +144,7 @@ class Backfill:
                 return at.fork.head
 
     def _position(self, plan: BackfillPlan, leadership: Leadership) -> _Position:
-        """Where the fork is now. Raises CommitConflict: the live timeline is another one than the plan's."""
+        """Return where the fork is now. Raises CommitConflict: the live timeline is another one than the plan's."""
         context = self._context
         state = context.head().state
         ranges = plan.live.up_to_head(state)

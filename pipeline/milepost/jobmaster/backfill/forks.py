@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def backfill_fingerprint(context: JobContext, plan: BackfillPlan) -> str:
-    """A digest of the fork point, the request, the code, the spec and the live timeline."""
+    """Return a digest of the fork point, the request, the code, the spec and the live timeline."""
     wanted = plan.request
     document = [
         int(plan.fork_point),
@@ -56,7 +56,7 @@ def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> Time
 
 
 def fork_to_continue(context: JobContext, plan: BackfillPlan) -> Timeline | None:
-    """The open fork of an interrupted backfill of the same fingerprint; of several the one that got furthest."""
+    """Return the open fork of an interrupted backfill of the same fingerprint; of several the one that got furthest."""
     fingerprint = backfill_fingerprint(context, plan)
     own = [one for one, found in forks_of_backfills(context, plan.state) if found == fingerprint]
     return max((one for one in own if _is_replay_of(context, plan, one)), key=lambda one: one.head, default=None)
@@ -104,7 +104,7 @@ def dispose_left_behind(context: JobContext, session: Session, keep: str) -> lis
 
 
 def left_behind(context: JobContext, state: ManifestState, keep: str) -> list[Timeline]:
-    """The forks of backfills of any other fingerprint on which nobody works any more."""
+    """Return the forks of backfills of any other fingerprint on which nobody works any more."""
     found = [one for one, fingerprint in forks_of_backfills(context, state) if fingerprint != keep]
     return [one for one in found if _is_left_behind(context, state, one)]
 

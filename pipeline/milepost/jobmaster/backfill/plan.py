@@ -70,7 +70,7 @@ class BackfillPlan:
     loaded: LoadedCode
 
     def taken_for_granted(self, context: JobContext) -> ApprovedBackfill:
-        """What the plan is about."""
+        """Return what the plan takes for granted."""
         return ApprovedBackfill(self.state.live, int(self.fork_point), self.code.hash, context.job.spec_hash)
 
     @property
@@ -191,7 +191,7 @@ def _check_continuable(
 
 
 def is_judged(request: BackfillRequest, base: CheckpointMetadata | None) -> bool:
-    """Whether the gate judges the epoch that continues this checkpoint: it may bring rows from before `--to`."""
+    """Return whether the gate judges the epoch that continues this checkpoint: it may bring rows from before `--to`."""
     if request.to_us is None or base is None:
         return True
     reached_us = watermark_of(base)

@@ -84,7 +84,7 @@ def version_of(obj: SourceObject) -> Version:
 
 
 def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) -> tuple[CompletedEpoch, ...]:
-    """Every checkpoint that led from `since` (left out) to `head`, oldest first, as its completion recorded it.
+    """Return every checkpoint that led from `since` (left out) to `head`, oldest first, as its completion recorded it.
 
     The manifest log is the source: it also knows those that are subsumed, and keeps of them what is asked here when it
     is compacted.
@@ -112,7 +112,7 @@ def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) 
 
 
 def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Consumed:
-    """Every version that a checkpoint has consumed; none for the empty state. Raises StateCorrupt."""
+    """Return every version that a checkpoint has consumed; none for the empty state. Raises StateCorrupt."""
     consumed = {}
     for name, source in metadata.sources.items() if metadata is not None else ():
         columns = load(context.store, source.consumed).table.to_pydict()
@@ -124,7 +124,7 @@ def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Con
 def recorded_ranges(
     context: JobContext, lineage: Sequence[CompletedEpoch], starts: str | None, base: Consumed, head: Consumed
 ) -> tuple[RecordedRange, ...]:
-    """The ranges of the lineage, in order.
+    """Return the ranges of the lineage, in order.
 
     Args:
         lineage: oldest first. starts: watermark of the fork point.
@@ -222,7 +222,7 @@ class LiveRanges:
         self._known: tuple[RecordedRange, ...] = ()
 
     def up_to_head(self, state: ManifestState) -> tuple[RecordedRange, ...]:
-        """The ranges up to the live head of `state`, in order, empty ones included.
+        """Return the ranges up to the live head of `state`, in order, empty ones included.
 
         Raises:
             CommitConflict: the live timeline is another one by now. And as `recorded_ranges`.
@@ -246,7 +246,7 @@ class LiveRanges:
 
 
 def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consumed) -> tuple[RecordedRange, ...]:
-    """The ranges that a fork has not replayed; what consumed nothing is not replayed by itself.
+    """Return the ranges that a fork has not replayed; what consumed nothing is not replayed by itself.
 
     Args:
         base, tip: what the fork point, and the fork's newest checkpoint, have consumed.
@@ -275,7 +275,7 @@ def replay_record(
     sources: Iterable[str],
     held_back: str | None,
 ) -> InputRecord:
-    """The input record of a fork epoch that replays these ranges, in order.
+    """Return the input record of a fork epoch that replays these ranges, in order.
 
     Args:
         ranges: in order; none: the epoch only works off rows in flight. later: what is left after them.

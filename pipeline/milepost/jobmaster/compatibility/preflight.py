@@ -117,7 +117,7 @@ def _other_rules(context: JobContext, base: CheckpointMetadata) -> Iterator[dict
 
 
 def report_lines(report: list[dict[str, str]]) -> list[str]:
-    """The report as people read it, one line each; what did not change is counted."""
+    """Return the report as people read it, one line each; what did not change is counted."""
     lines = ["spec or code differ from the head's; what is continued:"]
     for row in report:
         if row["detail"] != UNCHANGED:
@@ -163,12 +163,12 @@ def check_compatible(
 
 
 def mismatches(report: list[dict[str, str]]) -> list[str]:
-    """What of a report the next epoch would refuse, for people, a text for each row."""
+    """Return what of a report the next epoch would refuse, for people, a text for each row."""
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
 def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
-    """What to do about the refused rows of a report: only what helps with one of them."""
+    """Return what to do about the refused rows of a report: only what helps with one of them."""
     kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
     ways = ["undo the change"]
     if "operator" in kinds:
@@ -228,7 +228,7 @@ def _operator(
 def _change(
     snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> SchemaChange | None:
-    """How recorded state becomes the operator's; None: what the operator's state is depends on a class."""
+    """Return how recorded state becomes the operator's; None: what the operator's state is depends on a class."""
     operator = expected_operator(snapshot.state_schema, spec, graph, loaded)
     return None if operator is None else compare_schemas(snapshot.state_schema, operator.state_schema, operator.key)
 
@@ -236,7 +236,7 @@ def _change(
 def expected_operator(
     recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> StatefulOperator | None:
-    """The operator as the spec tells it; a type that only Spark knows is taken to be what it was.
+    """Return the operator as the spec tells it; a type that only Spark knows is taken to be what it was.
 
     None: it, or what it reads, depends on a class that was not loaded.
 
@@ -259,7 +259,7 @@ def _calls(spec: StatefulSpec) -> list[Any]:
 
 
 def _known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:
-    """The type that a node's column really has; None where only Spark knows it."""
+    """Return the type that a node's column really has; None where only Spark knows it."""
     known = None if type_ is None else to_arrow(type_)
     if known is not None and pa.types.is_timestamp(known) and _through_sql(graph, uid):
         return pa.timestamp("us", known.tz)  # all that Spark has
@@ -274,7 +274,7 @@ def _through_sql(graph: JobGraph, uid: str) -> bool:
 
 
 def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
-    """The type that an input column had, as far as recorded state shows it."""
+    """Return the type that an input column had, as far as recorded state shows it."""
     for name in (column, f"min({column})", f"max({column})"):
         if name in recorded.names:
             return recorded.field(name).type

@@ -27,7 +27,7 @@ def check_continuable(context: JobContext, base: CheckpointMetadata | None, load
 def refusals(
     spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
 ) -> dict[str, InvalidRequest]:
-    """Why operators cannot go on behind their rows in flight, or behind the end of their event time, by uid.
+    """Return why operators cannot go on behind their rows in flight, or behind the end of their event time, by uid.
 
     Args:
         loaded: None: no class was loaded; what depends on one is not judged.
@@ -37,14 +37,14 @@ def refusals(
 
 
 def is_drained(state: ManifestState, base: CheckpointMetadata | None) -> bool:
-    """Whether the head was the last epoch of the running incarnation, which has only to be finished."""
+    """Return whether the head was the last epoch of the running incarnation, which has only to be finished."""
     if base is None or not base.final:
         return False
     return all(result.head != base.checkpoint_id for result in state.results)
 
 
 def restored_firing(base: CheckpointMetadata | None, uid: str) -> tuple[int | None, ...]:
-    """The firing watermarks that an operator's subtasks continue.
+    """Return the firing watermarks that an operator's subtasks continue.
 
     After the last epoch of an earlier incarnation they begin anew: the operators that may continue it fire nothing.
     """
@@ -72,7 +72,7 @@ def _rows_in_flight(spec: JobSpec, base: CheckpointMetadata, graph: JobGraph) ->
 
 
 def is_known(graph: JobGraph, uid: str) -> bool:
-    """Whether the columns of everything that an operator's input descends from are."""
+    """Return whether the columns of everything that an operator's input descends from are."""
     return all(graph.nodes[name].known and is_known(graph, name) for name in graph.nodes[uid].inputs)
 
 

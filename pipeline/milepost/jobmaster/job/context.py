@@ -88,14 +88,14 @@ class JobContext:
         return self.log.entry(1).write_id
 
     def other_store(self, location: str) -> ObjectStore:
-        """A store elsewhere, reached with this job's connection: a URL, or a path relative to the spec.
+        """Return a store elsewhere, reached with this job's connection: a URL, or a path relative to the spec.
 
         Raises: InvalidRequest: it is no location.
         """
         return open_store(self.job.store_config(self.job.url(location)))
 
     def source(self, name: str) -> tuple[StoreConfig, str]:
-        """A source's store, and the pattern of its objects below it."""
+        """Return a source's store, and the pattern of its objects below it."""
         url, pattern = split_path(self.job.url(self.spec.sources[name].path))
         return self.job.store_config(url), pattern
 
@@ -103,7 +103,7 @@ class JobContext:
         return self.job.store_config(self.job.url(self.spec.sink(name).path))
 
     def sink_location(self, name: str) -> str:
-        """A digest of a sink's path with `${env:…}` resolved (the text may hold a secret).
+        """Return a digest of a sink's path with `${env:…}` resolved (the text may hold a secret).
 
         Of the path as it is written: a folder that moves with its relative paths, or an endpoint with another port, is
         the same place. That the table there is the right one is checked before the commit point.
@@ -141,7 +141,7 @@ class JobContext:
         return set()
 
     def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
-        """What a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
+        """Return what a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
         known = self._consumed_runs.get(source, {})
         runs = {one: known[one] if one in known else read_run(self.store, one) for one in handles}
         self._consumed_runs[source] = runs
@@ -161,7 +161,7 @@ class JobContext:
         return str(base / "state-1" / digest)  # of one format: another version's entries are its own
 
     def head(self) -> Head:
-        """The manifest's head. Raises NotFound for a job that has never run."""
+        """Return the manifest's head. Raises NotFound for a job that has never run."""
         head = self.log.head()
         if head is None:
             raise NotFound(
@@ -198,7 +198,7 @@ class JobContext:
             return None
 
     def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
-        """The checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
+        """Return the checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
         handle = checkpoint.metadata
         if handle not in self._metadata:
             self.know_metadata(handle, _read_metadata(self.store, handle))
@@ -217,7 +217,7 @@ class JobContext:
         return handle_of(key, body)
 
     def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
-        """The metadata as the store has it now. Raises StateCorrupt."""
+        """Return the metadata as the store has it now. Raises StateCorrupt."""
         return _read_metadata(self.store, checkpoint.metadata)
 
     @functools.cached_property
@@ -225,7 +225,7 @@ class JobContext:
         return {}
 
     def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
-        """The metadata of the checkpoint that an epoch continues, with its operators under the uids of the spec.
+        """Return the metadata of the checkpoint that an epoch continues, with its operators under the uids of the spec.
 
         None for checkpoint 0, the empty state.
         """
@@ -242,7 +242,7 @@ def _read_metadata(store: ObjectStore, handle: ObjectHandle) -> CheckpointMetada
 
 
 def _present(state: ManifestState | None) -> ManifestState:
-    """The state of a job that exists: its manifest never goes away once it is there."""
+    """Return the state of a job that exists: its manifest never goes away once it is there."""
     if state is None:
         raise ProtocolViolation("the job's manifest was there and is gone. Nothing was written.")
     return state

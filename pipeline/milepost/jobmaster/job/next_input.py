@@ -142,7 +142,7 @@ def left_out(plan: SourcePlan) -> str:
 
 
 def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:
-    """Whether an epoch without any rows would fire a timer or window, or forget a key."""
+    """Return whether an epoch without any rows would fire a timer or window, or forget a key."""
     for node in graph.stateful:
         snapshot = base.operators.get(node.uid)
         timed = [base.sources[name] for name in node.sources if graph.nodes[name].event_time and name in base.sources]
@@ -159,7 +159,7 @@ def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:
 def _paced(
     context: JobContext, base: CheckpointMetadata | None, inputs: tuple[SourceInput, ...]
 ) -> tuple[tuple[SourceInput, ...], str | None]:
-    """What of the inputs fits now, and why it is not all of them; None when it is."""
+    """Return what of the inputs fits now, and why it is not all of them; None when it is."""
     spec = context.spec.checkpointing
     if base is None or not any(item.objects for item in inputs):
         return inputs, None
@@ -208,7 +208,7 @@ def _first_bytes(item: SourceInput, limit: int, *, at_least_one: bool) -> Source
 
 
 def _has_unrecorded_start(context: JobContext, base: CheckpointMetadata | None) -> bool:
-    """Whether a source with `start: latest` still has to record where it starts.
+    """Return whether a source with `start: latest` still has to record where it starts.
 
     Its first epoch runs even when it finds nothing: else what lands before the second trigger would pass for old.
     """

@@ -30,12 +30,12 @@ class Session:
 
     @classmethod
     def cli(cls) -> Session:
-        """A session of this process."""
+        """Return a session of this process."""
         return cls(SessionId(f"cli:{uuid.uuid4()}"), _this_process("cli"), Run())
 
     @classmethod
     def airflow(cls, dag_id: str, run_id: str, run_type: str, logical_date: str | None) -> Session:
-        """The session of an Airflow DAG run; `logical_date` is ISO 8601, or None for a run without one."""
+        """Return the session of an Airflow DAG run; `logical_date` is ISO 8601, or None for a run without one."""
         run = Run(dag_id, run_id, run_type, logical_date)
         return cls(SessionId(f"airflow:{dag_id}/{run_id}"), _this_process("airflow"), run)
 
@@ -58,12 +58,12 @@ def this_machine() -> str | None:
 
 
 def provably_dead(holder: Holder) -> bool:
-    """Whether the holder is a CLI run of this machine whose process is gone; anything else proves nothing."""
+    """Return whether the holder is a CLI run of this machine whose process is gone; anything else proves nothing."""
     return _is_cli_run_here(holder) and not _lives(holder)
 
 
 def provably_alive(holder: Holder) -> bool:
-    """Whether the holder is a CLI run of this machine whose process is there; anything else proves nothing."""
+    """Return whether the holder is a CLI run of this machine whose process is there; anything else proves nothing."""
     return _is_cli_run_here(holder) and _lives(holder)
 
 

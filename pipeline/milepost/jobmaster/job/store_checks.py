@@ -100,7 +100,7 @@ def _place(config: StoreConfig) -> tuple[str, str]:
 
 
 def _device(folder: Path) -> int:
-    """The device of a folder, or of the nearest one above it that exists."""
+    """Return the device of a folder, or of the nearest one above it that exists."""
     for known in (folder, *folder.parents):
         try:
             return known.stat().st_dev

@@ -75,7 +75,7 @@ class Leadership:
         return self.context.head().state
 
     def timeline(self, state: ManifestState) -> Timeline:
-        """The timeline as that state has it. Raises Fenced: it is no open fork any more."""
+        """Return the timeline as that state has it. Raises Fenced: it is no open fork any more."""
         timeline = open_timeline(state, self.timeline_id, "work")
         if self.timeline_id is not None and timeline.role is not TimelineRole.FORK:
             raise Fenced(
@@ -86,13 +86,13 @@ class Leadership:
         return timeline
 
     def own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint | None:
-        """What is pending on the timeline, if the session has triggered it."""
+        """Return what is pending on the timeline, if the session has triggered it."""
         timeline = self.timeline(state)
         owns = timeline.leader is not None and timeline.leader.session_id == session.session_id
         return timeline.pending if owns else None
 
     def require_own(self, state: ManifestState, session: Session, checkpoint_id: int) -> PendingCheckpoint:
-        """The pending checkpoint of that id, on whatever timeline, if it is the session's. Raises Fenced."""
+        """Return the pending checkpoint of that id, on whatever timeline, if it is the session's. Raises Fenced."""
         found = find_pending(state, CheckpointId(checkpoint_id))
         if found is None or found[2].session_id != session.session_id:
             truth = "is not pending any more" if found is None else f"is pending for session {found[2].session_id}"
@@ -105,7 +105,7 @@ class Leadership:
         return found[1]
 
     def completed(self, state: ManifestState, checkpoint_id: int) -> CompletedCheckpoint:
-        """The retained checkpoint. Raises Subsumed when it completed and was dropped since, else NotFound."""
+        """Return the retained checkpoint. Raises Subsumed when it completed and was dropped since, else NotFound."""
         completed = state.checkpoint(CheckpointId(checkpoint_id))
         if completed is not None:
             return completed
@@ -118,7 +118,7 @@ class Leadership:
         raise NotFound(f"job {state.job} retains no completed checkpoint {checkpoint_id}", checkpoint_id=checkpoint_id)
 
     def completed_by(self, state: ManifestState, session: Session, checkpoint_id: int) -> CompletedCheckpoint | None:
-        """The checkpoint when this session has completed it already; None when not. Raises Subsumed."""
+        """Return the checkpoint when this session has completed it already; None when not. Raises Subsumed."""
         done = completed_by(state, session.session_id, CheckpointId(checkpoint_id))
         return None if done is None else self.completed(state, checkpoint_id)
 
@@ -186,7 +186,7 @@ class Leadership:
             return None
 
     def pending_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle]:
-        """The metadata of the pending token (I7).
+        """Return the metadata of the pending token (I7).
 
         Raises:
             NotFound: `run_epoch` has not finished under that token. StateCorrupt: unreadable, or of another epoch.

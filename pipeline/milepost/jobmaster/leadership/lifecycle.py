@@ -210,7 +210,7 @@ class Lifecycle:
         return done[-1]
 
     def _given_up(self, incarnation: int) -> tuple[CheckpointAborted, ...]:
-        """What the cancel of this incarnation aborted; the log says so, also to a process that comes later."""
+        """Return what the cancel of this incarnation aborted; the log says so, also to a process that comes later."""
         for entry in self._context.log.entries():
             if isinstance(entry, Tombstone):  # of an incarnation that was cleaned long ago
                 break

@@ -102,7 +102,7 @@ class SinkReconciler:
         self._context.transact(request)
 
     def _newest_switch(self) -> int:
-        """The manifest version of the newest switch: what a sink follows is ordered by it."""
+        """Return the manifest version of the newest switch: what a sink follows is ordered by it."""
         return next(
             entry.version for entry in self._context.log.entries() if event_name(entry) == TimelineSwitched.__name__
         )

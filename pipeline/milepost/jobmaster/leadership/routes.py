@@ -127,7 +127,7 @@ def preview_sinks(
 
 
 def position_of(sink: CommittingSink) -> str:
-    """Where a sink's table is now, in words that can be compared."""
+    """Return where a sink's table is now, in words that can be compared."""
     head = sink.head()
     return "nothing was published" if head is None else f"checkpoint {head.checkpoint_id} of timeline {head.timeline}"
 

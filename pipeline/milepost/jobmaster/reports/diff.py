@@ -56,7 +56,7 @@ class Diff:
                 yield self.one(kind, name)
 
     def one(self, kind: str, name: str) -> Difference:
-        """One of them. Raises NotFound: neither checkpoint has it."""
+        """Return one of them. Raises NotFound: neither checkpoint has it."""
         known = self._names(kind)
         if name not in known:
             raise NotFound(

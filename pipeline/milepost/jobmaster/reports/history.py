@@ -50,7 +50,7 @@ class History:
         return list(islice(wanted, self._bound(status, limit)))
 
     def _bound(self, status: str | None, limit: int | None) -> int | None:
-        """How many checkpoints to look for: no more than the head says that there are, so that the walk ends."""
+        """Return how many checkpoints to look for: no more than the head says that there are, so that the walk ends."""
         head = self._context.log.head()
         known = [limit] if limit is not None else []
         if head is not None and status == CheckpointStatus.PENDING.value:
@@ -152,7 +152,7 @@ class History:
 
 
 def _aborted(entry: LogEntry | Tombstone, checkpoint_id: CheckpointId) -> CheckpointReport:
-    """The report of a checkpoint that an entry gave up."""
+    """Return the report of a checkpoint that an entry gave up."""
     if isinstance(entry, Tombstone):
         return compacted_report(entry, checkpoint_id)
     aborts = aborts_of(entry.event)
@@ -160,7 +160,7 @@ def _aborted(entry: LogEntry | Tombstone, checkpoint_id: CheckpointId) -> Checkp
 
 
 def _retained(state: ManifestState, checkpoint: CompletedCheckpoint) -> CheckpointReport:
-    """The report of a retained checkpoint; of the live lineage its tables are what its sinks show."""
+    """Return the report of a retained checkpoint; of the live lineage its tables are what its sinks show."""
     live = checkpoint in lineage(state, state.timeline())
     shown = [sink for sink in checkpoint.sinks if live or sink not in checkpoint.unpublished]
     saved = any(one.checkpoint_id == checkpoint.checkpoint_id for one in state.savepoints)

@@ -35,7 +35,7 @@ class Reports:
         return History(self._context).show(checkpoint_id)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The manifest log, newest first."""
+        """Return the manifest log, newest first."""
         return History(self._context).log(limit)
 
     def job_state(self) -> JobState:
@@ -55,7 +55,7 @@ class Reports:
         return status_of(self._context, max_lag_ms)
 
     def read(self, sink: str, at: int | None = None) -> pa.Table:
-        """The published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
+        """Return the published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
         with pin_for_read(self._context, at):
             return Tables(self._context).read(sink, at)
 
@@ -66,7 +66,7 @@ class Reports:
             return Tables(self._context).state(uid, at)
 
     def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
-        """What changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
+        """Return what changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
 
         Raises: NotFound: a checkpoint is not retained, or neither has it.
         """

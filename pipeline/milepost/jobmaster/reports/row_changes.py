@@ -31,7 +31,7 @@ class RowChanges:
     table: pa.Table
 
     def count(self, change: str) -> int:
-        """How many rows were added, removed or changed."""
+        """Return how many rows were added, removed or changed."""
         return int(pc.sum(pc.equal(self.table.column(CHANGE), change)).as_py() or 0)
 
 
@@ -85,7 +85,7 @@ def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:
 
 
 def _ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The rows by these columns, then by what happened: state lies in the order of its keys' hashes."""
+    """Return the rows by these columns, then by what happened: state lies in the order of its keys' hashes."""
     by = [table.column(name) for name in (*names, CHANGE)]
     shown = [pa.array(map(repr, one.to_pylist()), pa.string()) if pa.types.is_nested(one.type) else one for one in by]
     named = {str(number): one for number, one in enumerate(shown)}
@@ -142,7 +142,7 @@ def _piece(
 
 
 def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Bools:
-    """Whether values are equal, row by row; values of types that do not compare are only when both are null."""
+    """Return whether values are equal, row by row; values of types that do not compare are only when both are null."""
     both_null = pc.and_(left.is_null(), right.is_null())
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return _bools(both_null)

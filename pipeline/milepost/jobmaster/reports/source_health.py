@@ -150,7 +150,7 @@ def _sources(
 
 
 def _one_line(error: SourceChanged | InvalidRequest) -> str:
-    """The error as a next step: what is wrong, with the first object that it names, and what to do about it."""
+    """Return the error as a next step: what is wrong, with the first object that it names, and what to do about it."""
     wrong, *more = error.message.splitlines()
     named = next((f" ({line.strip()})" for line in more if line.startswith("  ")), "")
     return f"{wrong.rstrip('.')}{named}: {error.hint}"

@@ -99,7 +99,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
 
 
 def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str | None:
-    """Why the next epoch would be refused: what of the spec does not continue the head; None when all does."""
+    """Return why the next epoch would be refused: what of the spec does not continue the head; None when all does."""
     refused = mismatches(preflight(context, base, None))
     if base is None or not refused:
         return None
@@ -151,7 +151,7 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[int, str]:
 
 
 def _waiting(status: Status) -> str:
-    """What a job waits for that nothing is wrong with."""
+    """Return what a job waits for that nothing is wrong with."""
     job = status.job
     if status.pending is not None:
         return f"checkpoint {status.pending} is running: wait for it (milepost abort {job} gives it up)"
@@ -164,7 +164,7 @@ def _waiting(status: Status) -> str:
 
 
 def _frozen(state: ManifestState | None, now_ms: int) -> FreezeReport | None:
-    """Who keeps others from triggering on the live timeline, and until when; None: nobody."""
+    """Return who keeps others from triggering on the live timeline, and until when; None: nobody."""
     frozen = frozen_by(state.timeline(), now_ms) if state is not None else None
     return None if frozen is None else FreezeReport(frozen.session_id, iso_ms(frozen.until_ms))
 

@@ -31,7 +31,7 @@ def operator_rows(
     *,
     bodies: dict[str, bytes] | None = None,
 ) -> pa.Table:
-    """All live rows of an operator's state at a checkpoint.
+    """Return all live rows of an operator's state at a checkpoint.
 
     Args:
         uid: of its handles. bodies: of runs that were read before, as in `CheckpointObjects`.
@@ -70,14 +70,14 @@ class Tables:
         self._context = context
 
     def read(self, sink: str, at: int | None) -> pa.Table:
-        """The sink's table at its head, or as of a retained checkpoint."""
+        """Return the sink's table at its head, or as of a retained checkpoint."""
         self._context.head()
         if at is not None:
             self.checkpoint(at)
         return self._context.sink(sink).read(at)
 
     def state(self, uid: str, at: int | None) -> pa.Table:
-        """All live rows of one operator's state, over all key groups."""
+        """Return all live rows of one operator's state, over all key groups."""
         checkpoint = self.checkpoint(at)
         metadata = self._context.metadata(checkpoint)
         snapshot = metadata.operators.get(uid)
@@ -119,12 +119,12 @@ class Tables:
         return VerifiedObjects(tuple(ids), checked, deep)
 
     def _rollback_hint(self, state: ManifestState) -> str:
-        """What else helps when it is the head that is broken."""
+        """Return what else helps when it is the head that is broken."""
         target = newest_whole_ancestor(self._context, state)
         return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 
     def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[list[ObjectHandle], list[str]]:
-        """What the checkpoint refers to in the job's own store, and what is wrong with it."""
+        """Return what the checkpoint refers to in the job's own store, and what is wrong with it."""
         try:
             metadata = self._context.stored_metadata(checkpoint)
         except CheckpointError as error:
@@ -157,7 +157,7 @@ class Tables:
         return [f"sink {name}: {problem}" for problem in problems]
 
     def _verify_staged(self, name: str, sink: ReadableSink, checkpoint: CompletedCheckpoint) -> list[str]:
-        """What is wrong with what a checkpoint has yet to publish, or will if the job comes back to it."""
+        """Return what is wrong with what a checkpoint has yet to publish, or will if the job comes back to it."""
         snapshot = self._context.metadata(checkpoint).sinks[name]
         if snapshot.location != self._context.sink_location(name):
             return []
@@ -169,7 +169,7 @@ class Tables:
         ]
 
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
-        """A retained checkpoint; None is the head. Raises NotFound."""
+        """Return a retained checkpoint; None is the head. Raises NotFound."""
         state = self._context.head().state
         wanted = state.timeline().head if at is None else CheckpointId(at)
         checkpoint = state.checkpoint(wanted)

@@ -81,7 +81,7 @@ def keep(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, 
 
 
 def kept(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> tuple[AfterCommit, ...]:
-    """What was measured after the commit; what cannot be read is left out."""
+    """Return what was measured after the commit; what cannot be read is left out."""
     found = []
     for stat in context.store.list(after_commit_prefix(checkpoint_id, token)):
         try:

@@ -65,7 +65,7 @@ def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[Unf
 
 
 def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[Timeline, str]]:
-    """The open forks that backfills opened, with the fingerprint of each."""
+    """Return the open forks that backfills opened, with the fingerprint of each."""
     found = []
     for timeline in open_forks(state):
         opener = opening_of(context, timeline).session_id

@@ -148,7 +148,7 @@ def check_job(context: JobContext) -> Audit:
 
 
 def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[MissingObject], list[str]]:
-    """What is missing of the savepoints outside of the job's storage; and, one line each, who did not answer."""
+    """Return what is missing of the savepoints outside of the job's storage; and, one line each, who did not answer."""
     missing: list[MissingObject] = []
     unasked = []
     for savepoint in reach.state.savepoints:

@@ -178,7 +178,7 @@ def _dead_staging(
 def _prune_plan(
     context: JobContext, reach: JobReach, sink: SinkReach, placed: Iterable[Placed], timeout_ms: int
 ) -> PrunePlan:
-    """What may go of one table: a complete walk knows its needs, and every file that it ever published."""
+    """Return what may go of one table: a complete walk knows its needs, and every file that it ever published."""
     assert sink.needs is not None
     return plan_pruning(
         reach.state,
@@ -242,7 +242,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
 
 
 def _continued(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageList:
-    """The list, from where this collection has left it."""
+    """Return the list, from where this collection has left it."""
     known = lists.get(named.sha256)
     return named if known is None else replace(named, done=max(named.done, known.done))
 

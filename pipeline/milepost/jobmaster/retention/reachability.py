@@ -62,7 +62,7 @@ class SinkReach:
     waiting: Mapping[str, Reference]
 
     def references(self) -> dict[str, Reference]:
-        """Everything that must lie below the sink's path, by key."""
+        """Return everything that must lie below the sink's path, by key."""
         needs = self.needs.files if self.needs is not None else {}
         found = {key: Reference(item.key, item.size, item.chain) for key, item in needs.items()}
         head = {item.key: Reference(item.key, item.size, item.chain) for item in self.table.references}

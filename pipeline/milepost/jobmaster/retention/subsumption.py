@@ -225,7 +225,7 @@ def _check_shared(job: str, needed: Mapping[CheckpointId, CheckpointMetadata]) -
 
 
 def _readable(context: JobContext, state: ManifestState) -> dict[CheckpointId, CheckpointMetadata]:
-    """The metadata of the retained checkpoints.
+    """Return the metadata of the retained checkpoints.
 
     One that a rollback has left because it is corrupt must not stop the job: it is left out, and logged.
     Raises: StateCorrupt: one of the live lineage cannot be read.

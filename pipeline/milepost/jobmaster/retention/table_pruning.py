@@ -73,7 +73,7 @@ class PrunePlan:
 
 
 def is_look_due(context: JobContext, timeout_ms: int) -> bool:
-    """Whether the epoch that has just completed looks at the tables; asked before it subsumes anything."""
+    """Return whether the epoch that has just completed looks at the tables; asked before it subsumes anything."""
     return look_is_due(context.head().state, minimum_grace_ms(timeout_ms))
 
 

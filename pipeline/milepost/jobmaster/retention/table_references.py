@@ -46,7 +46,7 @@ class TableNeeds:
     unknown: str | None
 
     def frees(self, state: ManifestState, key: str) -> bool:
-        """Whether an object below the table may be listed, and deleted, as needed by nothing.
+        """Return whether an object below the table may be listed, and deleted, as needed by nothing.
 
         Nothing but a staged file or a snapshot ever may. A snapshot is written before the head that names it; once a
         head of its version is there, whoever comes late with another one finds the version taken.
@@ -60,7 +60,7 @@ class TableNeeds:
 
 
 def staged_files(committable: Committable) -> tuple[StagedFile, ...]:
-    """Every file that a commit of it may name."""
+    """Return every file that a commit of it may name."""
     compaction = committable.compaction
     return (*committable.files, *((compaction.file,) if compaction else ()))
 
@@ -94,7 +94,7 @@ def _needed_by(
     location: str,
     history: TableHistory,
 ) -> tuple[list[TableReference], str | None]:
-    """What the table needs to be put at one retained checkpoint; and why that is not all of it, or None.
+    """Return what the table needs to be put at one retained checkpoint; and why that is not all of it, or None.
 
     A checkpoint whose table was elsewhere is looked for here too: one place can be written in two ways.
     """
@@ -128,7 +128,7 @@ def _staged(snapshot: SinkSnapshot, chain: tuple[str, ...]) -> Iterator[TableRef
 def _not_shown(
     state: ManifestState, shares: Mapping[CheckpointId, TableShare], sink: str, history: TableHistory
 ) -> str | None:
-    """Why the table cannot be taken for this job's, as it stands; None when it shows the job's head.
+    """Return why the table cannot be taken for this job's, as it stands; None when it shows the job's head.
 
     Until it does, a commit or a switch has yet to reach it. Or it has moved on: then another life or a copy of the job
     writes it, and it is needed by checkpoints that nobody here knows of.

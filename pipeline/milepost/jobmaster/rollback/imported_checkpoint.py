@@ -57,13 +57,13 @@ Write = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
 
 
 def importing_session() -> Session:
-    """A session of this process, recognised as one that imports a checkpoint."""
+    """Return a session of this process, recognised as one that imports a checkpoint."""
     session = Session.cli()
     return Session(SessionId(f"{IMPORTING}{uuid4()}"), session.holder, session.run)
 
 
 def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:
-    """What the metadata of an imported checkpoint says of its subtasks.
+    """Return what the metadata of an imported checkpoint says of its subtasks.
 
     Args:
         digest: of what it was made from.

@@ -80,7 +80,7 @@ class Rollbacks:
         return build_plan(self._context, state, resolve_target(state, to, self._context.store.clock_ms()))
 
     def rollback_target(self, to: str | int) -> int:
-        """The checkpoint that a person means now, as for `plan_rollback`. Raises NotFound, InvalidRequest."""
+        """Return the checkpoint that a person means now, as for `plan_rollback`. Raises NotFound, InvalidRequest."""
         return resolve_target(self._context.head().state, to, self._context.store.clock_ms())
 
     def rollback(

@@ -93,7 +93,7 @@ def run_opened_epoch(
 
 
 def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> Verified:
-    """The acknowledgements, which fit together; else the log says how far each measured task had come."""
+    """Return the acknowledgements, which fit together; else the log says how far each measured task had come."""
     try:
         return verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
     except CheckpointError:
@@ -158,7 +158,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPla
 
 
 def _notifications(state: ManifestState, timeline: Timeline, pending: CheckpointId) -> Notifications:
-    """What became of others since the epoch of the head, whose subtasks were told of the head's parent."""
+    """Return what became of others since the epoch of the head, whose subtasks were told of the head's parent."""
     head = state.checkpoint(timeline.head)
     lowest_retained = min((item.checkpoint_id for item in state.checkpoints), default=CheckpointId(1))
     aborted = {item for _, item in state.aborted_sessions}

@@ -61,7 +61,7 @@ class Recovery:
 
 
 def strategy_of(restart: Restart) -> RestartStrategy:
-    """The strategy that a spec asks for."""
+    """Return the strategy that a spec asks for."""
     if isinstance(restart, NoneRestart):
         return NoRestart()
     if isinstance(restart, FixedDelayRestart):

@@ -39,7 +39,7 @@ _MICROSECONDS = 1_000_000
 
 
 def predecessor_of(base: CheckpointMetadata | None, sink: str) -> int | None:
-    """The checkpoint that the sink's table is at before this epoch; None for the sink's first (I14)."""
+    """Return the checkpoint that the sink's table is at before this epoch; None for the sink's first (I14)."""
     position = base.marks.get(sink) if base is not None else None
     return None if position is None else position.checkpoint_id
 
@@ -101,7 +101,7 @@ def build_metadata(
 
 
 def _marks(context: JobContext, opened: OpenedEpoch, sinks: Iterable[str]) -> dict[str, SinkPosition]:
-    """Where each sink of this lineage is after the epoch: at its checkpoint; a dropped one where it was."""
+    """Return where each sink of this lineage is after the epoch: at its checkpoint; a dropped one where it was."""
     before = dict(opened.base.marks) if opened.base is not None else {}
     now = {name: SinkPosition(int(opened.pending.checkpoint_id), context.sink_location(name)) for name in sinks}
     return dict(sorted((before | now).items()))
@@ -163,7 +163,7 @@ def _sources(
 
 
 def acknowledged(verified: Verified, part: str, name: str) -> list[dict[str, Any]]:
-    """What the subtasks say of one source or one operator, in their order.
+    """Return what the subtasks say of one source or one operator, in their order.
 
     Args:
         part: ``sources`` or ``operators``. name: of the source, or uid of the operator.
@@ -177,7 +177,7 @@ def acknowledged(verified: Verified, part: str, name: str) -> list[dict[str, Any
 
 
 def newest_event_us(acks: Iterable[Mapping[str, Any]], among: str = "newest_event_us") -> int | None:
-    """The newest event time of what a source's subtasks read; None when no row had one.
+    """Return the newest event time of what a source's subtasks read; None when no row had one.
 
     Args:
         among: ``newest_event_us``: of the rows that count for the watermark; ``furthest_us``: of the others.
@@ -213,7 +213,7 @@ def _channel(document: object) -> ChannelStateHandle | None:
 
 
 def _is_unaligned(verified: Verified, operators: Iterable[str]) -> bool:
-    """Whether a subtask of some operator stopped before the end of its input."""
+    """Return whether a subtask of some operator stopped before the end of its input."""
     return any(ack["unaligned"] for uid in operators for ack in acknowledged(verified, "operators", uid))
 
 
@@ -223,7 +223,7 @@ def _throughput(
     snapshots: Mapping[str, OperatorSnapshot],
     tasks: Sequence[TaskTimes],
 ) -> ThroughputEstimate:
-    """The throughput of this epoch's subtasks; of the base's where this one shows none."""
+    """Return the throughput of this epoch's subtasks; of the base's where this one shows none."""
     spent_ms = {(task.level, task.subtask): task.spent_ms("process_ms", "emit_ms") for task in tasks}
     work = []
     for level in range(1, plan.graph.levels + 1):
@@ -243,7 +243,7 @@ def _bytes_in_flight(snapshot: OperatorSnapshot) -> list[int]:
 
 
 def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int) -> list[int]:
-    """What each subtask got from the base's rows in flight; with another parallelism an equal share."""
+    """Return what each subtask got from the base's rows in flight; with another parallelism an equal share."""
     snapshot = base.operators.get(uid) if base is not None else None
     if snapshot is None:
         return [0] * parallelism

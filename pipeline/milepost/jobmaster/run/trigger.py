@@ -146,7 +146,7 @@ class Trigger:
         return self._triggered(asked, claim.state, pending, record.summary, opened)
 
     def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode]:
-        """The job's code, loaded, and held to itself and to what the epoch continues."""
+        """Return the job's code, loaded, and held to itself and to what the epoch continues."""
         context = self._context
         code = read_code(context)
         if base is None or base.spec_hash != context.job.spec_hash:

@@ -143,7 +143,7 @@ class Bootstrap:
 
 
 def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:
-    """The operator's spec. Raises NotFound, InvalidRequest: it cannot be bootstrapped."""
+    """Return the operator's spec. Raises NotFound, InvalidRequest: it cannot be bootstrapped."""
     nodes = {node.uid: node for node in loaded.graph.stateful}
     if uid not in nodes:
         known = ", ".join(sorted(nodes)) or "none"

@@ -182,7 +182,7 @@ class Restores:
         return restored, own, saved
 
     def _saved(self, state: ManifestState | None, location: str) -> tuple[Savepoint | None, SavedCheckpoint]:
-        """The savepoint that is meant, read and checked, with the job's record of it if it has one."""
+        """Return the savepoint that is meant, read and checked, with the job's record of it if it has one."""
         if "/" in location:
             store = self._context.other_store(location)
             listed = () if state is None else state.savepoints
@@ -200,7 +200,7 @@ class Restores:
         return own, saved
 
     def _lies_at(self, savepoint: Savepoint) -> str | None:
-        """The URL of a listed savepoint; None: its record names no place for one."""
+        """Return the URL of a listed savepoint; None: its record names no place for one."""
         if savepoint.location is not None:
             return self._context.job.url(savepoint.location)
         root = root_in_job(savepoint)

@@ -77,7 +77,7 @@ def _table(
     name: str,
     sources: dict[str, tuple[ObjectStore, ObjectHandle]],
 ) -> SavedTable | None:
-    """The sink's table as of the checkpoint; None when there was none. Its files are added to `sources`."""
+    """Return the sink's table as of the checkpoint; None when there was none. Its files are added to `sources`."""
     sink = context.sink(name)
     route = find_route(context, state, metadata, name, sink)
     contents = sink.contents(route.base, route.missing)

@@ -42,7 +42,7 @@ def require_unread(context: JobContext, root: ObjectStore, keys: Iterable[str]) 
 
 
 def _below(url: str, root: str) -> str | None:
-    """What a URL adds to a root that it lies in, ending in ``/`` or empty; None: it lies elsewhere."""
+    """Return what a URL adds to a root that it lies in, ending in ``/`` or empty; None: it lies elsewhere."""
     inside = f"{url.rstrip('/')}/"
     outside = f"{root.rstrip('/')}/"
     return inside.removeprefix(outside) if inside.startswith(outside) else None

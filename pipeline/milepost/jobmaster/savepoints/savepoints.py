@@ -155,7 +155,7 @@ class Savepoints:
         return [self._shown(state, savepoint) for savepoint in state.savepoints]
 
     def find_savepoint(self, name: str) -> ListedSavepoint:
-        """One of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
+        """Return one of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
         state = self._context.head().state
         return self._shown(state, self.savepoint(state, name))
 
@@ -221,7 +221,7 @@ class Savepoints:
         return self.create_savepoint()
 
     def savepoint(self, state: ManifestState, name: str) -> Savepoint:
-        """The listed savepoint of that name. Raises NotFound."""
+        """Return the listed savepoint of that name. Raises NotFound."""
         found = next((one for one in state.savepoints if one.name == name), None)
         if found is None:
             known = ", ".join(one.name for one in state.savepoints) or "none"
@@ -229,7 +229,7 @@ class Savepoints:
         return found
 
     def savepoint_store(self, savepoint: Savepoint) -> ObjectStore:
-        """The store rooted at a listed savepoint. Raises StateCorrupt: the manifest names no place for one."""
+        """Return the store rooted at a listed savepoint. Raises StateCorrupt: the manifest names no place for one."""
         if savepoint.location is not None:
             return self._context.other_store(savepoint.location)
         creation, _, rest = savepoint.document.key.partition("/")
