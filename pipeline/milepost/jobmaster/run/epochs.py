@@ -138,7 +138,7 @@ class Epochs:
         return metadata.verdict
 
     def complete(self, session: Session, checkpoint_id: int, report: EpochReport | None = None) -> CompletedCheckpoint:
-        """Return the commit point: after this transition the checkpoint is the head (I7, I9).
+        """The commit point: after this transition the checkpoint is the head (I7, I9).
 
         Args:
             report: of the try that ran in this process; None: what is stored under the pending token is read.
