@@ -41,11 +41,11 @@ from milepost.protocol.manifest.transaction.requests import (
     UnpinRequest,
 )
 from milepost.protocol.manifest.upkeep.collection import (
-    CollectedRequest,
+    ForgetCollectedRequest,
     ListGarbageRequest,
 )
-from milepost.protocol.manifest.upkeep.compaction import CompactedRequest
-from milepost.protocol.manifest.upkeep.garbage import FoldPlan, FoldRequest
+from milepost.protocol.manifest.upkeep.compaction import RecordCompactionRequest
+from milepost.protocol.manifest.upkeep.garbage import FoldGarbageRequest, FoldPlan
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
@@ -212,17 +212,17 @@ class JobLog:
     def forget_collected(
         self, session: str, prefixes: tuple[str, ...], grace_ms: int, lists: tuple[ListProgress, ...] = ()
     ) -> Answer:
-        return self.ask(CollectedRequest(SessionId(session), prefixes, grace_ms, lists))
+        return self.ask(ForgetCollectedRequest(SessionId(session), prefixes, grace_ms, lists))
 
     def compact(self, session: str, through: int) -> Answer:
-        return self.ask(CompactedRequest(SessionId(session), through))
+        return self.ask(RecordCompactionRequest(SessionId(session), through))
 
     def fold(self, session: str, garbage: int = 0, keys: tuple[str, ...] = (), listed: str = "f" * 64) -> Answer:
         """Fold the first entries and all lists that are not begun, whose keys are given, into one list."""
         lists = tuple(one for one in self.state.garbage_lists if not one.done and keys)
         plan = FoldPlan(self.state.garbage[:garbage], lists)
         every = (*(entry.prefix for entry in plan.garbage), *keys)
-        return self.ask(FoldRequest(SessionId(session), plan, every, listed))
+        return self.ask(FoldGarbageRequest(SessionId(session), plan, every, listed))
 
     def resume(self, session: str) -> Answer:
         return self.ask(ResumeRequest(SessionId(session)))

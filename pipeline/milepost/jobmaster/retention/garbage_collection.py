@@ -23,7 +23,7 @@ from milepost.jobmaster.retention.table_pruning import PrunePlan, TableGarbage, 
 from milepost.protocol.manifest.transaction.requests import ListProgress
 from milepost.protocol.manifest.upkeep.collection import (
     MAX_LISTED,
-    CollectedRequest,
+    ForgetCollectedRequest,
     ListGarbageRequest,
 )
 from milepost.protocol.manifest.upkeep.compaction import horizon
@@ -230,7 +230,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
             lists[one.sha256] = one if known is None else replace(one, failed=(*known.failed, *one.failed))
             failed += len(one.failed)
     if done or lists:
-        request = CollectedRequest(session_id, tuple(done), grace_ms, tuple(lists.values()))
+        request = ForgetCollectedRequest(session_id, tuple(done), grace_ms, tuple(lists.values()))
         # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
         result = context.transact(request, at_least_ms=judged_ms)
         forget_lists(context, before, result.state)

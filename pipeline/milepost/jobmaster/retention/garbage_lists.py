@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.garbage_lists import decode_list, encode_list
-from milepost.protocol.manifest.upkeep.garbage import MAX_KEPT_ENTRIES, FoldRequest, listable, plan_fold
+from milepost.protocol.manifest.upkeep.garbage import MAX_KEPT_ENTRIES, FoldGarbageRequest, listable, plan_fold
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import garbage_list_key
@@ -62,7 +62,7 @@ def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace
     if not keys:
         return
     ordered = tuple(sorted(keys))
-    request = FoldRequest(session_id, plan, ordered, write_list(context.store, state, ordered))
+    request = FoldGarbageRequest(session_id, plan, ordered, write_list(context.store, state, ordered))
     try:
         result = context.transact(request)
     except CommitConflict as error:  # somebody else changed the lists: the next epoch folds

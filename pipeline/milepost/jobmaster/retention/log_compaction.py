@@ -7,7 +7,7 @@ meets tombstones where the state does not know of them yet, and goes on.
 from __future__ import annotations
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.manifest.upkeep.compaction import CompactedRequest, compactable, horizon
+from milepost.protocol.manifest.upkeep.compaction import RecordCompactionRequest, compactable, horizon
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 
@@ -46,5 +46,5 @@ def compact_all(context: JobContext, session_id: SessionId) -> None:
 
 
 def _record(context: JobContext, session_id: SessionId, through: int) -> None:
-    request = CompactedRequest(session_id, through)
+    request = RecordCompactionRequest(session_id, through)
     context.transact(request)

@@ -38,9 +38,9 @@ Request = (
     | requests.RecordSavepointRequest
     | requests.DisposeSavepointRequest
     | collection.ListGarbageRequest
-    | collection.CollectedRequest
-    | compaction.CompactedRequest
-    | garbage.FoldRequest
+    | collection.ForgetCollectedRequest
+    | compaction.RecordCompactionRequest
+    | garbage.FoldGarbageRequest
 )
 """All that can be asked of the manifest."""
 
@@ -70,9 +70,9 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.RecordSavepointRequest: savepoints.record_savepoint,
     requests.DisposeSavepointRequest: savepoints.dispose_savepoint,
     collection.ListGarbageRequest: collection.list_garbage,
-    collection.CollectedRequest: collection.forget_collected,
-    compaction.CompactedRequest: compaction.record_compaction,
-    garbage.FoldRequest: garbage.fold_garbage,
+    collection.ForgetCollectedRequest: collection.forget_collected,
+    compaction.RecordCompactionRequest: compaction.record_compaction,
+    garbage.FoldGarbageRequest: garbage.fold_garbage,
 }
 
 

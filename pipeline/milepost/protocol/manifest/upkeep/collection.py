@@ -41,7 +41,7 @@ class ListGarbageRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectedRequest:
+class ForgetCollectedRequest:
     """State that garbage of `retention.collectable` and `collectable_lists` is deleted, so that it is forgotten."""
 
     session_id: SessionId
@@ -83,7 +83,7 @@ def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int)
     )
 
 
-def forget_collected(state: ManifestState, request: CollectedRequest, now_ms: int) -> Answer:
+def forget_collected(state: ManifestState, request: ForgetCollectedRequest, now_ms: int) -> Answer:
     """Forget garbage that a session which leads nothing has deleted in the store: phase two.
 
     Raises:

@@ -21,7 +21,7 @@ from milepost.protocol.retention.lineage import open_forks
 
 
 @dataclass(frozen=True, slots=True)
-class CompactedRequest:
+class RecordCompactionRequest:
     """State that all entries up to this version are tombstones."""
 
     session_id: SessionId
@@ -67,7 +67,7 @@ def compacted_through(state: ManifestState, through: int) -> int:
     return through
 
 
-def record_compaction(state: ManifestState, request: CompactedRequest, now_ms: int) -> Answer:
+def record_compaction(state: ManifestState, request: RecordCompactionRequest, now_ms: int) -> Answer:
     """Record how far the log is compacted: a fact, accepted from any session, monotone.
 
     Not while the end of an incarnation is dirty: whoever replaced entries before it may come to say so after it.

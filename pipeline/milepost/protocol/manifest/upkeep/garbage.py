@@ -48,7 +48,7 @@ class FoldPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldRequest:
+class FoldGarbageRequest:
     """Name a list that was written from a plan, in the place of what it was made of.
 
     Attributes:
@@ -140,7 +140,7 @@ def _foldable(state: ManifestState, stretch_ms: int) -> tuple[GarbageList, ...]:
     return ()
 
 
-def fold_garbage(state: ManifestState, request: FoldRequest, now_ms: int) -> Answer:
+def fold_garbage(state: ManifestState, request: FoldGarbageRequest, now_ms: int) -> Answer:
     """Name one list in the place of entries and lists, from any session: what is garbage stays the same.
 
     Raises:

@@ -17,8 +17,8 @@ from milepost.protocol.manifest.upkeep.garbage import (
     MAX_KEPT_ENTRIES,
     MAX_LISTS,
     STRETCHES,
+    FoldGarbageRequest,
     FoldPlan,
-    FoldRequest,
     newest_of,
     plan_fold,
 )
@@ -152,10 +152,10 @@ def test_a_fold_of_what_is_listed_in_another_way_by_now_is_refused() -> None:
         log.ask(_request(before, keys))
 
 
-def _request(state: ManifestState, keys: tuple[str, ...]) -> FoldRequest:
+def _request(state: ManifestState, keys: tuple[str, ...]) -> FoldGarbageRequest:
     plan = FoldPlan(state.garbage, state.garbage_lists)
     every = (*(entry.prefix for entry in plan.garbage), *keys)
-    return FoldRequest(SessionId(B), plan, every, "f" * 64)
+    return FoldGarbageRequest(SessionId(B), plan, every, "f" * 64)
 
 
 def _fold(log: JobLog, state: ManifestState, keys: tuple[str, ...]) -> None:
