@@ -57,7 +57,7 @@ def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_
 
     runner = Meanwhile(job)
     result = job.master().backfill(Session.cli(), runner, "2013-03-01T05:00Z")
-    assert runner.scheduled is not None and runner.scheduled["timeline"] == "main"
+    assert runner.scheduled is not None and runner.scheduled.timeline == "main"
     assert (result.fork_point, len(result.epochs)) == (1, 3), "two of March, and July's, caught up with"
 
     keys = [[key_of(day)] for day in (FEBRUARY_28, MARCH_1, MARCH_3, JULY_1)]
