@@ -65,9 +65,7 @@ class OldJob:
     """The job in a folder, and what its epochs cost."""
 
     def __init__(self, folder: Path) -> None:
-        from milepost.jobmaster.jobmaster import JobMaster
-        from milepost.spark.driver.runner import SparkEpochRunner
-        from milepost.spec.load.load import load_job
+        from milepost.api import JobMaster, load_job, spark_runner
 
         self.folder, self.landing, self.archive = folder, folder / "landing", folder / "archive"
         self.landing.mkdir(parents=True)
@@ -75,7 +73,7 @@ class OldJob:
         os.environ["MILEPOST_CACHE_DIR"] = str(folder / "cache")
         self.spec = folder / "old.yaml"
         self.spec.write_text(json.dumps(_spec(folder), indent=1) + "\n", encoding="utf-8")
-        self.master, self.runner = JobMaster(load_job(str(self.spec))), SparkEpochRunner()
+        self.master, self.runner = JobMaster(load_job(str(self.spec))), spark_runner()
         self.store = folder / "store" / "old"
         self.landed = self._version = 0
 
@@ -90,8 +88,7 @@ class OldJob:
 
     def epoch(self) -> dict[str, Any]:
         """Run one epoch. Returns its wall seconds, and the bytes of log and metadata that it wrote."""
-        from milepost.jobmaster.jobmaster import Session
-        from milepost.protocol.codec.records import to_json
+        from milepost.api import Session, to_json
 
         self.land()
         started = time.perf_counter()
@@ -257,7 +254,7 @@ def _reads(job: OldJob) -> dict[str, Callable[[], object]]:
 
 def _acts(job: OldJob, first: int) -> dict[str, float]:
     """Seconds of what a person does to a job, each checked: fsck, a rollback, an epoch, a backfill, fsck again."""
-    from milepost.jobmaster.jobmaster import Session
+    from milepost.api import Session
 
     def sound() -> None:
         assert job.master.fsck().exit_code == 0

@@ -90,8 +90,7 @@ def _demo(stack: Stack, report: Report, days: int) -> None:
     # From here on this process reaches the store exactly as the Airflow tasks do.
     os.environ.clear()
     os.environ.update(stack.process_environ())
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import load_job
+    from milepost.api import JobMaster, load_job
 
     master = JobMaster(load_job(SPEC))
     landing = _Landing(stack, report, days)

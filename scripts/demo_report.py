@@ -15,7 +15,7 @@ from rich.table import Table
 from scripts.stack import ROOT, Stack
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport
+    from milepost.api import CheckpointDetails, CheckpointReport
 
 ORDER = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 QUIET_S = 5.0

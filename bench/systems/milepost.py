@@ -106,12 +106,10 @@ class Milepost:
         )
         if self._fresh:
             return
-        from milepost.jobmaster.jobmaster import JobMaster
-        from milepost.spark.driver.runner import SparkEpochRunner
-        from milepost.spec.load.load import load_job
+        from milepost.api import JobMaster, load_job, spark_runner
 
         self._master = JobMaster(load_job(str(self._spec)))
-        self._runner = SparkEpochRunner()
+        self._runner = spark_runner()
 
     def stage(self, source: Path, target: Path) -> None:
         link_files(source, target)
@@ -120,8 +118,7 @@ class Milepost:
         if self._fresh:
             self._document = self._command("run", "--json")
             return
-        from milepost.jobmaster.jobmaster import Session
-        from milepost.protocol.codec.records import to_json
+        from milepost.api import Session, to_json
 
         self._document = to_json(self._master.run(Session.cli(), self._runner))
 
@@ -154,7 +151,7 @@ class Milepost:
         from pyspark import SparkContext
 
         from bench.systems.counting import counted_requests
-        from milepost.jobmaster.jobmaster import Session
+        from milepost.api import Session
 
         scheduler = SparkContext._active_spark_context._jsc.sc().dagScheduler()
         jobs = scheduler.numTotalJobs()
@@ -174,12 +171,10 @@ class Milepost:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from milepost.jobmaster.job.context import JobContext
-        from milepost.protocol.records.ids import CheckpointId
-        from milepost.spec.load.load import load_job
+        from milepost.api import JobMaster, load_job
 
-        context = JobContext(load_job(str(self._spec)))
-        checkpoint = context.head().state.checkpoint(CheckpointId(self._document["checkpoint_id"]))
+        context = JobMaster(load_job(str(self._spec))).context  # below the surface: which files hold the state
+        checkpoint = context.head().state.checkpoint(self._document["checkpoint_id"])
         if checkpoint is None:
             raise RuntimeError(f"checkpoint {self._document['checkpoint_id']} is not retained")
         metadata = context.metadata(checkpoint)

@@ -31,9 +31,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from milepost.protocol.records.errors import CheckpointError, CommitConflict, EnvironmentUnusable, InvalidRequest
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage.open import open_store
+from milepost.api import (
+    CheckpointError,
+    CommitConflict,
+    EnvironmentUnusable,
+    InvalidRequest,
+    ObjectStore,
+    StoreConfig,
+    open_store,
+)
 
 SEED = 2013
 DAYS = 365

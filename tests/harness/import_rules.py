@@ -32,9 +32,10 @@ ALLOWED: dict[str, set[str]] = {
     "spark": LOWER | {"epoch"},
     "airflow": {"jobmaster", "epoch", "spec", "protocol"},
     "cli": {"jobmaster", "epoch", "spec", "protocol"},
+    "api": {"jobmaster", "spec", "storage", "protocol"},
     "__main__": {"cli"},
 }
-ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark"}, "cli": {"spark"}}
+ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark"}, "cli": {"spark"}, "api": {"spark"}}
 
 FLOORS: dict[str, tuple[str, ...]] = {
     "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
@@ -182,6 +183,15 @@ def around_the_facade(imports: Iterable[Import]) -> list[Import]:
         if package_of_file(imported.file) in ("airflow", "cli")
         and imported.name.startswith(f"{PACKAGE}.jobmaster")
         and imported.name != f"{PACKAGE}.jobmaster.jobmaster"
+    ]
+
+
+def below_the_surface(imports: Iterable[Import]) -> list[Import]:
+    """Those by which code outside of the product would import what may change: all but `milepost.api`."""
+    return [
+        imported
+        for imported in imports
+        if imported.root == PACKAGE and imported.name not in (PACKAGE, f"{PACKAGE}.api")
     ]
 
 

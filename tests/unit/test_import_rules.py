@@ -16,6 +16,7 @@ from tests.harness.import_rules import (
     Import,
     around_the_facade,
     around_the_task_sdk,
+    below_the_surface,
     circles,
     climbing,
     files,
@@ -71,6 +72,12 @@ def test_the_floors_of_a_room_name_all_that_is_in_it(room: str) -> None:
     assert sorted(named) == sorted(inside - {"__init__"})
 
 
+def test_the_demo_and_the_benchmark_use_the_stable_surface() -> None:
+    outside = [REPOSITORY / name for name in ("scripts/demo.py", "scripts/demo_report.py", "bench/systems/milepost.py")]
+    imports = [*imports_in("config"), *(imported for file in outside for imported in imports_of(file))]
+    assert any(imported.name == f"{PACKAGE}.api" for imported in imports) and not below_the_surface(imports)
+
+
 @pytest.mark.parametrize("rule", [thick, around_the_task_sdk], ids=lambda r: r.__name__)
 def test_no_import_of_a_file_that_airflow_loads_is(rule: Rule) -> None:
     assert not rule(imports_in("dags", "plugins"))
@@ -96,6 +103,7 @@ def test_no_import_of_a_file_that_airflow_loads_is(rule: Rule) -> None:
         (formatted, "jobmaster/run/canary.py", "from {package}.dataflow.sinks.parquet import ParquetSink"),
         (around_the_facade, "cli/canary.py", "def late():\n    from {package}.jobmaster.run.epochs import Epochs"),
         (around_the_task_sdk, "airflow/canary.py", "from airflow.models import DagRun"),
+        (below_the_surface, "../../config/canary.py", "from {package}.storage.open import open_store"),
         (of_tools, "state/canary.py", "from tests.harness.tasks.dataplane import rows"),
         (thick, "../../dags/canary.py", "from {package}.jobmaster import JobMaster"),
     ],
