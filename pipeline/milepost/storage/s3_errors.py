@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import (
@@ -64,6 +65,46 @@ _TRANSIENT = frozenset({"RequestTimeout", "BadDigest", "IncompleteBody", "XAmzCo
 """Codes that come with status 400 although the request was right: it was cut or damaged on the way."""
 
 _TRY_AGAIN = "try again; if it persists, check that the endpoint is up and reachable from this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What a reply that says no means for whoever runs the job."""
+
+    statuses: tuple[int, ...]
+    codes: frozenset[str]
+    says: str
+    hint: str
+
+
+_REFUSALS = (
+    _Refusal(
+        (),
+        frozenset({"RequestTimeTooSkewed"}),
+        "refused it: this machine's clock is too far off. Nothing was changed.",
+        "synchronise the clock",
+    ),
+    _Refusal(
+        (301, 307), _WRONG_REGION, "lies in another region ({reason}). Nothing was changed.", "correct `store.region`"
+    ),
+    _Refusal(
+        (403,),
+        frozenset(),
+        "denied access ({reason}). Nothing was changed.",
+        "check the credentials in use and the bucket's policy: read, write, list and delete are needed",
+    ),
+    _Refusal(
+        (501,),
+        frozenset({"NotImplemented"}),
+        "does not offer this request ({reason}). Nothing was changed.",
+        "use a store that offers conditional writes; `milepost doctor JOB` probes it",
+    ),
+    _Refusal((507,), frozenset(), "has no space left ({reason}).", "free space, then run again"),
+)
+_REFUSED = _Refusal(
+    (), frozenset(), "refused the request ({reason}). Nothing was changed.", "check bucket name, region and endpoint"
+)
+"""Any other request that was understood and is not granted."""
 
 
 class S3Errors:
@@ -171,40 +212,12 @@ class S3Errors:
             )
         if code in _WRONG_CREDENTIALS or status == 401:
             return self._credentials(_reason(error))
-        if code == "RequestTimeTooSkewed":
-            return EnvironmentUnusable(
-                f"{doing}: {self.where} refused it: this machine's clock is too far off. Nothing was changed.",
-                hint="synchronise the clock",
-            )
-        if code in _WRONG_REGION or status in (301, 307):
-            return EnvironmentUnusable(
-                f"{doing}: {self.where} lies in another region ({_reason(error)}). Nothing was changed.",
-                hint="correct `store.region`",
-            )
-        if status == 403:
-            return EnvironmentUnusable(
-                f"{doing}: {self.where} denied access ({_reason(error)}). Nothing was changed.",
-                hint="check the credentials in use and the bucket's policy: read, write, list and delete are needed",
-                **details,
-            )
-        if status == 501 or code == "NotImplemented":
-            return EnvironmentUnusable(
-                f"{doing}: {self.where} does not offer this request ({_reason(error)}). Nothing was changed.",
-                hint="use a store that offers conditional writes; `milepost doctor JOB` probes it",
-                **details,
-            )
-        if status == 507:
-            return EnvironmentUnusable(
-                f"{doing}: {self.where} has no space left ({_reason(error)}).",
-                hint="free space, then run again",
-                **details,
-            )
-        if 400 <= status < 500 and status not in (408, 409, 429) and code not in _TRANSIENT:
-            return EnvironmentUnusable(
-                f"{doing}: {self.where} refused the request ({_reason(error)}). Nothing was changed.",
-                hint="check bucket name, region and endpoint",
-                **details,
-            )
+        refusal = next((one for one in _REFUSALS if status in one.statuses or code in one.codes), None)
+        if refusal is None and 400 <= status < 500 and status not in (408, 409, 429) and code not in _TRANSIENT:
+            refusal = _REFUSED
+        if refusal is not None:
+            says = refusal.says.format(reason=_reason(error))
+            return EnvironmentUnusable(f"{doing}: {self.where} {says}", hint=refusal.hint, **details)
         return StoreUnavailable(f"{doing}: {self.where} answered {_reason(error)}.", hint=_TRY_AGAIN, **details)
 
     def _credentials(self, reason: str) -> EnvironmentUnusable:

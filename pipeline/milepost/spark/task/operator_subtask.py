@@ -26,7 +26,7 @@ from milepost.protocol.subtask import subtask_commands as coordinator_says
 from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
 from milepost.protocol.subtask.barrier_handler import BarrierHandler
 from milepost.protocol.subtask.snapshot import AsyncSnapshot, SubmitUpload
-from milepost.protocol.subtask.subtask import Commands, SubtaskCoordinator
+from milepost.protocol.subtask.subtask import Commands, SubtaskCommand, SubtaskCoordinator
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.spark.task.input_gate import Chunk
 from milepost.spark.task.subtask_context import Snapshot, SubtaskResources, SubtaskWork
@@ -245,56 +245,68 @@ class OperatorSubtask:
 
     def _obey(self, commands: Commands) -> Iterator[TaskOutput]:
         """Execute what the coordinator says, up to the barrier: what is behind it waits for `snapshot`."""
-        files, writer = self._resources.files, self._writer
-        for index, command in enumerate(commands):
+        waiting = iter(commands)
+        for command in waiting:
             match command:
-                case coordinator_says.StartChannelState():
-                    files.execute(writer, writer.start(self.uid, command.checkpoint_id))
-                case coordinator_says.CollectInFlight():
-                    self._collecting = True
-                case coordinator_says.FinishInput():
-                    files.execute(writer, writer.finish_input(self.uid, command.checkpoint_id))
-                case coordinator_says.FinishOutput():
-                    # Rows that were emitted are handed on, all of them: there is no output in flight.
-                    files.execute(writer, writer.finish_output(self.uid, command.checkpoint_id))
-                case coordinator_says.AbortChannelState():
-                    files.execute(
-                        writer,
-                        writer.abort(
-                            self.uid, command.checkpoint_id, command.reason, command.detail, cleanup=command.cleanup
-                        ),
-                    )
                 case coordinator_says.PrepareOperators():
                     in_flight = [buffer.lateness_us for buffer in self._at_work.gate.in_flight]
                     yield from self._at_work.rows.finish(in_flight)
                 case coordinator_says.BroadcastBarrier():
-                    self._after_barrier = commands[index + 1 :]
-                    return
+                    self._after_barrier = tuple(waiting)
                 case coordinator_says.FreezeState():
                     yield from self._obey(self._freeze(command))
-                case SubmitUpload():
-                    self._submit(command.snapshot)
-                case coordinator_says.AwaitUpload():
-                    if self._snapshot is not None and self._snapshot.upload is not None:
-                        wait([self._snapshot.upload])
-                case coordinator_says.CancelUpload():
-                    if self._snapshot is not None and self._snapshot.upload is not None:
-                        self._snapshot.upload.cancel()
-                case coordinator_says.DiscardSnapshot():
-                    self._snapshot = None
-                case coordinator_says.RecordIncomplete():
-                    self._resources.metrics.incomplete = True
-                case coordinator_says.DeclineCheckpoint():
-                    self.decline = self._cause or self._identity.decline(command.reason, command.detail)
-                case coordinator_says.AcknowledgeCheckpoint():
-                    self._acknowledge(command)
-                case coordinator_says.BroadcastCancelMarker():
-                    continue  # its task's output stage sends one marker for all its subtasks
-                case coordinator_says.NotifyOperators():
-                    self._notify_operator(command)
-                case coordinator_says.NotifyState():
-                    cache, key_groups = self._resources.cache, self._resources.key_groups
-                    cache.notify(self.uid, key_groups, command.checkpoint_id, command.what)
+                case _:
+                    self._execute(command)
+
+    def _execute(self, command: SubtaskCommand) -> None:
+        """Execute a command that emits no rows."""
+        match command:
+            case coordinator_says.CollectInFlight():
+                self._collecting = True
+            case SubmitUpload():
+                self._submit(command.snapshot)
+            case coordinator_says.AwaitUpload():
+                if self._snapshot is not None and self._snapshot.upload is not None:
+                    wait([self._snapshot.upload])
+            case coordinator_says.CancelUpload():
+                if self._snapshot is not None and self._snapshot.upload is not None:
+                    self._snapshot.upload.cancel()
+            case coordinator_says.DiscardSnapshot():
+                self._snapshot = None
+            case coordinator_says.RecordIncomplete():
+                self._resources.metrics.incomplete = True
+            case coordinator_says.DeclineCheckpoint():
+                self.decline = self._cause or self._identity.decline(command.reason, command.detail)
+            case coordinator_says.AcknowledgeCheckpoint():
+                self._acknowledge(command)
+            case coordinator_says.BroadcastCancelMarker():
+                pass  # its task's output stage sends one marker for all its subtasks
+            case coordinator_says.NotifyOperators():
+                self._notify_operator(command)
+            case coordinator_says.NotifyState():
+                cache, key_groups = self._resources.cache, self._resources.key_groups
+                cache.notify(self.uid, key_groups, command.checkpoint_id, command.what)
+            case _:
+                self._write_channel_state(command)
+
+    def _write_channel_state(self, command: SubtaskCommand) -> None:
+        """Tell the channel state writer of this subtask's part of its file."""
+        writer = self._writer
+        match command:
+            case coordinator_says.StartChannelState():
+                says = writer.start(self.uid, command.checkpoint_id)
+            case coordinator_says.FinishInput():
+                says = writer.finish_input(self.uid, command.checkpoint_id)
+            case coordinator_says.FinishOutput():
+                # Rows that were emitted are handed on, all of them: there is no output in flight.
+                says = writer.finish_output(self.uid, command.checkpoint_id)
+            case coordinator_says.AbortChannelState():
+                says = writer.abort(
+                    self.uid, command.checkpoint_id, command.reason, command.detail, cleanup=command.cleanup
+                )
+            case _:
+                raise ProtocolViolation(f"operator {self.uid}: nobody executes {type(command).__name__}")
+        self._resources.files.execute(writer, says)
 
     def _freeze(self, command: coordinator_says.FreezeState) -> Commands:
         try:
