@@ -1,25 +1,24 @@
-"""All seeded mutants, by the invariant that they break."""
+"""All seeded mutants, by the invariant that they break; one file of them for each part of the rules."""
 
 from __future__ import annotations
 
-from tests.mutants import backfill, commit, deletion, exchange, jobmaster, leadership, log, rows, subtask, timelines
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
 from tests.mutants.mutant import INVARIANTS, Mutant
 
-ALL: tuple[Mutant, ...] = tuple(
-    sorted(
-        (
-            *commit.MUTANTS,
-            *leadership.MUTANTS,
-            *deletion.MUTANTS,
-            *exchange.MUTANTS,
-            *subtask.MUTANTS,
-            *timelines.MUTANTS,
-            *backfill.MUTANTS,
-            *jobmaster.MUTANTS,
-            *log.MUTANTS,
-            *rows.MUTANTS,
-        ),
-        key=lambda mutant: INVARIANTS.index(mutant.invariant),
-    )
-)
+FILES = (
+    "commit", "leadership", "deletion", "exchange", "subtask", "timelines", "backfill", "jobmaster", "log", "rows",
+)  # fmt: skip
+
+
+def _seeded() -> Iterator[Mutant]:
+    for name in FILES:
+        for one in yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8")):
+            yield Mutant(**one | {"tests": tuple(one["tests"])})
+
+
+ALL: tuple[Mutant, ...] = tuple(sorted(_seeded(), key=lambda mutant: INVARIANTS.index(mutant.invariant)))
 """In the order of the invariants; `sorted` keeps the order within one."""
