@@ -1,4 +1,4 @@
-"""Epoch answers carry the data plane's findings to the job master; its contract, and a try's report, are here too."""
+"""Epoch answers carry the data plane's results to the job master."""
 
 from __future__ import annotations
 

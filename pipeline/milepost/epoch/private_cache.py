@@ -1,4 +1,4 @@
-"""The cache folder of this user alone: what lies in it is run, or believed."""
+"""The private cache folder is writable by this user alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of immutable objects from store to store: checked, in parallel, in bounded memory, never over anything.
+"""Copying moves immutable objects between stores: checked, in parallel, in bounded memory.
 
 A body is compared with its handle before it is written, and written only where nothing is. Whoever copies therefore
 either has what the handle says, or an error and nothing that looks like it.

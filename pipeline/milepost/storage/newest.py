@@ -1,4 +1,4 @@
-"""The newest of versions that lie under consecutive keys and are never freed: the manifest log, a sink's heads.
+"""The newest of consecutive versions is found by name: of the manifest log, of a sink's heads.
 
 An object store lists one key in one request, however many there are. A directory is read as a whole: after 35,000
 versions that is 65 ms, and an epoch asks twenty times. So of a local store the version that was the newest is

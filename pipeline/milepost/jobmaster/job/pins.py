@@ -1,4 +1,4 @@
-"""Hold a checkpoint while it is read: a reader of anything but the head takes a pin first (I8).
+"""Pins hold a checkpoint while it is read or copied (I8).
 
 The head is read without: it is retained until a newer one is, and then the grace period of deletion protects who reads.
 """

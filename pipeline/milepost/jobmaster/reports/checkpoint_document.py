@@ -1,4 +1,4 @@
-"""The reports of DESIGN 8.2: what people and programs read of one checkpoint, whatever became of it."""
+"""Checkpoint reports tell what became of a checkpoint, for people and programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that people read: a sink's published rows, an operator's state, and whether all of it is intact."""
+"""Tables read a sink's rows and an operator's state, and verify what they consist of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a savepoint: whoever wrote it, wherever it lies, nothing of it is believed before it was checked.
+"""The reader of savepoints believes nothing of one before it was checked.
 
 Order: `savepoint.json`, bounded -> its strict decoding -> `_metadata` by its handle -> its strict decoding -> whether
 the one lists exactly what the other needs. Only then may an object of it be read, and each is compared with its handle.

@@ -1,4 +1,4 @@
-"""A savepoint's objects below a new checkpoint of this job, and the metadata that refers to them there."""
+"""A restored copy puts a savepoint's objects below a new checkpoint, with metadata that refers to them there."""
 
 from __future__ import annotations
 

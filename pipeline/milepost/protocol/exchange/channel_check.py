@@ -1,4 +1,4 @@
-"""Checks that one subtask's channels are whole and of one attempt each (I12), before any of their rows counts.
+"""The channel check holds one subtask's channels to be whole and of one attempt each (I12).
 
 Pure: rows in, a verdict out. What a decline leads to is the driver's; when the barriers count is `BarrierHandler`'s.
 """

@@ -1,4 +1,4 @@
-"""A task that Spark gave up because its workers died, as a refusal that says what they were reading.
+"""A lost task becomes a refusal that says what its workers were reading when they died.
 
 A worker that dies of what it reads can tell nobody. The driver knows which objects each source subtask was given; a
 subtask that has read all of its own has left its measurements in the job's store.

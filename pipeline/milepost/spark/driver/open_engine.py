@@ -1,4 +1,4 @@
-"""The engine that a plan's spec asks for: in this process, or on a Spark Connect server."""
+"""Opening an engine makes the one that a plan's spec asks for."""
 
 from __future__ import annotations
 

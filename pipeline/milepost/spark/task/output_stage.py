@@ -1,4 +1,4 @@
-"""The end of every Spark task of an epoch: routes rows to later levels and sinks, then states the barrier.
+"""The output stage routes a task's rows to later levels and sinks, then states the barrier.
 
 Order inside one task: buffers while rows arrive; the barrier, once they are complete and before the operator stage
 snapshots; sinks are staged while its state is uploaded; the acknowledgement is last on every channel. A declined epoch

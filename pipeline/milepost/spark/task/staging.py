@@ -1,4 +1,4 @@
-"""The rows of one task's sinks: collected while they come, staged in one file for each sink behind the barrier."""
+"""Staging collects the rows of a task's sinks, and writes one file for each behind the barrier."""
 
 from __future__ import annotations
 

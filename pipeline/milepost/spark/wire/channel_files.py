@@ -1,4 +1,4 @@
-"""Executes what the channel state writers of one Spark task ask for: files to write, and what became of them."""
+"""Channel files execute what the channel state writers of one Spark task ask for."""
 
 from __future__ import annotations
 

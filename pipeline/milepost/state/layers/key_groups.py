@@ -1,4 +1,4 @@
-"""Key groups and their owners follow from a key's hash alone, for ever; and the words that keys are made of.
+"""Key groups assign keys to subtasks by hash, for ever the same way.
 
 A run's handle says how many rows it put into each key group, so what is here is a format, pinned by golden vectors.
 

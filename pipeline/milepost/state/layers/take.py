@@ -1,4 +1,4 @@
-"""Columns of the state brought to the keys that asked for them, from several layers at once."""
+"""Taking gathers one column's values from several layers."""
 
 from __future__ import annotations
 

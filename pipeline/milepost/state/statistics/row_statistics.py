@@ -1,4 +1,4 @@
-"""The statistics counts a state's rows that are alive or due, and its timers, from keys and times alone.
+"""Row statistics count live rows, rows that are due, and waiting timers.
 
 A checkpoint records how many rows live and the earliest timer of each key group. The next one follows from them, from
 the rows that changed and from those whose time has come: what neither changed nor is due is not looked at, but for one
