@@ -167,6 +167,13 @@ def main() -> None:
     missing = [environment for environment in ENVIRONMENTS if not environment.is_built()]
     if not missing:
         return
+    for environment in missing:
+        place = (ROOT / environment.folder).resolve()
+        if not place.is_relative_to(ROOT.resolve()):
+            stop(
+                f"{environment.folder} is a link to {place}, which belongs to another clone. Nothing was installed. "
+                "Remove the link: this clone then builds its own."
+            )
     check_disk(missing)
     for environment in missing:
         build(environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -59,7 +60,8 @@ def create(
     if output.json:
         return output.document(result)
     _show_copy(f"savepoint {result.name} of checkpoint {result.checkpoint_id}", result, output)
-    return output.note(f"`milepost start JOB --from {result.location}` starts any job of this kind from it.")
+    location = shlex.quote(result.location)
+    return output.note(f"`milepost start JOB --from {location}` starts any job of this kind from it.")
 
 
 def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:

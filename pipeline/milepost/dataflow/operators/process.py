@@ -1,5 +1,9 @@
 """`kind: process`: a user's class, one key at a time, with state and event-time timers of that key.
 
+    # in the spec; turnaround.py lies beside it
+    - {uid: turnaround, kind: process, inputs: [flights], key: [tailnum], function: "turnaround:Turnaround"}
+
+    # in turnaround.py
     class Turnaround:
         state = {"arrived": "timestamp[us, UTC]"}                       # optional; every column may be None
         output = {"tailnum": "string", "minutes": "float64"}            # exactly the columns that come out
