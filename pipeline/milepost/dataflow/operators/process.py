@@ -35,6 +35,8 @@ the same rows after a failure: no wall clock, no randomness, no effect outside.
   checkpoint of the job, for a class that holds something outside for each of them. Told before the rows of the next
   epoch that has any, by every subtask of the operator on an instance of its own: at least once, so perhaps again; a
   completed one before those aborted since. `notify_subsumed`: nothing goes back to that one or an older one any more.
+  What no later epoch continues is not told complete: the last one of a drained job, one that was gone back from, one
+  whose place a backfill took; `notify_subsumed` covers those that are left behind, once it passes them.
 
 What the output declares comes out, nothing is added; key columns only when declared. An output column named as the
 input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC.
