@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -289,7 +290,7 @@ def test_the_job_master_imports_neither_spark_nor_pandas() -> None:
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m milepost schema | head -c 10"
+    command = f"{shlex.quote(sys.executable)} -m milepost schema | head -c 10"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert result.returncode == 0
     assert result.stderr == ""
