@@ -48,7 +48,7 @@ _NAMED_MARKS = 20
 
 
 class ParquetSink:
-    """One table of Parquet files in one store; the two-phase participant that `sink.Sink` describes."""
+    """One table of Parquet files in one store; what it shares with every sink is said in `contract`."""
 
     def __init__(self, name: str, *, job: str, mode: SinkMode, key: tuple[str, ...], store: ObjectStore) -> None:
         if mode is SinkMode.UPSERT and not key:
@@ -79,7 +79,6 @@ class ParquetSink:
         return self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
 
     def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
-        """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""
         return Committable(self.name, tuple(file for file in files if file is not None), encode_schema(schema))
 
     def staged_table(self, committable: Committable) -> pa.Table:
@@ -195,7 +194,6 @@ class ParquetSink:
         )
 
     def check_follow(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> None:
-        """Raise now what `follow` would raise, the decision apart. Reads no rows, changes nothing."""
         for _, committable in committables:
             self._check_committable(committable)
         self._admit_on(self._chain.base_point(self._chain.newest(), base), [item for _, item in committables])
@@ -240,11 +238,9 @@ class ParquetSink:
 
     @property
     def store(self) -> ObjectStore:
-        """Rooted at the table: its files lie at their keys."""
         return self._store
 
     def as_it_stands(self) -> ParquetSink:
-        """This sink for one look: its newest head is read once, but for a commit or a follow, which read it anew."""
         sink = copy(self)
         sink._chain = self._chain.as_it_stands()
         return sink
@@ -254,16 +250,13 @@ class ParquetSink:
         return ("rows that a reader has already copied from the table stay where they were copied to",)
 
     def is_committed(self, mark: SinkMark) -> bool:
-        """Return whether the head is the mark or descends from it."""
         return self._chain.lineage_has(self._chain.newest(), mark)
 
     def head(self) -> SinkMark | None:
-        """Return the current mark; None before the first commit."""
         head = self._chain.newest()
         return head.mark if head else None
 
     def find(self, checkpoint_id: int) -> SinkMark | None:
-        """Return the newest mark of that checkpoint in the table's whole history, lineages that were left included."""
         entry = self._chain.find_anywhere(self._chain.newest(), checkpoint_id)
         return self._chain.mark_of(entry) if entry is not None else None
 
@@ -313,23 +306,18 @@ class ParquetSink:
         return problems + self._files.problems(point.files, schema, deep=deep)
 
     def walk(self) -> TableWalk:
-        """Return everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
         return walk_chain(self._store, self.history())
 
     def objects(self) -> tuple[TableObject, ...]:
-        """Return all objects below the path."""
         return list_table(self._store)
 
     def history(self) -> TableHistory:
-        """Return the table's history as it stands now, for one look at all that its checkpoints need."""
         return TableHistory(self._store, self._owner)
 
     def garbage(self) -> TableGarbage:
-        """Return the lists of files that nothing needs any more."""
         return TableGarbage(self._store)
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of those of these objects that exist now, by key."""
         sizes = {}
         for key in keys:
             with suppress(NotFound):

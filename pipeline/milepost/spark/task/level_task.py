@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -150,14 +151,12 @@ class _Task:
         replayed = restore_channel_state(self._state_of(item, own), item.channels, self._restored_from)
         self._metrics.mark("restore_ms")
         watermark_us = input_watermark_us(item.clocks, carried, final=self._plan.alignment.final)
-        rows = Processing(
-            item, own, self._plan, lambda key_groups: self._open(item, key_groups), self._memory, watermark_us
-        )
+        rows = Processing(item, own, self._plan, partial(self._open, item), self._memory, watermark_us)
         return SubtaskWork(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
 
-    def _open(self, item: OperatorPlan, key_groups: range) -> Opened:
+    def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> Opened:
         """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""
-        whole, previous_us = key_groups == self._key_groups, item.previous_firing_us(self._key_groups)
+        whole = key_groups == self._key_groups
         self._metrics.mark("process_ms")
         state = restore_state(
             self._state_of(item, key_groups),

@@ -49,7 +49,7 @@ class Processing:
 
     Args:
         key_groups: what the subtask owns. plan: of its level.
-        open_slice: restores some of them, of all that there are or of several.
+        open_slice: restores some of them, of all that there are or of several, at the firing watermark to begin with.
         watermark_us: of the inputs, at the end of the epoch.
     """
 
@@ -58,7 +58,7 @@ class Processing:
         item: OperatorPlan,
         key_groups: range,
         plan: LevelPlan,
-        open_slice: Callable[[range], Opened],
+        open_slice: Callable[[range, int | None], Opened],
         memory: Memory,
         watermark_us: int | None,
     ) -> None:
@@ -67,7 +67,9 @@ class Processing:
         self._item, self._own, self._plan = item, key_groups, plan
         self._open, self._memory = open_slice, memory
         self._watermark_us = watermark_us
-        self._at_once: Opened | None = open_slice(key_groups) if plan.alignment.may_leave_rows else None
+        self._at_once: Opened | None = (
+            open_slice(key_groups, self._previous_us) if plan.alignment.may_leave_rows else None
+        )
         self._waiting: list[Chunk] = []
         self._state: SubtaskState | None = None
         self._encoded: EncodedSlices | None = None
@@ -96,7 +98,7 @@ class Processing:
             return
         slices = self._slices()
         if len(slices) == 1:
-            opened = self._open(self._own)
+            opened = self._open(self._own, self._previous_us)
             for chunk in self._waiting:
                 yield from self._take_up(opened, chunk.buffers, chunk.buffers[0].lateness_us, 0)
             self._waiting = []
@@ -119,7 +121,7 @@ class Processing:
         encoder = SliceEncoder(self._item.handles, self._memory.spill)
         for index, own in enumerate(slices):
             self.fired_us = self._previous_us
-            opened = self._open(own)
+            opened = self._open(own, self._previous_us)
             part = index + 1 if self._apart else 0
             for stamp_us, chunk in zip(stamps, parts, strict=True):
                 yield from self._take_up(opened, chunk[index], stamp_us, part)
