@@ -1,51 +1,52 @@
-"""The stable surface: what code outside of Milepost imports. Everything else may change."""
+"""The stable surface: what code outside of Milepost imports. Everything else may change.
+
+A name is looked up when it is first asked for: a script that only opens a store waits for no job master.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, JobMaster, Session
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import (
-    Busy,
-    CheckpointError,
-    CommitConflict,
-    EnvironmentUnusable,
-    Fenced,
-    InvalidRequest,
-    NotFound,
-    StateCorrupt,
-    StoreUnavailable,
-)
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.load.load import LoadedJob, load_job
-from milepost.storage.open import open_store
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, JobMaster, Session
+    from milepost.protocol.codec.records import to_json
+    from milepost.protocol.records.errors import (
+        Busy,
+        CheckpointError,
+        CommitConflict,
+        EnvironmentUnusable,
+        Fenced,
+        InvalidRequest,
+        NotFound,
+        StateCorrupt,
+        StoreUnavailable,
+    )
+    from milepost.protocol.records.object_store import ObjectStore, StoreConfig
     from milepost.spark.driver.runner import SparkEpochRunner
+    from milepost.spec.load.load import LoadedJob, load_job
+    from milepost.storage.open import open_store
 
-__all__ = [
-    "Busy",
-    "CheckpointDetails",
-    "CheckpointError",
-    "CheckpointReport",
-    "CommitConflict",
-    "EnvironmentUnusable",
-    "Fenced",
-    "InvalidRequest",
-    "JobMaster",
-    "LoadedJob",
-    "NotFound",
-    "ObjectStore",
-    "Session",
-    "StateCorrupt",
-    "StoreConfig",
-    "StoreUnavailable",
-    "load_job",
-    "open_store",
-    "spark_runner",
-    "to_json",
-]
+_HOMES = {
+    "jobmaster.jobmaster": ("CheckpointDetails", "CheckpointReport", "JobMaster", "Session"),
+    "protocol.codec.records": ("to_json",),
+    "protocol.records.errors": (
+        "Busy", "CheckpointError", "CommitConflict", "EnvironmentUnusable", "Fenced", "InvalidRequest", "NotFound",
+        "StateCorrupt", "StoreUnavailable",
+    ),
+    "protocol.records.object_store": ("ObjectStore", "StoreConfig"),
+    "spec.load.load": ("LoadedJob", "load_job"),
+    "storage.open": ("open_store",),
+}  # fmt: skip
+_HOME_OF = {name: f"milepost.{module}" for module, names in _HOMES.items() for name in names}
+
+__all__ = [*_HOME_OF, "spark_runner"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"milepost.api has no {name!r}; it has {', '.join(sorted(__all__))}")
+    return getattr(import_module(_HOME_OF[name]), name)
 
 
 def spark_runner() -> SparkEpochRunner:

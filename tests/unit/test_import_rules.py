@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from milepost import api
 from tests.harness.import_rules import (
     ALLOWED,
     FLOORS,
@@ -76,6 +79,22 @@ def test_the_demo_and_the_benchmark_use_the_stable_surface() -> None:
     outside = [REPOSITORY / name for name in ("scripts/demo.py", "scripts/demo_report.py", "bench/systems/milepost.py")]
     imports = [*imports_in("config"), *(imported for file in outside for imported in imports_of(file))]
     assert any(imported.name == f"{PACKAGE}.api" for imported in imports) and not below_the_surface(imports)
+
+
+def test_the_stable_surface_has_what_it_names_and_loads_no_more_than_is_asked_for() -> None:
+    typed = {
+        alias.name
+        for node in ast.walk(ast.parse(Path(api.__file__).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(PACKAGE)
+        for alias in node.names
+    }
+    assert typed - {"SparkEpochRunner"} == set(api.__all__) - {"spark_runner"}
+    assert all(getattr(api, name).__name__ == name for name in api.__all__)
+    with pytest.raises(AttributeError, match="nope"):
+        _ = api.nope
+    code = f"import sys; from {PACKAGE}.api import open_store; print('{PACKAGE}.jobmaster' in sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("rule", [thick, around_the_task_sdk], ids=lambda r: r.__name__)
