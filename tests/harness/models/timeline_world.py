@@ -10,7 +10,6 @@ from functools import cache
 from operator import methodcaller
 from pathlib import Path
 
-from milepost.jobmaster.backfill.backfill_run import Backfill
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import IMPORTING
@@ -54,7 +53,9 @@ class TimelineWorld(SteppedJob):
         self._foreign = 0
         self.spec_changes()
         # A backfill that waits for an epoch waits by the test's clock: the epoch's process stands still meanwhile.
-        self.patch.setattr(Backfill.__init__, "__defaults__", (lambda seconds: self.clock_jumps(HEARTBEAT_MS),))
+        self.patch.setattr(
+            "milepost.jobmaster.backfill.backfill_run.sleep", lambda seconds: self.clock_jumps(HEARTBEAT_MS)
+        )
 
     def new_model(self) -> TimelineModel:
         return TimelineModel(SINKS, (self.job.folder / "landing", _another_job() / "landing"), self.stored)
