@@ -12,6 +12,8 @@ PY := $(VENV)/bin/python
 ifeq ($(origin SEED),undefined)
 SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 endif
+# Tests start hundreds of processes: each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # What pytest gets, for example `make test ARGS="tests/unit -k fenced"`.
 ARGS ?= tests
 # How many processes share the tests: one has Airflow and waits for it, one has Spark, and the others have the rest.

@@ -36,7 +36,8 @@ SEED = int(os.environ.get("MILEPOST_SEED") or random.SystemRandom().randrange(1 
 """The run's seed: printed in the header, so that any run can be repeated."""
 
 HOSTILE_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_", "AWS_", "MILEPOST_")
-HOSTILE = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+HOSTILE = (*PROXIES, "PYTHONDONTWRITEBYTECODE")
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 MEMORY = "/dev/shm"
@@ -64,7 +65,7 @@ AIRFLOW_HOME = tempfile.mkdtemp(prefix="milepost-airflow-")
 
 
 def pytest_configure() -> None:
-    """Tests must not read the developer's own Airflow, Spark, AWS or proxy settings."""
+    """Tests must not read the developer's own settings of Airflow, Spark, AWS, proxies or Python."""
     for name in list(os.environ):
         if name.startswith(HOSTILE_PREFIXES) or name in HOSTILE:
             del os.environ[name]
@@ -97,7 +98,18 @@ def pytest_report_header() -> str:
 SHARED = {"Airflow": ("tests/e2e/",), "Spark": ("tests/integration/", "tests/chaos/test_workers", "tests/unit/spark/")}
 """What one process runs, because it costs much to start: the one Airflow, the one JVM that lives in the process."""
 
-LONGEST_FIRST = (*(folder for folders in SHARED.values() for folder in folders), "tests/chaos/", "tests/model/")
+SHARES_NOTHING = (
+    "tests/integration/epochs/test_key_hash_in_spark",
+    "tests/integration/servers/",
+    "tests/unit/spark/driver/",
+)
+"""What has a Spark of its own, or needs none: any process may run it."""
+
+LONGEST_FIRST = (
+    *(folder for folders in SHARED.values() for folder in folders),
+    "tests/chaos/",
+    "tests/model/",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -114,8 +126,10 @@ class SharedFirst(LoadScopeScheduling):
     """Hands out whole files, and together those of one share."""
 
     def _split_scope(self, nodeid: str) -> str:
-        shared = (name for name, folders in SHARED.items() if nodeid.startswith(folders))
-        return next(shared, nodeid.split("::", 1)[0])
+        file = nodeid.split("::", 1)[0]
+        if nodeid.startswith(SHARES_NOTHING):
+            return file
+        return next((name for name, folders in SHARED.items() if nodeid.startswith(folders)), file)
 
 
 def _draw_secrets(patch: pytest.MonkeyPatch) -> None:

@@ -232,6 +232,9 @@ KILLS = (
     ),
 )
 
+ON_SPARK = tuple(kill for kill in KILLS if kill.orphan is not None)
+FEW_ON_SPARK = tuple(kill for kill in ON_SPARK if kill.name in ("trigger", "state run"))
+
 RANDOM_KILLS = 10
 UNREAD_DAYS = 12
 """One object an epoch: more epochs than any process gets through before its moment has come."""
@@ -261,14 +264,18 @@ def test_a_run_killed_after_any_write_is_recovered_by_the_next(begin: Begin) -> 
     assert _told(chain, GarbageDeleted)
 
 
-def test_a_killed_run_is_recovered_while_its_orphaned_spark_job_still_writes(begin: Begin) -> None:
+@pytest.mark.parametrize("kills", [FEW_ON_SPARK, pytest.param(ON_SPARK, marks=pytest.mark.referee)], ids=["few", "all"])
+def test_a_killed_run_is_recovered_while_its_orphaned_spark_job_still_writes(
+    begin: Begin, kills: tuple[Kill, ...]
+) -> None:
     """I3, I10: each JVM outlives its driver, and its job goes on below a token that is fenced."""
     chain = begin(6, True)
-    _named(chain, [kill for kill in KILLS if kill.orphan is not None])
+    _named(chain, kills)
     _catch_up(chain)
 
 
-@pytest.mark.parametrize("spark", [False, pytest.param(True, marks=pytest.mark.referee)])
+@pytest.mark.referee
+@pytest.mark.parametrize("spark", [False, True])
 def test_a_run_killed_at_ten_random_moments_loses_and_doubles_nothing(begin: Begin, seed: int, spark: bool) -> None:
     """I3, I10: also while the orphaned Spark job of the killed run still writes."""
     _random(begin(4, spark), random.Random(seed))

@@ -9,7 +9,7 @@ import pytest
 from tests.harness.servers.airflow_instance import AirflowInstance
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowInstance]:
     instance = AirflowInstance(tmp_path_factory.mktemp("airflow"))
     try:
@@ -17,3 +17,12 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowInstanc
         yield instance
     finally:
         instance.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_job_outlives_its_test(airflow: AirflowInstance) -> Iterator[None]:
+    """Every task of Airflow parses all specs there are: those that a test has added go with it."""
+    before = set(airflow.config.iterdir())
+    yield
+    for spec in set(airflow.config.iterdir()) - before:
+        spec.unlink()

@@ -22,6 +22,9 @@ from tests.harness.models.model_switch import SwitchExplorer, SwitchRules
 
 TWO_LEADERS = Setting()
 ONE_AFTER_ANOTHER = Setting(leaders=("airflow:a", "airflow:b", "airflow:c"), polite=True, faults=0, in_turn=True)
+LONG = pytest.mark.referee
+"""A walk through some 100,000 states: in every run of the suite are the smaller ones, and all the broken rules."""
+
 SETTINGS = {
     "2 leaders, 2 subtasks, 2 checkpoints, one crash, lost reply or failed subtask anywhere": TWO_LEADERS,
     "2 leaders of which the newcomer respects a living holder, one crash without return": Setting(polite=True),
@@ -30,7 +33,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[LONG] * (SETTINGS[one] is TWO_LEADERS)) for one in SETTINGS])
 def test_every_interleaving_keeps_every_invariant(name: str, record_property: Callable[[str, object], None]) -> None:
     """I1 to I14 hold in every world, and at each end every row is published once."""
     seen = Explorer(SETTINGS[name]).explore()
@@ -129,13 +132,16 @@ BROKEN: dict[str, tuple[Rules, Setting, str]] = {
 }
 
 
+TWO_AND_A_PERSON = Setting(faults=0)
 SWITCHES = {
-    "a person rolls back at any moment, 2 leaders": Setting(faults=0),
+    "a person rolls back at any moment, 2 leaders": TWO_AND_A_PERSON,
     "a person rolls back at any moment, 1 leader, one crash or lost reply anywhere": Setting(leaders=("airflow:a",)),
 }
 
 
-@pytest.mark.parametrize("name", SWITCHES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[LONG] * (SWITCHES[one] is TWO_AND_A_PERSON)) for one in SWITCHES]
+)
 def test_no_commit_of_the_old_timeline_lands_after_a_rollback(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:

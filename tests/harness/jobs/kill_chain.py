@@ -24,6 +24,13 @@ def without_quality() -> str:
     return text[text.index("quality:") : text.index("checkpointing:")]
 
 
+def without_sql() -> dict[str, str]:
+    """The edit of the flights spec after which no operator of it needs Spark."""
+    text = FLIGHTS_SPEC.read_text()
+    clean = text[text.index("  - uid: clean") : text.index("  - {uid: unique")]
+    return {clean: "", "inputs: [clean]": "inputs: [flights]"}
+
+
 @dataclass
 class KillChain:
     """One job, one process after the other.
@@ -48,10 +55,8 @@ class KillChain:
             "last: 10": "last: 2",
             'master: "local[2]"': 'master: "local[2]", conf: {spark.driver.memory: 600m}',
         }
-        if not self.spark:  # nor SQL, then
-            text = FLIGHTS_SPEC.read_text()
-            clean = text[text.index("  - uid: clean") : text.index("  - {uid: unique")]
-            edit |= {clean: "", "inputs: [clean]": "inputs: [flights]"}
+        if not self.spark:
+            edit |= without_sql()
         self.job = FlightsJob.create(self.folder / "job", edit)
         self.job.land(range(1, self.days + 1))
         self.processes = MortalProcesses(self.folder)

@@ -6,15 +6,18 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.kill_chain import without_quality, without_sql
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
+from tests.harness.servers.processes import REPOSITORY
 
 
-def job_with(folder: Path, pause: str) -> FlightsJob:
-    edit = {"timeout: 10m}": f"timeout: 10m, min_pause: {pause}}}", "max_files: 4": "max_files: 1"}
+def job_with(folder: Path, pause: str, edit: Mapping[str, str] | None = None) -> FlightsJob:
+    edit = {**(edit or {}), "timeout: 10m}": f"timeout: 10m, min_pause: {pause}}}", "max_files: 4": "max_files: 1"}
     return FlightsJob.create(folder, edit)
 
 
@@ -39,10 +42,11 @@ def test_a_single_run_during_the_pause_says_how_long_it_is(tmp_path: Path) -> No
 
 def test_an_interrupt_ends_the_wait(tmp_path: Path) -> None:
     """Ctrl-C reaches the wait itself: nothing is pending, and the next run is not hindered."""
-    job = job_with(tmp_path, "1h")
+    job = job_with(tmp_path, "1h", without_sql() | {without_quality(): ""})
     job.land([1, 2])
-    command = [sys.executable, "-m", "milepost", "run", str(job.spec_path), "--epochs", "2"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    without_spark = [sys.executable, "-m", "tests.harness.servers.mortal_run", '{"spark": false}']
+    command = [*without_spark, "run", str(job.spec_path), "--epochs", "2"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         waits = next((line for line in process.stderr if line.startswith("waiting ")), "")
         process.send_signal(signal.SIGINT)
