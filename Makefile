@@ -49,7 +49,7 @@ format: env ## let ruff rewrite what it can
 	@$(PY) -m ruff format .
 
 check: lint ## the inner loop: the tests of a rule or a room by itself, without Spark and Airflow
-	@$(PYTEST) $(addprefix --ignore=tests/unit/,airflow bench scripts spark) tests/unit tests/conformance/protocol
+	@$(PYTEST) -m "not long" $(addprefix --ignore=tests/unit/,airflow bench scripts spark) tests/unit tests/conformance/protocol
 
 test: lint ## build what is needed, check, and run every test but the referees
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"

@@ -338,5 +338,5 @@ class AirflowInstance:
         while not (found := condition()):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
-            time.sleep(0.3)
+            time.sleep(0.5)
         return found

@@ -188,6 +188,7 @@ def test_doctor_names_each_check() -> None:
     assert result.exit_code == (0 if all(check["ok"] for check in checks.values()) else 8)
 
 
+@pytest.mark.long
 def test_doctor_builds_the_expectations_of_a_job(workdir: Path) -> None:
     """A bound that the library refuses is found by asking, not by the epoch that it would have ended."""
     assert milepost("init", "orders").exit_code == 0

@@ -104,6 +104,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return dict(terminal.printed)
 
 
+@pytest.mark.long
 def test_every_command_prints_what_it_printed(printed: dict[str, str], tmp_path: Path) -> None:
     different = []
     for command, text in printed.items():

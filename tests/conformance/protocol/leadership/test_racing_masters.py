@@ -10,6 +10,8 @@ from collections import Counter
 from multiprocessing.queues import Queue
 from pathlib import Path
 
+import pytest
+
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
@@ -17,6 +19,8 @@ from milepost.protocol.records.errors import Busy, CommitConflict, Fenced, JobNo
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+
+pytestmark = pytest.mark.long
 
 TIMES = {"run": 6, "take over": 6, "restart": 6, "abort": 60}
 """How often each process does its part; one that mostly finds nothing pending asks more often."""

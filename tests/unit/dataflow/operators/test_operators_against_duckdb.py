@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,8 @@ SCHEMA = pa.schema(
         ("position", pa.int64()),
     ]
 )
+
+pytestmark = pytest.mark.long
 CALLS = {
     "n": "count(*)", "n_i": "count(i)", "sum_i": "sum(i)", "sum_big": "sum(big)", "sum_d": "sum(d)", "sum_x": "sum(x)",
     "min_i": "min(i)", "max_i": "max(i)", "min_x": "min(x)", "max_x": "max(x)", "min_s": "min(s)", "max_s": "max(s)",

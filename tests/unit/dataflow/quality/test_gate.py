@@ -105,6 +105,7 @@ assert "great_expectations" not in sys.modules
     assert done.stdout.strip() == "{'sink': 's', 'status': 'skipped', 'rows': 0, 'expectations': []}"
 
 
+@pytest.mark.long
 def test_the_gate_is_silent_and_never_touches_the_network() -> None:
     """A first evaluation in a fresh process, with every connection refused."""
     code = """

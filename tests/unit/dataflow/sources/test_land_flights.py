@@ -110,6 +110,7 @@ def test_days_outside_the_year_are_refused(store: ObjectStore) -> None:
         flights.land(store, [366])
 
 
+@pytest.mark.long
 def test_the_script_lands_the_same_from_anywhere(store: ObjectStore, tmp_path: Path) -> None:
     command = [sys.executable, str(flights.PATH), "--root", store.config.url, "--days", "5-6"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

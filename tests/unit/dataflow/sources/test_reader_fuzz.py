@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.harness.tasks.reader_fuzz import fuzz
+
+pytestmark = pytest.mark.long
 
 OBJECTS = 900
 

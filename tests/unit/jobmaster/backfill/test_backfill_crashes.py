@@ -13,6 +13,8 @@ from milepost.protocol.retention.lineage import open_forks
 from tests.harness.jobs.backfill_job import BackfillJob, mortal_session
 from tests.harness.stores.job_stores import hook_stores
 
+pytestmark = pytest.mark.long
+
 _WRITES = ("put", "create", "delete")
 DAYS = 3
 

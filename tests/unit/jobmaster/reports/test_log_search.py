@@ -148,6 +148,7 @@ def test_a_trigger_is_found_among_entries_and_tombstones_alike(old: SparklessJob
     assert {number: version_of_trigger(log, newest, CheckpointId(number)) for number in triggers} == triggers
 
 
+@pytest.mark.long
 def test_list_and_history_read_as_much_as_they_show_and_say_that_there_is_more(old: SparklessJob) -> None:
     spec = str(old.folder / "config" / "small.yaml")
     versions = old.context.head().version

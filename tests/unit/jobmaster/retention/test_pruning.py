@@ -164,6 +164,7 @@ def is_prune_write(operation: str, key: str) -> bool:
     return operation in ("put", "delete") and key.startswith(("_garbage/", "_snapshots/", "data/"))
 
 
+@pytest.mark.long
 def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
     prepared: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,7 @@ def test_a_failing_row_with_a_time_that_python_lacks_is_shown_and_refuses_the_ep
     assert refusal.rows == ({"v": -5, "at": "1000000000000000000 as timestamp[us, tz=UTC]"},)
 
 
+@pytest.mark.long
 def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
     names = [f"column_{number}" for number in range(300)]
     rows = pa.table({name: ["x" * 5_000 + str(number) for number in range(50)] for name in names})

@@ -23,6 +23,8 @@ from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.hooked_store import Hook
 from tests.harness.stores.job_stores import break_store, hook_stores
 
+pytestmark = pytest.mark.long
+
 _WRITES = ("put", "create", "delete")
 EPOCHS = 4
 TARGET = 2

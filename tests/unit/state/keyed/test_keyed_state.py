@@ -105,6 +105,7 @@ steps = st.lists(st.tuples(st.dictionaries(keys, values, max_size=8), st.sets(ke
 epochs = st.lists(st.tuples(steps, st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=12)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(epochs, st.booleans(), st.booleans())
 def test_state_equals_a_dictionary_through_rescale_compaction_and_collisions(

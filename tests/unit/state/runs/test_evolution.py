@@ -160,6 +160,7 @@ steps = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(steps, st.booleans())
 @example([([("b", "time")], False, {0: 5}, {1}, 1), ([], False, {}, set(), 2)], False)  # Parquet has no seconds
